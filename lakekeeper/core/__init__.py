@@ -1,0 +1,1 @@
+"""The pure core: values in, values out. No clock, no disk, no randomness, no Spark."""

@@ -1,0 +1,169 @@
+"""Choices, tasks and plans: what a policy says, what is done about it, and how it prints.
+
+    plan ─┬─► MergeTask ─► Rewrite ─┐
+          ├─► MergeTask ─► Rewrite ─┼─► Commit        any subset of the rewrites may be committed
+          └─► MergeTask ─► Rewrite ─┘
+
+A plan is plain data that pins the version it was made on; its tasks are self-contained and go through JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lakekeeper.core.blocks import Index
+from lakekeeper.core.keys import ClusterKey, key_from_json, key_to_json
+
+FROZEN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge:
+    """Merge these blocks into one sorted run of ``level``.
+
+    ``score`` ranks merges of one plan (higher first); ``reason`` names the rule and its numbers.
+    """
+
+    blocks: Index
+    level: int
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Freeze:
+    """These blocks are constant in the key and full: no merge can better them."""
+
+    blocks: Index
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skip:
+    """These blocks were looked at and left, for this reason."""
+
+    blocks: Index
+    reason: str
+
+
+Choice = Merge | Freeze | Skip
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """One merge, self-contained: everything that reading, sorting and writing its blocks takes.
+
+    inputs, delete_ids   the logical files (path, deletes in force) as of ``read_version``
+    input_rows           physical rows; ``live_rows`` without the deleted ones, or None where the log does not tell
+    key                  sort order; None leaves rows in the order of the inputs
+    level                of the outputs
+    target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
+    cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one task
+                         each; no cuts: the whole group is sorted by one task, without a shuffle
+    """
+
+    id: str
+    policy: str
+    table: str
+    table_uuid: str
+    read_version: int
+    inputs: tuple[str, ...]
+    delete_ids: tuple[str, ...]
+    partition: str
+    spec: int
+    key: ClusterKey | None
+    level: int
+    target_bytes: int
+    target_rows: int
+    max_bytes: int
+    input_bytes: int
+    input_rows: int
+    live_rows: int | None
+    score: float
+    reason: str
+    cut_column: int = 0
+    cuts: tuple[Any, ...] = ()
+
+    def to_json(self) -> str:
+        """One JSON object; :meth:`from_json` reads it back equal."""
+        data = {**asdict(self), "key": key_to_json(self.key) if self.key else None}
+        return json.dumps(data, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> MergeTask:
+        """Inverse of :meth:`to_json`; raises ValueError or TypeError on anything else."""
+        data = json.loads(text)
+        data["key"] = key_from_json(data["key"]) if data["key"] else None
+        for name in ("inputs", "delete_ids", "cuts"):
+            data[name] = tuple(data[name])
+        return cls(**data)
+
+
+def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
+    """Twelve hex digits: the same plan on the same picture has the same ids."""
+    digest = hashlib.sha256(f"{table_uuid}|{version}|".encode())
+    for path in inputs:
+        digest.update(path.encode() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Blocks that were looked at and left: how many, how large, why, and which (paths)."""
+
+    reason: str
+    blocks: int
+    bytes: int
+    paths: tuple[str, ...]
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will do and what it leaves, on one version. ``str(plan)`` explains it.
+
+    ``depth`` is the mean block depth before; ``drawing`` the deepest stretch of the key in text.
+    """
+
+    table: str
+    version: int | None
+    key: str
+    policies: tuple[str, ...]
+    tasks: tuple[MergeTask, ...]
+    left: tuple[Left, ...]
+    blocks: int
+    bytes: int
+    depth: float
+    levels: Mapping[int, int] = field(default_factory=dict)
+    drawing: str = ""
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that the tasks read."""
+        return sum(task.input_bytes for task in self.tasks)
+
+    @property
+    def input_files(self) -> int:
+        """Files that the tasks read."""
+        return sum(len(task.inputs) for task in self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; of the blocks left, the counts and paths by reason."""
+        tasks = [json.loads(task.to_json()) for task in self.tasks]
+        left = [asdict(item) for item in self.left]
+        plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
+        return {**plain, "policies": list(self.policies), "levels": dict(self.levels), "tasks": tasks, "left": left}
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render import render_plan
+
+        return render_plan(self)
+
+    def _repr_html_(self) -> str:
+        from lakekeeper.core.render import as_html
+
+        return as_html(str(self))

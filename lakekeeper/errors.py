@@ -1,0 +1,88 @@
+"""The exception tree. Every message says what, on which table, what was expected and what to do.
+
+    LakekeeperError
+    ├── TableError                 the table itself stands in the way
+    │   ├── NotFound               no such table, or a view
+    │   └── Unsupported            a feature that lakekeeper does not know (``.feature``)
+    ├── OptionError                a bad option, column, policy or predicate (``.key .value .expected``)
+    ├── AdapterError               an adapter is missing, doubled or broke its contract
+    ├── RetentionError             a vacuum that a rule forbids
+    └── CommitError
+        ├── Conflict               a winner changed what we read: rebase, then commit again
+        ├── Rejected               known not to have happened: our files may be cleaned up
+        └── Unknown                may have happened: NEVER clean up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LakekeeperError(Exception):
+    """Base of all errors that lakekeeper raises on purpose."""
+
+
+class TableError(LakekeeperError):
+    """Something about one table; ``table`` is its name as the caller gave it."""
+
+    def __init__(self, table: str, message: str) -> None:
+        super().__init__(f"{table}: {message}")
+        self.table = table
+
+
+class NotFound(TableError):
+    """There is no table of that name, or it is a view."""
+
+
+class Unsupported(TableError):
+    """The table uses ``feature``, which is not on the allow-list; nothing was written."""
+
+    def __init__(self, table: str, feature: str, advice: str = "") -> None:
+        hint = advice or "lakekeeper refuses what it does not know; nothing was written"
+        super().__init__(table, f"unsupported feature '{feature}': {hint}")
+        self.feature = feature
+
+
+class OptionError(LakekeeperError):
+    """A value from a call, conf, property or command line that cannot be taken."""
+
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        super().__init__(f"{key}: got {value!r}, expected {expected}")
+        self.key = key
+        self.value = value
+        self.expected = expected
+
+
+class AdapterError(LakekeeperError):
+    """An adapter is missing (names the extra to install), doubled, or broke its contract."""
+
+
+class RetentionError(LakekeeperError):
+    """A vacuum that one of the retention rules forbids; names the rule."""
+
+
+class CommitError(LakekeeperError):
+    """A commit did not go the plain way; see the three kinds for what may be done next."""
+
+
+class Conflict(CommitError):
+    """A concurrent commit (``winner``) took away or changed inputs of ours; nothing was committed."""
+
+    def __init__(self, message: str, winner: str = "") -> None:
+        super().__init__(message)
+        self.winner = winner
+
+
+class Rejected(CommitError):
+    """The commit is known not to have happened; the attempt's files may be removed."""
+
+
+class Unknown(CommitError):
+    """The commit may or may not have happened. Files of the attempt must be left alone."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` for the known word closest to ``word``, or nothing."""
+    match = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean '{match[0]}'?)" if match else ""

@@ -1,0 +1,1 @@
+"""All that touches Spark and no format: sessions, the merge, where clauses, names."""

@@ -1,0 +1,100 @@
+"""Every py4j touch that is no format's: the one module that adapters may use of ``lakekeeper.spark``.
+
+``Any`` is the type of a Java object here: py4j has no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lakekeeper.errors import AdapterError
+
+
+def require_classic(spark: Any) -> None:
+    """Raise AdapterError on a Spark Connect session: commits go through the JVM, which it does not expose."""
+    if not hasattr(spark, "_jsparkSession"):
+        raise AdapterError(
+            "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
+            "run it on the driver (SparkSession.builder.master(...)) or by the `lakekeeper` command"
+        )
+
+
+class Jvm:
+    """A session's JVM, with the conversions that Scala and Java code ask for."""
+
+    def __init__(self, spark: Any) -> None:
+        require_classic(spark)
+        self.spark = spark
+        self.view = spark._jvm
+        self.session = spark._jsparkSession
+        self._python = self.view.org.apache.spark.api.python.PythonUtils
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """A Scala Seq."""
+        return self._python.toSeq(self.list(items))
+
+    def list(self, items: Iterable[Any]) -> Any:
+        """A java.util.ArrayList."""
+        made = self.view.java.util.ArrayList()
+        for item in items:
+            made.add(item)
+        return made
+
+    def map(self, items: Mapping[str, Any]) -> Any:
+        """An immutable Scala Map."""
+        made = self.view.java.util.HashMap()
+        for key, value in items.items():
+            made.put(key, value)
+        return self._python.toScalaMap(made)
+
+    def python_list(self, scala: Any) -> list[Any]:
+        """The elements of a Scala collection."""
+        return list(self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))
+
+    def some(self, value: Any) -> Any:
+        """Some(value), or None for a null."""
+        return self.view.scala.Option.apply(value)
+
+    def none(self) -> Any:
+        """Scala's None."""
+        return self.view.scala.Option.empty()
+
+    def object(self, name: str) -> Any:
+        """A Scala object by its full name, nested ones with ``$``: ``a.b.Outer$Inner``."""
+        at = self.view
+        package, _, simple = name.rpartition(".")
+        for step in package.split("."):
+            at = getattr(at, step)
+        return getattr(getattr(at, simple + "$"), "MODULE$")
+
+    def static(self, cls: str, method: str) -> Any:
+        """A static method that an instance overload of the same name would hide from py4j."""
+        from py4j.java_gateway import JavaMember
+
+        return JavaMember(method, None, "z:" + cls, self.view._gateway_client)
+
+    def array(self, cls: Any, items: Iterable[Any]) -> Any:
+        """A Java array of ``cls``."""
+        values = list(items)
+        made = self.spark.sparkContext._gateway.new_array(cls, len(values))
+        for i, value in enumerate(values):
+            made[i] = value
+        return made
+
+    def dataframe(self, java: Any) -> Any:
+        """A PySpark DataFrame around a Java Dataset."""
+        from pyspark.sql import DataFrame
+
+        return DataFrame(java, self.spark)
+
+
+def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """(class name, message) of a Java error and all its causes, outermost first; empty for a Python error."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    java = getattr(java, "java_exception", java)
+    found: list[tuple[str, str]] = []
+    while java is not None and len(found) < 20:
+        found.append((java.getClass().getName(), str(java.getMessage())))
+        java = java.getCause()
+    return tuple(found)

@@ -1,0 +1,332 @@
+"""Make, or take over, the Spark session that lakekeeper works in; the one place that pins versions and jars.
+
+``import lakekeeper`` never comes here: a program that brings its own session needs none of this. The command line,
+the demo and the tests do.
+
+    spark = local_session(warehouse=Path("wh"), catalogs={"ice": "jdbc:sqlite:/data/catalog.db"})
+
+PySpark is imported inside the functions, so that ``doctor`` can look at a machine that has no working Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from lakekeeper.errors import AdapterError, OptionError, nearest
+from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+VERSIONS: Mapping[str, str] = MappingProxyType(
+    {"spark": "4.1.1", "scala": "2.13", "delta": "4.3.1", "iceberg": "1.12.0", "sqlite-jdbc": "3.50.3.0"}
+)
+"""What this release is built for and tested with. pyproject.toml pins the same pyspark and delta-spark."""
+
+# Jars of both formats carry the minor version of Spark and the Scala version in their names.
+_BUILD = f"{VERSIONS['spark'].rpartition('.')[0]}_{VERSIONS['scala']}"
+
+JARS: Mapping[str, str] = MappingProxyType(
+    {
+        "delta": f"io.delta:delta-spark_{_BUILD}:{VERSIONS['delta']}",
+        "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{_BUILD}:{VERSIONS['iceberg']}",
+        "sqlite": f"org.xerial:sqlite-jdbc:{VERSIONS['sqlite-jdbc']}",
+    }
+)
+"""Maven coordinates by what they are for."""
+
+EXTENSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "delta": "io.delta.sql.DeltaSparkSessionExtension",
+        "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+)
+"""Session extension by format; the class is also the proof that the format's jar is there."""
+
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+
+# Spark brings these itself, in the same versions; a second copy costs 60 MB of downloads and two of log4j's bindings.
+_EXCLUDES = (
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-api",
+    "org.slf4j:slf4j-api",
+)
+
+# Lines of the start that say nothing to a user. Downloads, warnings and errors of the jar resolution are let through.
+_NOISE = "|".join(
+    (
+        "^:: (loading settings|resolving dependencies|resolution report|retrieving) ",
+        "^(Ivy Default Cache set to|The jars for the packages stored in): ",
+        "^[^ ]+#[^ ]+ added as a dependency$",
+        "^[[:blank:]]+(confs: |found [^ ]+#|:: (modules in use|evicted modules):)",
+        "^[[:blank:]]+[^ ]+#[^ ]+;[^ ]+ (from|by) ",
+        "^[[:blank:]]+([|]|-----)",
+        "^[[:blank:]]+[0-9]+ artifacts copied",
+        "Using incubator modules: jdk.incubator.vector",
+        "Using Spark's default log4j profile",
+        "^Setting (default|Spark) log level to",
+        "^To adjust logging level use ",
+        "WARN NativeCodeLoader",
+    )
+)
+
+
+# The sieves end with their JVMs; kept, since a dropped Popen warns of a process that still runs.
+_sieves: list[subprocess.Popen[bytes]] = []
+
+
+def local_session(
+    *,
+    app_name: str = "lakekeeper",
+    warehouse: Path | None = None,
+    catalogs: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    master: str = "local[*]",
+    small_data: bool = False,
+) -> SparkSession:
+    """A quiet session with the jars and extensions of both formats; a session that is running already is taken over.
+
+    Args:
+        app_name: the application's name in Spark.
+        warehouse: directory of Delta's managed tables (``spark_catalog``), and of Iceberg catalogs that name none.
+        catalogs: Iceberg catalogs as ``name -> type:uri``, see `catalog_conf`.
+        conf: Spark confs; they win over what is set here, but packages and extensions are added to ours.
+            With ``spark.jars`` nothing is downloaded.
+        master: where Spark runs; spark-submit's own ``--master`` wins.
+        small_data: settings for tests, where starting a stage costs more than its rows.
+
+    Raises:
+        AdapterError: Java is missing or of another version, or the running session is one of Spark Connect.
+        OptionError: a catalog that cannot be understood, or a static conf that the running session has differently.
+    """
+    named = _catalog_confs(catalogs or {}, warehouse)
+    given = dict(conf or {})
+    if _running():
+        return _take_over(named | given)
+    _prepare_environment()
+    settings = _settings(named, given, warehouse=warehouse, small_data=small_data)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if not _submitted():
+        builder = builder.master(given.get("spark.master", master))
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _quiet_start():
+        spark = builder.getOrCreate()
+    for problem in missing(spark):
+        log.warning("%s", problem)
+    return spark
+
+
+def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[str, str]:
+    """The confs of one Iceberg catalog from ``type:uri``.
+
+    ========================  ==========================================================================
+    ``jdbc:sqlite:/a/c.db``   a catalog in one SQLite file; tables in ``warehouse/name``, else beside it
+    ``rest:http://host:1``    a REST catalog; it knows its own warehouse
+    ``hadoop:/a/dir``         a directory; only for trying things out, two writers can lose a commit
+    ========================  ==========================================================================
+
+    Raises:
+        OptionError: an unknown type, or no uri.
+    """
+    kind, _, uri = spec.partition(":")
+    expected = "type:uri with a type of jdbc, rest or hadoop, as in jdbc:sqlite:/data/catalog.db"
+    if kind not in {"jdbc", "rest", "hadoop"}:
+        raise OptionError(f"catalog {name}", spec, expected + nearest(kind, ("jdbc", "rest", "hadoop")))
+    if not uri:
+        raise OptionError(f"catalog {name}", spec, expected)
+    prefix = f"spark.sql.catalog.{name}"
+    confs = {prefix: _ICEBERG_CATALOG, f"{prefix}.type": kind}
+    if kind == "rest":
+        return confs | {f"{prefix}.uri": uri}
+    if kind == "hadoop":
+        return confs | {f"{prefix}.warehouse": str(Path(uri).absolute()) if "://" not in uri else uri}
+    database = uri if ":" in uri else f"sqlite:{uri}"
+    confs |= {f"{prefix}.uri": f"jdbc:{database}", f"{prefix}.jdbc.schema-version": "V1"}
+    if database.startswith("sqlite:"):
+        beside = Path(database.removeprefix("sqlite:")).absolute().parent
+        confs[f"{prefix}.warehouse"] = str((warehouse.absolute() if warehouse else beside) / name)
+    elif warehouse is not None:
+        confs[f"{prefix}.warehouse"] = str(warehouse)
+    return confs
+
+
+def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")) -> tuple[str, ...]:
+    """What a running session lacks for these formats, one sentence each with the remedy; empty where all is well.
+
+    Static confs are read once, when the first session starts: `getOrCreate` silently ignores them later.
+    """
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    problems = []
+    for name in formats:
+        if not class_loadable(spark, EXTENSIONS[name]):
+            problems.append(
+                f"the running Spark session has no {name} jar; start it with --packages {JARS[name]} "
+                f"and --conf spark.sql.extensions={EXTENSIONS[name]}"
+            )
+        elif EXTENSIONS[name] not in extensions:
+            problems.append(
+                f"the running Spark session has the {name} jar but not its extension; "
+                f"start it with --conf spark.sql.extensions={','.join(EXTENSIONS[n] for n in formats)}"
+            )
+    return tuple(problems)
+
+
+def class_loadable(spark: SparkSession, name: str) -> bool:
+    """Whether the session's JVM can load a class. Spark's own check is used: it also sees the jars of ``--packages``."""
+    jvm = spark.sparkContext._jvm
+    return jvm is not None and bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
+
+
+def _running() -> bool:
+    from pyspark import SparkContext
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        raise AdapterError(
+            "this is a Spark Connect session; lakekeeper reads tables through the driver's JVM and needs a classic "
+            "session: run it beside the cluster by spark-submit, or unset SPARK_REMOTE"
+        )
+    return SparkContext._active_spark_context is not None
+
+
+def _submitted() -> bool:
+    """Whether spark-submit started this program: the JVM is there before us, with a master of its own."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _take_over(wanted: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    for key, value in wanted.items():
+        if spark.conf.get(key, None) == value:
+            continue
+        try:
+            spark.conf.set(key, value)
+        except PySparkException as error:
+            now = spark.conf.get(key, None)
+            raise OptionError(key, value, f"a conf that can be set while Spark runs; the session has {now!r}") from error
+    for problem in missing(spark):
+        log.warning("%s", problem)
+    return spark
+
+
+def _prepare_environment() -> None:
+    # Without it Spark's Python workers are the `python3` of PATH and lack every package of this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Containers often have a host name that resolves to nothing.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _submitted():
+        return
+    java = usable_java()
+    if java is None:
+        found = effective_java()
+        what = f"Java {found.major} at {found.program}" if found else "no Java"
+        versions = " or ".join(map(str, SUPPORTED))
+        raise AdapterError(f"Spark needs Java {versions}, found {what}; on Debian and Ubuntu: {INSTALL}")
+    if java != effective_java():
+        os.environ["JAVA_HOME"] = java.home
+
+
+def _catalog_confs(catalogs: Mapping[str, str], warehouse: Path | None) -> dict[str, str]:
+    confs: dict[str, str] = {}
+    for name, spec in catalogs.items():
+        confs |= catalog_conf(name, spec, warehouse)
+    return confs
+
+
+def _settings(
+    catalogs: Mapping[str, str], given: Mapping[str, str], *, warehouse: Path | None, small_data: bool
+) -> dict[str, str]:
+    """All confs of a new session: ours, then the catalogs, then what was given."""
+    settings = {
+        "spark.jars.packages": ",".join(JARS.values()),
+        "spark.jars.excludes": ",".join(_EXCLUDES),
+        "spark.sql.extensions": ",".join(EXTENSIONS.values()),
+        "spark.sql.catalog.spark_catalog": _DELTA_CATALOG,
+        # Nothing is written to the current directory: no derby, no metastore_db.
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.memory": "3g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        # Delta rebuilds its state in 50 partitions by default: seconds for a table of five files.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    if warehouse is not None:
+        settings["spark.sql.warehouse.dir"] = str(warehouse.absolute())
+    if small_data:
+        settings |= _small_data()
+    settings |= catalogs
+    for key in ("spark.jars.packages", "spark.sql.extensions", "spark.jars.excludes"):
+        if key in given:
+            settings[key] = _joined(settings[key], given[key])
+    if "spark.jars" in given and "spark.jars.packages" not in given:
+        del settings["spark.jars.packages"]
+    options = "spark.driver.extraJavaOptions"
+    if options in given and options in settings:
+        settings[options] += " " + given[options]
+    merged = {"spark.jars.packages", "spark.sql.extensions", "spark.jars.excludes", options, "spark.master"}
+    return settings | {key: value for key, value in given.items() if key not in merged or key not in settings}
+
+
+def _small_data() -> dict[str, str]:
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+
+
+def _joined(ours: str, theirs: str) -> str:
+    return ",".join(dict.fromkeys(part for part in f"{ours},{theirs}".split(",") if part))
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Send the starting JVM's stderr through grep, which drops `_NOISE` and passes everything else on.
+
+    A process, not a thread: the JVM keeps this stderr for its life, and must never wait for Python's lock to log.
+    """
+    grep = shutil.which("grep")
+    if grep is None or _submitted() or os.environ.get("LAKEKEEPER_VERBOSE_START"):
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    sieve = subprocess.Popen(
+        [grep, "--line-buffered", "-v", "-E", _NOISE], stdin=subprocess.PIPE, stdout=saved, start_new_session=True
+    )
+    _sieves.append(sieve)
+    pipe = sieve.stdin
+    if pipe is not None:
+        os.dup2(pipe.fileno(), 2)
+        pipe.close()
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,0 +1,153 @@
+"""What an adapter satisfies, and what the engine asks of Spark: protocols and data, no behaviour.
+
+An adapter is bound to one table of one format. The engine is the only caller of its methods; it
+calls :meth:`Adapter.read` and :meth:`Adapter.write` from several threads at once, for different tasks.
+``Rows`` is whatever the adapter reads and the runner sorts: a DataFrame on Spark, a list in the
+memory adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite
+
+Rows = TypeVar("Rows")
+
+Observer = Callable[[str, Mapping[str, Any]], None]
+"""``observer(phase, info)``. An exception it raises stops the run as a crash at that point would."""
+
+PHASES = ("planned", "read", "written", "before_commit", "conflict", "committed", "before_delete", "deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a format (or a table of it) can do; data, so that nobody asks for classes.
+
+    row_deletes        rows can be masked without rewriting their file
+    stores_level       level and key id outlive other writers' commits
+    row_lineage        rows keep an id through a rewrite on this table
+    time_travel        older versions can be read
+    native_key         the format has a place of its own for a cluster key
+    """
+
+    row_deletes: bool
+    stores_level: bool
+    row_lineage: bool
+    time_travel: bool
+    native_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Proof of a commit: the version it made, the run id in it, files taken out and put in."""
+
+    version: int
+    run_id: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    removed_delete_files: int = 0
+
+
+class Adapter(Protocol[Rows]):
+    """One table. Methods raise the errors of :mod:`lakekeeper.errors` and no others on purpose."""
+
+    @property
+    def table(self) -> str:
+        """The name the caller gave, for messages."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, as of now."""
+        ...
+
+    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+        """Store the key, natively where the table permits. Raises OptionError for columns that can be no key."""
+        ...
+
+    def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        """The newest version as blocks.
+
+        ``columns`` (Spark SQL spelling) override the table's own key; without either the key is None.
+        ``where`` keeps every block that may hold a match, and marks the picture incomplete.
+        Raises Unsupported for a table feature that is not on the allow-list, OptionError for a column
+        that is unknown, not orderable or kept without statistics. Reads no data file.
+        """
+        ...
+
+    def read(self, task: MergeTask) -> Rows:
+        """The live rows of the task's inputs, as of its read version, with all that must outlive a rewrite."""
+        ...
+
+    def write(self, rows: Rows, task: MergeTask) -> Rewrite:
+        """Write rows, in the order they come, as files nobody sees yet, cut at the task's targets."""
+        ...
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        """One attempt to put all ``rewrites`` in the place of their inputs, atomically, as no change of data.
+
+        Raises Conflict (a winner touched an input: nothing was committed), Rejected (known not to have
+        happened) or Unknown. ``run_id`` is in the log afterwards.
+        """
+        ...
+
+    def discard(self, rewrites: Sequence[Rewrite]) -> None:
+        """Delete the files of rewrites that are known not to be committed. Missing files are no error."""
+        ...
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        """What was committed since ``snapshot``, freshly read from the log."""
+        ...
+
+
+class Format(Protocol):
+    """An entry point of the group ``lakekeeper.adapters``: opens tables of one format."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name as Spark's catalogs spell it: ``delta``, ``iceberg``."""
+        ...
+
+    def open(self, spark: Any, identifier: TableName) -> Adapter[Any]:
+        """The adapter of one table. Raises NotFound, Unsupported or AdapterError (e.g. jars missing)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as Spark resolved it: by path, or by catalog, namespace and name.
+
+    ``text`` is what the caller wrote; ``sql`` names the table in a statement, quoted.
+    """
+
+    text: str
+    provider: str
+    sql: str
+    catalog: str = ""
+    namespace: tuple[str, ...] = ()
+    name: str = ""
+    path: str = ""
+
+
+class Runner(Protocol[Rows]):
+    """Sorts rows for a task; knows nothing of formats."""
+
+    def merge(self, rows: Rows, task: MergeTask) -> Rows:
+        """Rows in the task's key order, split into ranges at its cuts."""
+        ...
+
+    def working(self, run_id: str, task: MergeTask) -> AbstractContextManager[None]:
+        """Around the work on one task, in its thread: marks its jobs so that :meth:`cancel` finds them."""
+        ...
+
+    def cancel(self, run_id: str) -> None:
+        """Stop all jobs of a run."""
+        ...
