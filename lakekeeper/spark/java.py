@@ -38,14 +38,14 @@ class Java:
 
 
 def effective_java() -> Java | None:
-    """The Java that Spark's scripts would start: ``$JAVA_HOME/bin/java``, else ``java`` on PATH; None if neither runs."""
+    """The Java that Spark would start: ``$JAVA_HOME/bin/java``, else ``java`` on PATH, or None."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     return _ask(program) if program else None
 
 
 def usable_java() -> Java | None:
-    """The effective Java where Spark runs on it, else the first supported one in the usual places, else None."""
+    """The effective Java if Spark runs on it, else the first supported one in the usual places, or None."""
     effective = effective_java()
     if effective is not None and effective.supported:
         return effective
@@ -54,7 +54,7 @@ def usable_java() -> Java | None:
 
 
 def major_version(banner: str) -> int | None:
-    """The major version in what ``java -version`` prints: 8 for ``1.8.0_392``, 17 for ``17.0.15``; None if there is none."""
+    """The major version in what ``java -version`` prints: 8 for ``1.8.0_392``, 17 for ``17.0.15``."""
     match = _VERSION.search(banner)
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""Make, or take over, the Spark session that lakekeeper works in; the one place that pins versions and jars.
+"""Make, or take over, the Spark session that lakekeeper works in; versions and jars are pinned here.
 
-``import lakekeeper`` never comes here: a program that brings its own session needs none of this. The command line,
-the demo and the tests do.
+``import lakekeeper`` never comes here: a program that brings its own session needs none of this. The command
+line, the demo and the tests do.
 
     spark = local_session(warehouse=Path("wh"), catalogs={"ice": "jdbc:sqlite:/data/catalog.db"})
 
@@ -16,7 +16,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,6 +24,8 @@ from lakekeeper.errors import AdapterError, OptionError, nearest
 from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 
-# Spark brings these itself, in the same versions; a second copy costs 60 MB of downloads and two of log4j's bindings.
+# Spark brings these itself, in the same versions; a second copy costs 60 MB of downloads and doubles log4j.
 _EXCLUDES = (
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
@@ -67,22 +68,20 @@ _EXCLUDES = (
     "org.slf4j:slf4j-api",
 )
 
-# Lines of the start that say nothing to a user. Downloads, warnings and errors of the jar resolution are let through.
-_NOISE = "|".join(
-    (
-        "^:: (loading settings|resolving dependencies|resolution report|retrieving) ",
-        "^(Ivy Default Cache set to|The jars for the packages stored in): ",
-        "^[^ ]+#[^ ]+ added as a dependency$",
-        "^[[:blank:]]+(confs: |found [^ ]+#|:: (modules in use|evicted modules):)",
-        "^[[:blank:]]+[^ ]+#[^ ]+;[^ ]+ (from|by) ",
-        "^[[:blank:]]+([|]|-----)",
-        "^[[:blank:]]+[0-9]+ artifacts copied",
-        "Using incubator modules: jdk.incubator.vector",
-        "Using Spark's default log4j profile",
-        "^Setting (default|Spark) log level to",
-        "^To adjust logging level use ",
-        "WARN NativeCodeLoader",
-    )
+# Lines of the start that tell a user nothing. Downloads, warnings and errors of the resolution pass.
+_NOISE = (
+    "^:: (loading settings|resolving dependencies|resolution report|retrieving) ",
+    "^(Ivy Default Cache set to|The jars for the packages stored in): ",
+    "^[^ ]+#[^ ]+ added as a dependency$",
+    "^[[:blank:]]+(confs: |found [^ ]+#|:: (modules in use|evicted modules):)",
+    "^[[:blank:]]+[^ ]+#[^ ]+;[^ ]+ (from|by) ",
+    "^[[:blank:]]+([|]|-----)",
+    "^[[:blank:]]+[0-9]+ artifacts copied",
+    "Using incubator modules: jdk.incubator.vector",
+    "Using Spark's default log4j profile",
+    "^Setting (default|Spark) log level to",
+    "^To adjust logging level use ",
+    "WARN NativeCodeLoader",
 )
 
 
@@ -99,11 +98,11 @@ def local_session(
     master: str = "local[*]",
     small_data: bool = False,
 ) -> SparkSession:
-    """A quiet session with the jars and extensions of both formats; a session that is running already is taken over.
+    """A quiet session with the jars and extensions of both formats; a running one is taken over.
 
     Args:
         app_name: the application's name in Spark.
-        warehouse: directory of Delta's managed tables (``spark_catalog``), and of Iceberg catalogs that name none.
+        warehouse: directory of Delta's managed tables, and of Iceberg catalogs that name none.
         catalogs: Iceberg catalogs as ``name -> type:uri``, see `catalog_conf`.
         conf: Spark confs; they win over what is set here, but packages and extensions are added to ours.
             With ``spark.jars`` nothing is downloaded.
@@ -112,7 +111,7 @@ def local_session(
 
     Raises:
         AdapterError: Java is missing or of another version, or the running session is one of Spark Connect.
-        OptionError: a catalog that cannot be understood, or a static conf that the running session has differently.
+        OptionError: a catalog that cannot be understood, or a static conf unlike that of the running session.
     """
     named = _catalog_confs(catalogs or {}, warehouse)
     given = dict(conf or {})
@@ -169,7 +168,7 @@ def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[st
 
 
 def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")) -> tuple[str, ...]:
-    """What a running session lacks for these formats, one sentence each with the remedy; empty where all is well.
+    """What a running session lacks for these formats, one sentence each with the remedy; empty if nothing.
 
     Static confs are read once, when the first session starts: `getOrCreate` silently ignores them later.
     """
@@ -190,7 +189,7 @@ def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")
 
 
 def class_loadable(spark: SparkSession, name: str) -> bool:
-    """Whether the session's JVM can load a class. Spark's own check is used: it also sees the jars of ``--packages``."""
+    """Whether the session's JVM can load a class; Spark's own check also sees the jars of ``--packages``."""
     jvm = spark.sparkContext._jvm
     return jvm is not None and bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
 
@@ -201,8 +200,8 @@ def _running() -> bool:
 
     if is_remote():
         raise AdapterError(
-            "this is a Spark Connect session; lakekeeper reads tables through the driver's JVM and needs a classic "
-            "session: run it beside the cluster by spark-submit, or unset SPARK_REMOTE"
+            "this is a Spark Connect session; lakekeeper reads tables through the driver's JVM and needs a "
+            "classic session: run it beside the cluster by spark-submit, or unset SPARK_REMOTE"
         )
     return SparkContext._active_spark_context is not None
 
@@ -224,7 +223,8 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
             spark.conf.set(key, value)
         except PySparkException as error:
             now = spark.conf.get(key, None)
-            raise OptionError(key, value, f"a conf that can be set while Spark runs; the session has {now!r}") from error
+            expected = f"a conf that can be set while Spark runs; the session has {now!r}"
+            raise OptionError(key, value, expected) from error
     for problem in missing(spark):
         log.warning("%s", problem)
     return spark
@@ -309,7 +309,7 @@ def _joined(ours: str, theirs: str) -> str:
 def _quiet_start() -> Iterator[None]:
     """Send the starting JVM's stderr through grep, which drops `_NOISE` and passes everything else on.
 
-    A process, not a thread: the JVM keeps this stderr for its life, and must never wait for Python's lock to log.
+    A process, not a thread: the JVM keeps this stderr for its life and must never wait for Python to log.
     """
     grep = shutil.which("grep")
     if grep is None or _submitted() or os.environ.get("LAKEKEEPER_VERBOSE_START"):
@@ -317,9 +317,8 @@ def _quiet_start() -> Iterator[None]:
         return
     sys.stderr.flush()
     saved = os.dup(2)
-    sieve = subprocess.Popen(
-        [grep, "--line-buffered", "-v", "-E", _NOISE], stdin=subprocess.PIPE, stdout=saved, start_new_session=True
-    )
+    command = [grep, "--line-buffered", "-v", "-E", "|".join(_NOISE)]
+    sieve = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=saved, start_new_session=True)
     _sieves.append(sieve)
     pipe = sieve.stdin
     if pipe is not None:
