@@ -1,0 +1,206 @@
+"""What is wrong with this machine or this session, and what to do about it. Nothing is started or changed.
+
+    for finding in examine(spark): print(finding)
+
+Without a session it looks at Java, the installed distributions and the environment; with one, also at its
+jars, extensions and warehouse. No check raises: a doctor that dies of the illness helps nobody.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
+from lakekeeper.spark.session import VERSIONS, missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PYTHON = (3, 10)
+"""The oldest Python that lakekeeper runs on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``advice`` says what to do, and is empty where ``ok``."""
+
+    name: str
+    ok: bool
+    found: str
+    expected: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        """One line, two with advice."""
+        line = f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.found}"
+        return line if self.ok else f"{line}, expected {self.expected}\n     {self.advice}"
+
+    def to_dict(self) -> dict[str, str | bool]:
+        """The fields by name, ready for JSON."""
+        return {name: getattr(self, name) for name in ("name", "ok", "found", "expected", "advice")}
+
+
+def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None) -> tuple[Finding, ...]:
+    """All findings, good and bad, in the order in which to mend them.
+
+    Args:
+        spark: a session to look at too; classic or Connect.
+        warehouse: a directory that must be writable; by default the session's warehouse where it is local.
+    """
+    findings = [_python(), _java(), *_distributions(), _worker_python(), _spark_home()]
+    if spark is None:
+        return tuple(findings if warehouse is None else [*findings, writable(warehouse)])
+    if not hasattr(spark, "_jsparkSession"):
+        advice = "use a classic session: unset SPARK_REMOTE, or run beside the cluster by spark-submit"
+        return (
+            *findings,
+            Finding("session", ok=False, found="Spark Connect", expected="classic", advice=advice),
+        )
+    findings.append(Finding("session", ok=True, found=f"classic, Spark {spark.version}", expected="classic"))
+    findings.extend(_lacks(spark))
+    where = warehouse or _local_path(spark.conf.get("spark.sql.warehouse.dir", "") or "")
+    if where is not None:
+        findings.append(writable(where))
+    return tuple(findings)
+
+
+def writable(directory: Path) -> Finding:
+    """Whether a file can be made in ``directory``, or in its nearest parent that exists; the file is removed again."""
+    name, expected = "write access", "a directory that this user may write to"
+    place = directory.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=place, prefix=".lakekeeper-doctor-"):
+            return Finding(name, ok=True, found=str(directory), expected=expected)
+    except OSError as error:
+        advice = f"give this user the right to write to {place}, or name another warehouse"
+        return Finding(
+            name, ok=False, found=f"{directory}: {error.strerror}", expected=expected, advice=advice
+        )
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    expected = ".".join(map(str, PYTHON)) + " or newer"
+    ok = sys.version_info[:2] >= PYTHON
+    return Finding("python", ok, found, expected, "" if ok else "make the environment with a newer Python")
+
+
+def _java() -> Finding:
+    expected = "Java " + " or ".join(map(str, SUPPORTED))
+    effective = effective_java()
+    if effective is not None and effective.supported:
+        return Finding(
+            "java", ok=True, found=f"Java {effective.major} at {effective.program}", expected=expected
+        )
+    found = "none" if effective is None else f"Java {effective.major} at {effective.program}"
+    if effective is None and os.environ.get("JAVA_HOME"):
+        found = f"none that runs in JAVA_HOME={os.environ['JAVA_HOME']}"
+    other = usable_java()
+    advice = f"export JAVA_HOME={other.home}" if other else f"on Debian and Ubuntu: {INSTALL}"
+    return Finding("java", ok=False, found=found, expected=expected, advice=advice)
+
+
+def _distributions() -> list[Finding]:
+    """The installed distributions that must go together, each against the pins of this release."""
+    delta = VERSIONS["delta"]
+    return [
+        _distribution("pyspark", VERSIONS["spark"], needed=True),
+        _distribution("delta-spark", delta, needed=False),
+        _distribution("pyiceberg", "0.12", needed=False),
+        _distribution("pyarrow", "20 to 26", needed=True),
+    ]
+
+
+def _distribution(name: str, expected: str, *, needed: bool) -> Finding:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        if not needed:
+            return Finding(name, ok=True, found="not installed (optional)", expected=expected)
+        advice = f'python -m pip install "{_requirement(name, expected)}"'
+        return Finding(name, ok=False, found="not installed", expected=expected, advice=advice)
+    ok = _agrees(found, expected)
+    advice = "" if ok else f'python -m pip install "{_requirement(name, expected)}"'
+    return Finding(name, ok, found, expected, advice)
+
+
+def _agrees(found: str, expected: str) -> bool:
+    """``4.1.1`` asks for that version, ``0.12`` for any that begins so, ``20 to 26`` for a major version between."""
+    low, _, high = expected.partition(" to ")
+    if high:
+        major = found.partition(".")[0]
+        return major.isdigit() and int(low) <= int(major) <= int(high)
+    return found == expected or found.startswith(expected + ".")
+
+
+def _requirement(name: str, expected: str) -> str:
+    low, _, high = expected.partition(" to ")
+    if high:
+        return f"{name}>={low},<{int(high) + 1}"
+    return f"{name}=={expected}" if expected.count(".") > 1 else f"{name}=={expected}.*"
+
+
+def _worker_python() -> Finding:
+    """Spark's workers run PYSPARK_PYTHON, else the ``python3`` of PATH: it must be of this environment."""
+    name, expected = "PYSPARK_PYTHON", f"{sys.executable}, or unset with the same python3 on PATH"
+    value = os.environ.get("PYSPARK_PYTHON")
+    program = shutil.which(value or "python3")
+    found = value or f"unset, python3 is {program or 'nowhere'}"
+    # Links are not followed: a virtual environment's python is a link to one without its packages.
+    ok = program is not None and os.path.abspath(program) in _own_programs()  # noqa: PTH100 - keeps the link
+    return Finding(name, ok, found, expected, "" if ok else f"export PYSPARK_PYTHON={sys.executable}")
+
+
+def _own_programs() -> set[str]:
+    """This interpreter under each name that its environment gives it (python, python3, python3.11)."""
+    here = Path(os.path.abspath(sys.executable))  # noqa: PTH100 - keeps the link
+    major, minor = sys.version_info[:2]
+    names = (here.name, "python", f"python{major}", f"python{major}.{minor}")
+    target = here.resolve()
+    return {
+        str(path) for name in names if (path := here.with_name(name)).exists() and path.resolve() == target
+    }
+
+
+def _spark_home() -> Finding:
+    """A foreign SPARK_HOME beats the Spark that pip installed."""
+    name, expected = "SPARK_HOME", f"unset, or a Spark {VERSIONS['spark']}"
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        return Finding(name, ok=True, found="unset", expected=expected)
+    jars = list(Path(home, "jars").glob(f"spark-core_*-{VERSIONS['spark']}.jar"))
+    advice = "" if jars else "unset SPARK_HOME, so that the Spark of this environment is used"
+    return Finding(name, bool(jars), home, expected, advice)
+
+
+def _lacks(spark: SparkSession) -> list[Finding]:
+    expected = (
+        f"a Spark {minor} session with the jars and extensions of the formats in use"
+    )
+    version = spark.version
+    findings = []
+    if not _agrees(version, minor):
+        advice = f"the jars are built for Spark {VERSIONS['spark']}; run with that version"
+        findings.append(Finding("spark version", ok=False, found=version, expected=expected, advice=advice))
+    for form in ("delta", "iceberg"):
+        problems = missing(spark, (form,))
+        found, _, remedy = problems[0].partition("; ") if problems else ("jar and extension", "", "")
+        findings.append(Finding(f"{form} in session", not problems, found, expected, remedy))
+    return findings
+
+
+def _local_path(location: str) -> Path | None:
+    url = urlparse(location)
+    if url.scheme not in {"", "file"} or not url.path:
+        return None
+    return Path(unquote(url.path))

@@ -1,0 +1,65 @@
+"""One Spark session for the whole run, and the order: what needs no JVM runs first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEEDS_JVM = ("spark", "delta", "iceberg")
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """No-JVM tests first, slow ones last; within a tier the order stays."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    items.sort(key=_tier)
+
+
+def _tier(item: pytest.Item) -> tuple[bool, bool]:
+    jvm = any(item.get_closest_marker(name) is not None for name in _NEEDS_JVM)
+    return jvm, item.get_closest_marker("slow") is not None
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of everything that the session's catalogs write."""
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path) -> Iterator[SparkSession]:
+    """The session: Delta as ``spark_catalog``, Iceberg as ``ice`` (SQLite) and ``hdp`` (a directory)."""
+    from lakekeeper.spark.session import local_session
+
+    session = local_session(
+        app_name="lakekeeper-tests",
+        warehouse=warehouse,
+        catalogs={"ice": f"jdbc:sqlite:{warehouse}/ice.db", "hdp": f"hadoop:{warehouse}/hdp"},
+        master="local[2]",
+        small_data=True,
+    )
+    session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
+    session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def tmp_table_path(tmp_path: Path) -> Path:
+    """Where a table may be made; does not exist yet."""
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def table_name() -> str:
+    """A name that no other test of this run uses, without a catalog or namespace."""
+    return f"t{next(_numbers)}"

@@ -1,0 +1,79 @@
+"""Catalog specifications and confs, without a JVM; then the real session of the test run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakekeeper.errors import OptionError
+from lakekeeper.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_sqlite_catalog_keeps_its_tables_beside_its_file_or_in_the_warehouse(tmp_path: Path) -> None:
+    spec = f"jdbc:sqlite:{tmp_path}/c.db"
+    confs = session.catalog_conf("ice", spec)
+    assert confs["spark.sql.catalog.ice.uri"] == spec
+    assert confs["spark.sql.catalog.ice.warehouse"] == str(tmp_path / "ice")
+    confs = session.catalog_conf("ice", spec, tmp_path / "wh")
+    assert confs["spark.sql.catalog.ice.warehouse"] == str(tmp_path / "wh" / "ice")
+
+
+def test_a_bare_path_is_a_sqlite_file(tmp_path: Path) -> None:
+    confs = session.catalog_conf("ice", f"jdbc:{tmp_path}/c.db")
+    assert confs["spark.sql.catalog.ice.uri"] == f"jdbc:sqlite:{tmp_path}/c.db"
+
+
+def test_rest_and_hadoop_catalogs() -> None:
+    assert (
+        session.catalog_conf("r", "rest:http://localhost:8181")["spark.sql.catalog.r.uri"]
+        == "http://localhost:8181"
+    )
+    hadoop = session.catalog_conf("h", "hadoop:s3a://bucket/wh")
+    assert hadoop["spark.sql.catalog.h.warehouse"] == "s3a://bucket/wh"
+
+
+@pytest.mark.parametrize("spec", ["hadop:/x", "jdbc:", "jdbc", ""])
+def test_a_bad_catalog_is_an_option_error(spec: str) -> None:
+    with pytest.raises(OptionError, match="catalog ice"):
+        session.catalog_conf("ice", spec)
+
+
+def test_given_packages_are_added_to_ours_and_other_confs_win() -> None:
+    given = {
+        "spark.jars.packages": "org.example:thing_2.13:1.0",
+        "spark.driver.memory": "5g",
+        "spark.driver.extraJavaOptions": "-Dx=1",
+    }
+    confs = session._settings({}, given, warehouse=None, small_data=True)
+    assert confs["spark.jars.packages"] == ",".join([*session.JARS.values(), "org.example:thing_2.13:1.0"])
+    assert confs["spark.driver.memory"] == "5g"
+    assert confs["spark.driver.extraJavaOptions"].endswith("-XX:+UseSerialGC -Dx=1")
+
+
+def test_given_jars_replace_the_download() -> None:
+    confs = session._settings({}, {"spark.jars": "a.jar"}, warehouse=None, small_data=False)
+    assert "spark.jars.packages" not in confs
+    assert confs["spark.jars"] == "a.jar"
+
+
+@pytest.mark.spark
+def test_the_session_of_the_tests_lacks_nothing(spark: SparkSession) -> None:
+    assert session.missing(spark) == ()
+    assert not session.class_loadable(spark, "org.example.Nothing")
+
+
+@pytest.mark.spark
+def test_a_running_session_is_taken_over(spark: SparkSession, tmp_path: Path) -> None:
+    taken = session.local_session(
+        catalogs={"late": f"hadoop:{tmp_path}"}, conf={"spark.lakekeeper.session-test": "1"}
+    )
+    assert taken.conf.get("spark.lakekeeper.session-test") == "1"
+    taken.sql("CREATE TABLE late.db.t (id BIGINT) USING iceberg")
+    assert (tmp_path / "db" / "t" / "metadata").is_dir()
+    with pytest.raises(OptionError, match=r"spark\.driver\.memory"):
+        session.local_session(conf={"spark.driver.memory": "9g"})
