@@ -1,0 +1,38 @@
+# All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format golden bench clean
+
+PYTHON_BIN := .venv/bin/python
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv and install everything, Java too where it may be
+	@./tools/bootstrap.sh
+
+demo: setup ## recluster real flights in a Delta and an Iceberg table, before and after
+	$(PYTHON_BIN) examples/demo.py
+
+test: setup ## run all tests
+	$(PYTHON_BIN) -m pytest
+
+check: setup ## format, lint, types and import contracts
+	$(PYTHON_BIN) -m ruff format --check .
+	$(PYTHON_BIN) -m ruff check .
+	$(PYTHON_BIN) -m mypy
+	.venv/bin/lint-imports --no-cache
+
+format: setup ## format the code and mend what ruff can mend
+	$(PYTHON_BIN) -m ruff format .
+	$(PYTHON_BIN) -m ruff check --fix .
+
+golden: setup ## write the golden files anew; look at the diff before you commit it
+	LAKEKEEPER_REWRITE_GOLDENS=1 $(PYTHON_BIN) -m pytest tests/core tests/engine
+
+bench: setup ## measure planning at scale
+	$(PYTHON_BIN) -m pytest tests/bench -s
+
+clean: ## remove what the commands made, but .venv
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf spark-warehouse metastore_db derby.log artifacts demo-tables
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
