@@ -73,7 +73,7 @@ def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None)
 
 
 def writable(directory: Path) -> Finding:
-    """Whether a file can be made in ``directory``, or in its nearest parent that exists; the file is removed again."""
+    """Whether a file can be made in ``directory`` or its nearest parent that exists; it is removed again."""
     name, expected = "write access", "a directory that this user may write to"
     place = directory.absolute()
     while not place.exists() and place != place.parent:
@@ -135,7 +135,7 @@ def _distribution(name: str, expected: str, *, needed: bool) -> Finding:
 
 
 def _agrees(found: str, expected: str) -> bool:
-    """``4.1.1`` asks for that version, ``0.12`` for any that begins so, ``20 to 26`` for a major version between."""
+    """``4.1.1`` asks for just that, ``0.12`` for any that begins so, ``20 to 26`` for a major between."""
     low, _, high = expected.partition(" to ")
     if high:
         major = found.partition(".")[0]
@@ -184,9 +184,8 @@ def _spark_home() -> Finding:
 
 
 def _lacks(spark: SparkSession) -> list[Finding]:
-    expected = (
-        f"a Spark {minor} session with the jars and extensions of the formats in use"
-    )
+    minor = VERSIONS["spark"].rpartition(".")[0]
+    expected = f"a Spark {minor} session with the jars and extensions of the formats in use"
     version = spark.version
     findings = []
     if not _agrees(version, minor):
