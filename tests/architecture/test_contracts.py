@@ -1,0 +1,129 @@
+"""The import contracts hold, and each of them is seen to break on a planted violation.
+
+A contract that cannot break protects nothing: a wrong module name in it would be kept for ever.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_VERDICT = re.compile(r"^(.+?) (KEPT|BROKEN)", re.MULTILINE)
+_LINT = "import sys; from importlinter.cli import lint_imports_command as lint; sys.exit(lint(sys.argv[1:]))"
+
+# Contract id, its name, the module that sins, the sin.
+VIOLATIONS = [
+    ("layers", "1 imports run one way", "lakekeeper/core/keys.py", "import lakekeeper.spi"),
+    ("layers", "1 imports run one way", "lakekeeper/spi.py", "import lakekeeper.engine"),
+    ("layers", "1 imports run one way", "lakekeeper/api.py", "import lakekeeper.cli"),
+    ("layers", "1 imports run one way", "lakekeeper/errors.py", "from lakekeeper.core import blocks"),
+    ("pure-core", "2 the core is pure", "lakekeeper/core/plan.py", "import time"),
+    ("pure-core", "2 the core is pure", "lakekeeper/core/depth.py", "from os import environ"),
+    ("pure-core", "2 the core is pure", "lakekeeper/core/policies/ranges.py", "import pyspark.sql"),
+    ("pure-core", "2 the core is pure", "lakekeeper/core/blocks.py", "def draw():\n    import random"),
+    ("no-formats", "3 lakekeeper knows no format", "lakekeeper/api.py", "import lakekeeper_delta"),
+    (
+        "no-formats",
+        "3 lakekeeper knows no format",
+        "lakekeeper/spark/session.py",
+        "from pyiceberg import table",
+    ),
+    ("adapters", "4 adapters see", "adapters/lakekeeper_delta/__init__.py", "from lakekeeper import api"),
+    ("adapters", "4 adapters see", "adapters/lakekeeper_iceberg/__init__.py", "import lakekeeper.engine"),
+    (
+        "adapters",
+        "4 adapters see",
+        "adapters/lakekeeper_delta/__init__.py",
+        "from lakekeeper.spark import session",
+    ),
+    (
+        "adapters-apart",
+        "4 adapters do not",
+        "adapters/lakekeeper_iceberg/__init__.py",
+        "import lakekeeper_delta",
+    ),
+    ("spark-free-engine", "5 the engine is free", "lakekeeper/engine/__init__.py", "import pyspark"),
+    (
+        "spark-free-engine",
+        "5 the engine is free",
+        "lakekeeper/engine/__init__.py",
+        "import lakekeeper.spark.jvm",
+    ),
+    ("engine-free-spark", "5 spark is free", "lakekeeper/spark/jvm.py", "import lakekeeper.engine"),
+]
+
+
+def _lint(tree: Path, *contracts: str) -> dict[str, str]:
+    """Verdict by contract name, as the command line tool gives it for the sources in ``tree``."""
+    limits = [part for contract in contracts for part in ("--contract", contract)]
+    done = subprocess.run(
+        [sys.executable, "-c", _LINT, "--config", "pyproject.toml", "--no-cache", *limits],
+        cwd=tree,
+        # The copies win over the installed project.
+        env=os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'adapters'}", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    verdicts = dict(_VERDICT.findall(done.stdout))
+    assert verdicts, done.stdout + done.stderr
+    assert (done.returncode == 0) is (set(verdicts.values()) == {"KEPT"}), done.stdout + done.stderr
+    return verdicts
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the sources and their configuration."""
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("lakekeeper", "adapters"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=unwanted)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_all_contracts_are_kept(tree: Path) -> None:
+    verdicts = _lint(tree)
+    assert set(verdicts.values()) == {"KEPT"}
+    assert {name[0] for name in verdicts} == set("12345")
+
+
+@pytest.mark.parametrize(
+    "contract, name, module, sin", VIOLATIONS, ids=[f"{v[0]}: {v[2]} {v[3].split()[-1]}" for v in VIOLATIONS]
+)
+def test_a_planted_violation_breaks_its_contract(
+    tree: Path, contract: str, name: str, module: str, sin: str
+) -> None:
+    path = tree / module
+    assert path.exists(), f"{module} has moved; plant the violation elsewhere"
+    path.write_text(f"{path.read_text()}\n\n{sin}\n")
+    verdicts = _lint(tree, contract)
+    assert [(found[: len(name)], verdict) for found, verdict in verdicts.items()] == [(name, "BROKEN")]
+
+
+def test_the_core_asks_no_clock() -> None:
+    """The contract allows `datetime` as a type; its clocks are looked for here."""
+    clocks = {"now", "utcnow", "today"}
+    asked = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "lakekeeper" / "core").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in clocks
+    ]
+    assert asked == []
+
+
+def test_importing_lakekeeper_starts_nothing() -> None:
+    """``import lakekeeper`` is cheap: no PySpark, no format, no JVM."""
+    heavy = ("pyspark", "py4j", "delta", "pyiceberg")
+    code = f"import sys, lakekeeper; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
