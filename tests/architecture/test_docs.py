@@ -1,0 +1,66 @@
+"""The documents name what exists: modules, files, links between documents, make targets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_MODULE = re.compile(r"lakekeeper(_delta|_iceberg)?(\.[a-z_]+)*")
+_FILE = re.compile(r"(lakekeeper|adapters|tests|tools|conf|docs|examples)/[\w./-]*")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def _exists(module: str) -> bool:
+    """Whether a module is there, a name that the module before its last dot binds, or a group of entry points."""
+    if f'entry-points."{module}"' in (ROOT / "pyproject.toml").read_text():
+        return True
+    place = Path(*module.split("."))
+    for root in (ROOT, ROOT / "adapters"):
+        if (root / place).is_dir() or (root / place).with_suffix(".py").is_file():
+            return True
+    parent, _, name = module.rpartition(".")
+    source = (ROOT / Path(*parent.split("."))).with_suffix(".py") if parent else ROOT / "none"
+    return source.is_file() and re.search(rf"\b{name}\b", source.read_text()) is not None
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    code = _CODE.findall((ROOT / "docs" / "architecture.md").read_text())
+    modules = {word for word in code if "." in word and _MODULE.fullmatch(word)}
+    assert len(modules) > 15
+    assert [module for module in sorted(modules) if not _exists(module)] == []
+
+
+def test_every_layer_and_core_module_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    core = [path.stem for path in (ROOT / "lakekeeper" / "core").glob("*.py") if path.stem != "__init__"]
+    assert [name for name in sorted(core) if f"lakekeeper.core.{name}" not in text] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_files_exist(document: Path) -> None:
+    text = document.read_text()
+    links = [link for link in _LINK.findall(text) if not (document.parent / link).exists()]
+    files = [word for word in _CODE.findall(text) if _FILE.fullmatch(word) and not (ROOT / word).exists()]
+    assert (links, files) == ([], [])
+
+
+def test_every_make_target_named_in_the_documents_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name
+        for path in DOCUMENTS
+        for name in re.findall(r"^ *make ([a-z]+)|`make ([a-z]+)`", path.read_text())
+    }
+    assert {one or other for one, other in named} <= targets
+
+
+def test_the_decisions_have_their_four_parts() -> None:
+    for path in sorted((ROOT / "docs" / "adr").glob("*.md")):
+        headings = re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE)
+        assert headings[:4] == ["Status", "Context", "Decision", "What we did not do"], path.name
