@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from lakekeeper.core.blocks import Index
 from lakekeeper.core.keys import ClusterKey, key_from_json, key_to_json
 
@@ -111,18 +113,25 @@ def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
     return digest.hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Left:
-    """Blocks that were looked at and left: how many, how large, why, and which (paths)."""
+    """Blocks that were looked at and left: how many, how large (bytes), why, and which.
+
+    ``paths`` is an Arrow array of text; ``level`` is -1 for frozen blocks, else None.
+    """
 
     reason: str
     blocks: int
     bytes: int
-    paths: tuple[str, ...]
-    frozen: bool = False
+    paths: pa.Array
+    level: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the paths: a plan of a large table leaves a million blocks."""
+        return {"reason": self.reason, "blocks": self.blocks, "bytes": self.bytes, "level": self.level}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What a run will do and what it leaves, on one version. ``str(plan)`` explains it.
 
@@ -152,9 +161,9 @@ class Plan:
         return sum(len(task.inputs) for task in self.tasks)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; of the blocks left, the counts and paths by reason."""
+        """Plain data for JSON; of the blocks left, counts and bytes by reason."""
         tasks = [json.loads(task.to_json()) for task in self.tasks]
-        left = [asdict(item) for item in self.left]
+        left = [item.to_dict() for item in self.left]
         plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
         return {**plain, "policies": list(self.policies), "levels": dict(self.levels), "tasks": tasks, "left": left}
 

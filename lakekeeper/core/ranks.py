@@ -45,6 +45,12 @@ class Intervals:
     def points(self) -> int:
         return len(self.group)
 
+    def take(self, mask: Bools) -> Intervals:
+        """The intervals of a mask, over the points that are bounds of theirs (NULL regions left out)."""
+        lo, hi, points = _compact(self.lo[mask], self.hi[mask])
+        none = np.full(len(lo), -1, np.int64)
+        return Intervals(lo, hi, self.group[points], none, none, self.missing[mask])
+
 
 def ordered(values: pa.Array) -> tuple[Ints, Bools]:
     """(numbers that order as the values do, validity). Text and wide decimals come as dense ranks."""
@@ -202,16 +208,16 @@ def _compact(lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
     return position[lo], position[hi], np.flatnonzero(used).astype(np.int64)
 
 
-def constant(blocks: BlockSet, intervals: Intervals) -> Bools:
-    """Blocks whose key holds one single value, at the resolution of their statistics.
+def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
+    """Which of the blocks ``among`` hold one single key, at the resolution of their statistics.
 
     A truncated pair of bounds that agree up to the truncation counts too: no merge can ever make
     the statistics of such a block narrower, so a planner that did not freeze it would never end.
     """
-    held = (intervals.lo == intervals.hi) & (intervals.null_lo < 0) & ~intervals.missing
-    blurred = np.flatnonzero(~held & (intervals.null_lo < 0) & ~intervals.missing & _any_truncated(blocks))
-    same = [all(_agree(blocks, column, int(i)) for column in range(len(blocks.lo))) for i in blurred]
-    held[blurred] = same
+    asked = among & ~intervals.missing & ~has_null(blocks)
+    held: Bools = asked & (intervals.lo == intervals.hi)
+    blurred = np.flatnonzero(asked & ~held & _any_truncated(blocks))
+    held[blurred] = [all(_agree(blocks, column, int(i)) for column in range(len(blocks.lo))) for i in blurred]
     return held
 
 

@@ -1,0 +1,121 @@
+"""Where to cut a large group into ranges, from the block statistics alone (reference: no sampling job).
+
+Each block spreads its rows evenly between its bounds; the summed distribution is piecewise linear, and
+its inverse at 1/n, 2/n … gives cuts of about equal weight:
+
+    rows  ▁▁▂▂▄▄▄▂▂▁      sum of the blocks' even spreads
+          ├──┼─┼┼─┼──┤    cuts at equal shares
+
+Cuts need not be exact: a range that comes out larger is still cut by size where it is written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lakekeeper.core.blocks import BlockSet
+from lakekeeper.core.keys import ClusterKey, to_json_value
+
+Floats = npt.NDArray[np.float64]
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def range_cuts(blocks: BlockSet, key: ClusterKey, parts: int) -> tuple[int, tuple[Any, ...]]:
+    """(key column, its values at which to cut, ascending and distinct, in JSON form), for ``parts`` ranges.
+
+    The column is the first in which the blocks differ. Fewer cuts come back where the statistics do not
+    tell enough; none where all blocks are constant or without statistics.
+    """
+    for column, described in enumerate(key.columns):
+        bounds = [
+            (lo, hi, int(rows))
+            for lo, hi, rows in zip(
+                blocks.lo[column].to_pylist(), blocks.hi[column].to_pylist(), blocks.rows, strict=True
+            )
+            if lo is not None and hi is not None
+        ]
+        if bounds and any(lo != bounds[0][0] or hi != bounds[0][0] for lo, hi, _ in bounds):
+            cuts = _cut(bounds, described.kind, parts)
+            return column, tuple(to_json_value(c, described.kind) for c in cuts)
+        if bounds:
+            continue
+    return 0, ()
+
+
+def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]:
+    to_line, from_line = _line(kind, [value for lo, hi, _ in bounds for value in (lo, hi)])
+    lo = np.array([to_line(b[0]) for b in bounds], dtype=np.float64)
+    hi = np.array([to_line(b[1]) for b in bounds], dtype=np.float64)
+    weight = np.array([b[2] for b in bounds], dtype=np.float64)
+    finite = np.isfinite(lo) & np.isfinite(hi)
+    if not finite.any():
+        return []
+    at = _quantiles(lo[finite], hi[finite], weight[finite], parts)
+    cuts: list[Any] = []
+    for position in at:
+        value = from_line(position)
+        if not cuts or to_line(value) > to_line(cuts[-1]):
+            cuts.append(value)
+    return cuts
+
+
+def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
+    """Positions of 1/parts … (parts-1)/parts in the sum of even spreads; a constant block is a step."""
+    width = hi - lo
+    step = width <= 0
+    points = np.unique(np.concatenate([lo, hi]))
+    slope = np.zeros(len(points))
+    np.add.at(slope, np.searchsorted(points, lo[~step]), weight[~step] / width[~step])
+    np.add.at(slope, np.searchsorted(points, hi[~step]), -weight[~step] / width[~step])
+    grown = np.concatenate([[0.0], np.cumsum(np.maximum(np.cumsum(slope)[:-1], 0.0) * np.diff(points))])
+    jump = np.zeros(len(points))
+    np.add.at(jump, np.searchsorted(points, lo[step]), weight[step])
+    after = grown + np.cumsum(jump)  # rows at or below each point
+    mass, place = np.repeat(after, 2), np.repeat(points, 2)
+    mass[0::2] -= jump
+    wanted = mass[-1] * np.arange(1, parts) / parts
+    return np.asarray(np.interp(wanted, mass, place))
+
+
+def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
+    """How a kind of value becomes a place on a line of floats, and back."""
+    if kind == "date":
+        return (lambda v: float(v.toordinal()), lambda x: dt.date.fromordinal(int(x)))
+    if kind in ("timestamp", "timestamp_ntz"):
+        start = _EPOCH if kind == "timestamp" else _EPOCH.replace(tzinfo=None)
+        return (
+            lambda v: (v - start) / dt.timedelta(microseconds=1),
+            lambda x: start + dt.timedelta(microseconds=int(x)),
+        )
+    if kind.startswith("decimal"):
+        scale = int(kind[:-1].rsplit(",", 1)[1])
+        return (float, lambda x: Decimal(int(x * 10**scale)).scaleb(-scale))
+    if kind in ("string", "binary"):
+        return _text_line(kind, values)
+    if kind == "float":
+        return (float, float)
+    return (float, bool if kind == "boolean" else int)
+
+
+def _text_line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
+    """Text by the six bytes after the prefix that all values share (a double holds 53 bits exactly)."""
+    raw = [v.encode() if isinstance(v, str) else v for v in values]
+    first, last = min(raw), max(raw)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    prefix = first[:shared]
+
+    def to_line(value: Any) -> float:
+        data = value.encode() if isinstance(value, str) else value
+        return float(int.from_bytes(data[shared : shared + 6].ljust(6, b"\0"), "big"))
+
+    def from_line(place: float) -> Any:
+        data = prefix + int(place).to_bytes(6, "big").rstrip(b"\0")
+        return data if kind == "binary" else data.decode(errors="ignore")
+
+    return to_line, from_line

@@ -1,0 +1,186 @@
+"""The planner: policies in order, their choices checked, ranked and cut to the budget, as one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
+from lakekeeper.core.cuts import range_cuts
+from lakekeeper.core.info import deepest_stretch, mean_depth
+from lakekeeper.core.levels import partition_group
+from lakekeeper.core.options import MAX_BLOCK_BYTES, Options
+from lakekeeper.core.plan import FROZEN, Choice, Freeze, Left, Merge, MergeTask, Plan, task_id
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.errors import OptionError
+
+_OVER_BUDGET = "over the budget of this call"
+
+
+def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, env: Env) -> Plan:
+    """What the policies choose on ``snapshot``. Pure: the same arguments give the same plan.
+
+    Every block is in exactly one task or one entry of ``left``. A block that a policy merges or freezes
+    is not shown to the next one. Raises OptionError naming a policy whose choices break the rules.
+    """
+    blocks = snapshot.blocks
+    ledger = _Ledger(len(blocks))
+    if env.busy:
+        busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
+        ledger.leave(np.flatnonzero(busy), "held by other work", final=True)
+    merges: list[tuple[str, Merge]] = []
+    for policy in policies:
+        candidates = ledger.open
+        choices = policy.choose(snapshot, candidates, options, env)
+        _check(policy.name, snapshot, candidates, choices)
+        for choice in choices:
+            if isinstance(choice, Merge):
+                merges.append((policy.name, choice))
+                ledger.take(choice.blocks)
+            else:
+                ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
+    tasks = _within_budget(snapshot, merges, options, ledger)
+    return _plan(snapshot, policies, tasks, ledger)
+
+
+class _Ledger:
+    """Which blocks are taken, and why the others are left: one code per block into a table of reasons."""
+
+    def __init__(self, n: int) -> None:
+        self._reasons: list[tuple[str, bool]] = [("no policy looked at it", False)]
+        self._code = np.zeros(n, np.int32)
+        self._closed = np.zeros(n, dtype=np.bool_)
+        self.taken = np.zeros(n, dtype=np.bool_)
+
+    @property
+    def open(self) -> Index:
+        return np.flatnonzero(~self._closed)
+
+    def take(self, at: Index) -> None:
+        self.taken[at] = True
+        self._closed[at] = True
+
+    def give_back(self, at: Index, reason: str) -> None:
+        self.taken[at] = False
+        self._code[at] = 0
+        self.leave(at, reason, final=True)
+
+    def leave(self, at: Index, reason: str, *, final: bool) -> None:
+        """Where an earlier policy left the block too, both reasons are kept."""
+        for code in np.unique(self._code[at]):
+            old, _ = self._reasons[code]
+            text = reason if code == 0 or old == reason else f"{old}; {reason}"
+            mine = at[self._code[at] == code]
+            self._code[mine] = self._intern(text, final)
+        self._closed[at] |= final
+
+    def _intern(self, text: str, final: bool) -> int:
+        entry = (text, final)
+        if entry not in self._reasons:
+            self._reasons.append(entry)
+        return self._reasons.index(entry)
+
+    def left(self, blocks: BlockSet) -> tuple[Left, ...]:
+        code: Ints = np.where(self.taken, -1, self._code).astype(np.int64)
+        found = []
+        for number in np.unique(code[code >= 0]):
+            at = np.flatnonzero(code == number)
+            text, _ = self._reasons[int(number)]
+            found.append(
+                Left(
+                    reason=text,
+                    blocks=len(at),
+                    bytes=int(blocks.bytes[at].sum()),
+                    paths=blocks.path if len(at) == len(blocks) else blocks.path.take(at),
+                    level=FROZEN if text.endswith("(level -1)") else None,
+                )
+            )
+        return tuple(sorted(found, key=lambda item: -item.blocks))
+
+
+def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[Choice]) -> None:
+    """A policy may be anyone's code: its choices are not trusted."""
+    blocks = snapshot.blocks
+    place = partition_group(blocks)
+    seen: Bools = np.ones(len(blocks), dtype=np.bool_)
+    seen[candidates] = False
+    for choice in choices:
+        at = choice.blocks
+        if seen[at].any() or len(np.unique(at)) != len(at):
+            raise OptionError("policy", name, "a policy that names each candidate block once; its plan is refused")
+        seen[at] = True
+        if not isinstance(choice, Merge):
+            continue
+        if not len(at) or (place[at] != place[at[0]]).any():
+            raise OptionError("policy", name, "merges within one partition and spec; its plan is refused")
+
+
+def _within_budget(
+    snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, ledger: _Ledger
+) -> tuple[MergeTask, ...]:
+    budget, spent = options.integer("budget-bytes"), 0
+    tasks: list[MergeTask] = []
+    for policy, merge in merges:
+        size = int(snapshot.blocks.bytes[merge.blocks].sum())
+        if tasks and spent + size > budget:
+            ledger.give_back(merge.blocks, _OVER_BUDGET)
+            continue
+        spent += size
+        tasks.append(_task(snapshot, policy, merge, options))
+    return tuple(tasks)
+
+
+def _task(snapshot: Snapshot, policy: str, merge: Merge, options: Options) -> MergeTask:
+    blocks = snapshot.blocks.take(np.sort(merge.blocks))
+    inputs = tuple(blocks.path.to_pylist())
+    size = int(blocks.bytes.sum())
+    known = bool((blocks.deleted_rows >= 0).all())
+    column, cuts = 0, ()
+    if snapshot.key is not None and size > options.integer("single-task-bytes"):
+        parts = -(-size // options.integer("single-task-bytes"))
+        column, cuts = range_cuts(blocks, snapshot.key, parts)
+    version = snapshot.version if snapshot.version is not None else -1
+    return MergeTask(
+        id=task_id(snapshot.table_uuid, version, inputs),
+        policy=policy,
+        table=snapshot.table,
+        table_uuid=snapshot.table_uuid,
+        read_version=version,
+        inputs=inputs,
+        delete_ids=tuple(blocks.delete_id.to_pylist()),
+        partition=blocks.partitions[int(blocks.partition[0])],
+        spec=int(blocks.spec[0]),
+        key=snapshot.key,
+        level=merge.level,
+        target_bytes=options.integer("target-file-size-bytes"),
+        target_rows=options.integer("max-rows-per-file"),
+        max_bytes=MAX_BLOCK_BYTES,
+        input_bytes=size,
+        input_rows=int(blocks.rows.sum()),
+        live_rows=int((blocks.rows - blocks.deleted_rows).sum()) if known else None,
+        score=merge.score,
+        reason=merge.reason,
+        cut_column=column,
+        cuts=cuts,
+    )
+
+
+def _plan(
+    snapshot: Snapshot, policies: Sequence[Policy], tasks: tuple[MergeTask, ...], ledger: _Ledger
+) -> Plan:
+    blocks = snapshot.blocks
+    levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)
+    return Plan(
+        table=snapshot.table,
+        version=snapshot.version,
+        key=str(snapshot.key) if snapshot.key else "",
+        policies=tuple(p.name for p in policies),
+        tasks=tasks,
+        left=ledger.left(blocks),
+        blocks=len(blocks),
+        bytes=int(blocks.bytes.sum()),
+        depth=mean_depth(snapshot),
+        levels={int(n): int(c) for n, c in zip(levels, counts, strict=True)},
+        drawing=deepest_stretch(snapshot),
+    )

@@ -1,0 +1,36 @@
+"""``peaks``: the deepest points of a level and the blocks that cover them (seed 000, Databend's recluster).
+
+Several equally deep stretches make groups that are merged side by side. It rewrites less per call than
+``ranges`` and needs more calls; with ``final`` both end under the same threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakekeeper.core.blocks import Bools, Index, Snapshot
+from lakekeeper.core.depth import DepthCurve
+from lakekeeper.core.levels import Gates
+from lakekeeper.core.options import Options
+from lakekeeper.core.plan import Choice
+from lakekeeper.core.policies import Env
+from lakekeeper.core.selection import select_by_depth
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The plateau, or plateaus, of greatest depth in each level that is above its threshold."""
+
+    name: str = "peaks"
+
+    def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
+        return select_by_depth(snapshot, candidates, options, deepest)
+
+
+def deepest(curve: DepthCurve, gate: Gates) -> Bools:
+    hot: Bools = curve.folded == gate.peak[curve.group]
+    return hot
+
+
+PEAKS = Peaks()

@@ -1,0 +1,116 @@
+"""How results print: aligned text, bars and a small HTML wrapping. Text in, text out."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakekeeper.core.info import ClusteringInformation
+    from lakekeeper.core.plan import Plan
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_SHOWN_TASKS = 20
+
+
+def size(count: float) -> str:
+    """``1536`` → ``1.5 KiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
+
+
+def bar(value: float, top: float, width: int = 30) -> str:
+    """A bar of eighth blocks, ``width`` characters for ``top``; anything above zero shows."""
+    if top <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(value / top * width * 8))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:
+    """Rows (the first is the heading) as aligned columns; columns in ``right`` are set flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
+        for r in rows
+    ]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def bars(counts: Mapping[str, int]) -> str:
+    """A histogram, one bar a line; runs of empty buckets at the ends are left out."""
+    filled = [i for i, n in enumerate(counts.values()) if n]
+    if not filled:
+        return "  (empty)"
+    items = list(counts.items())[filled[0] : filled[-1] + 1]
+    top = max(n for _, n in items)
+    return "\n".join(f"  {name}  {n:>7,}  {bar(n, top)}" for name, n in items)
+
+
+def render_information(info: ClusteringInformation) -> str:
+    """Clustering information as a page of text."""
+    version = "no version yet" if info.version is None else f"version {info.version}"
+    levels = ", ".join(f"L{n}: {c:,}" for n, c in info.levels.items()) or "none"
+    lines = [
+        f"{info.table} ({version}), clustered by {info.cluster_by_keys}",
+        f"  blocks             {info.total_partition_count:,} ({size(info.total_bytes)}, {info.total_rows:,} rows)",
+        f"  constant           {info.total_constant_partition_count:,}",
+        f"  average depth      {info.average_depth:g} per block, {info.average_point_depth:g} over overlapping points",
+        f"  max depth          {info.max_depth:,}",
+        f"  average overlaps   {info.average_overlaps:g}",
+        f"  levels             {levels}",
+    ]
+    if info.blocks_with_null:
+        lines.append(f"  with NULL          {info.blocks_with_null:,}")
+    if info.blocks_without_statistics:
+        lines.append(f"  no statistics      {info.blocks_without_statistics:,}")
+    if info.notes:
+        lines.append(f"  note               {info.notes}")
+    return "\n".join([*lines, "  depth histogram (blocks per depth)", bars(info.partition_depth_histogram)])
+
+
+def render_plan(plan: Plan) -> str:
+    """A plan with every group and, by reason, every block that is left."""
+    version = "no version yet" if plan.version is None else f"version {plan.version}"
+    head = f"plan for {plan.table} ({version}) by {', '.join(plan.policies)}"
+    levels = ", ".join(f"L{n}: {c:,}" for n, c in plan.levels.items()) or "none"
+    lines = [
+        head + (f", key {plan.key}" if plan.key else ""),
+        f"  {plan.blocks:,} blocks, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
+    ]
+    if plan.drawing:
+        lines += ["  blocks over the deepest point of the key:", plan.drawing]
+    if plan.tasks:
+        lines.append(f"  {len(plan.tasks):,} groups to merge: {plan.input_files:,} files, {size(plan.input_bytes)}")
+        lines.append(_indent(_tasks(plan)))
+    else:
+        lines.append("  nothing to do")
+    if plan.left:
+        lines.append("  left as they are:")
+        rows = [("blocks", "size", "why")] + [(f"{x.blocks:,}", size(x.bytes), x.reason) for x in plan.left]
+        lines.append(_indent(table(rows, right=frozenset({0, 1}))))
+    return "\n".join(lines)
+
+
+def _tasks(plan: Plan) -> str:
+    rows = [("group", "policy", "files", "size", "to", "partition", "why")]
+    for task in plan.tasks[:_SHOWN_TASKS]:
+        part = task.partition or "-"
+        files = f"{len(task.inputs):,}"
+        rows.append((task.id, task.policy, files, size(task.input_bytes), f"L{task.level}", part, task.reason))
+    more = len(plan.tasks) - _SHOWN_TASKS
+    return table(rows, right=frozenset({2, 3})) + (f"\n… and {more:,} more groups" if more > 0 else "")
+
+
+def _indent(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+def as_html(text: str) -> str:
+    """Text for a notebook: the same page, escaped, in a fixed font."""
+    return f"<pre style='line-height:1.25'>{html.escape(text)}</pre>"

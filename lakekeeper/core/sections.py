@@ -1,0 +1,79 @@
+"""From chosen blocks to merge groups: connected, bounded, disjoint.
+
+A merge of blocks whose ranges form one connected stretch never raises the depth anywhere: its outputs
+are disjoint and cover no more than the inputs did. Merging across a gap would bridge it:
+
+    A |----|            B |----|          merged |-----------------|     deeper in between
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakekeeper.core.blocks import Bools, Index, Ints
+
+
+def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
+    """Blocks in (group, lo) order, and the section number of each in that order.
+
+    A section is a maximal set of one group whose intervals are connected. ``lo`` and ``hi`` are point numbers.
+    """
+    width = int(hi.max(initial=0)) + 1
+    order = np.argsort(group * width + lo, kind="stable")
+    stretch = group[order] * width
+    reach = np.maximum.accumulate(stretch + hi[order])  # a later group's start is beyond all earlier reaches
+    fresh = np.ones(len(order), dtype=np.bool_)
+    fresh[1:] = (stretch + lo[order])[1:] > reach[:-1]
+    fresh[1:] |= stretch[1:] != stretch[:-1]
+    return order, np.cumsum(fresh) - 1
+
+
+def bounded_groups(
+    group: Ints, lo: Ints, hi: Ints, size: Ints, *, max_bytes: int, max_files: int
+) -> tuple[list[Index], Bools]:
+    """Groups of two and more connected blocks, none above the bounds; and which blocks lost theirs to a bound.
+
+    Groups come as positions in (group, lo) order. A stretch above the bounds is cut along ``lo`` into
+    consecutive parts; a part may fall apart into several sections, or into single blocks.
+    """
+    order, section = sections(group, lo, hi)
+    count = np.bincount(section)
+    total = np.bincount(section, weights=size[order])
+    large = (total > max_bytes) | (count > max_files)
+    cut = np.zeros(len(group), dtype=np.bool_)
+    if large.any():
+        inside = large[section]
+        part = fill(section[inside], size[order[inside]], max_bytes=max_bytes, max_files=max_files)
+        again = section * 0
+        again[inside] = part + 1
+        refined = section * (int(again.max()) + 1) + again
+        order, section = _resection(order, refined, lo, hi)
+        cut[order] = np.bincount(section)[section] < 2
+        count = np.bincount(section)
+    mask = (count > 1)[section]
+    kept, of = order[mask], section[mask]
+    if not len(kept):
+        return [], cut
+    edges = np.flatnonzero(of[1:] != of[:-1]) + 1
+    return np.split(kept, edges), cut
+
+
+def _resection(order: Index, part: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
+    inner, section = sections(part, lo[order], hi[order])
+    return order[inner], section
+
+
+def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bools | None = None) -> Ints:
+    """Number consecutive parts, in the order given, each filled up to the bounds.
+
+    A part has one ``owner`` only and never continues where ``apart`` is set. One block always fits.
+    """
+    part = np.empty(len(owner), np.int64)
+    gaps = [False] * len(owner) if apart is None else apart.tolist()
+    number, filled, files, current = -1, 0, 0, -1
+    for i, (own, gap, grown) in enumerate(zip(owner.tolist(), gaps, size.tolist(), strict=True)):
+        if own != current or gap or filled + grown > max_bytes or files + 1 > max_files:
+            number, filled, files, current = number + 1, 0, 0, own
+        part[i] = number
+        filled, files = filled + grown, files + 1
+    return part

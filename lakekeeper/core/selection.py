@@ -1,0 +1,178 @@
+"""Selection by depth: what the policies that read the depth curve have in common.
+
+    levels ─► curve per (partition, spec, level) ─► gate ─► hot points ─► runs ─► blocks ─► bounded groups
+
+A policy of this family only says which points of a level above its gate are hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
+from lakekeeper.core.depth import DepthCurve, depth_curve, range_max
+from lakekeeper.core.levels import Gates, frozen, gates, partition_group
+from lakekeeper.core.options import Options
+from lakekeeper.core.plan import Choice, Freeze, Merge, Skip
+from lakekeeper.core.ranks import Intervals, rank_blocks
+from lakekeeper.core.sections import bounded_groups
+
+Hot = Callable[[DepthCurve, Gates], Bools]
+"""Points of the curve that call for a merge; only those of levels above their gate are looked at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Field:
+    """The blocks that may be merged: positions in the snapshot, their level and group, their intervals."""
+
+    at: Index
+    blocks: BlockSet
+    level: Ints
+    place: Ints
+    group: Ints
+    intervals: Intervals
+
+
+def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot: Hot) -> list[Choice]:
+    """Merges of the lowest level that needs them in each partition, and why every other candidate is left."""
+    if snapshot.key is None:
+        return [Skip(candidates, "the table has no cluster key")]
+    if not len(candidates):
+        return []
+    everything = len(candidates) == len(snapshot.blocks)
+    blocks = snapshot.blocks if everything else snapshot.blocks.take(candidates)
+    field, choices = _field(snapshot, blocks, candidates, options)
+    if not len(field.at):
+        return choices
+    curve = depth_curve(field.intervals)
+    gate = gates(curve, field.intervals, options, int(field.group.max()) + 1)
+    run = _assign(curve, field.intervals, hot(curve, gate) & gate.above[curve.group])
+    groups, cut = _groups(field, run, options)
+    merges, waiting = _lowest_level(field, groups, curve)
+    return [*merges, *choices, *_left(field, gate, run, cut, waiting, merges)]
+
+
+def _field(
+    snapshot: Snapshot, blocks: BlockSet, candidates: Index, options: Options
+) -> tuple[_Field, list[Choice]]:
+    level = blocks.level_under(snapshot.key)
+    top = options.integer("max-level")
+    place = partition_group(blocks)
+    code = place * (int(level.max(initial=0)) + 1) + level
+    distinct, group = np.unique(code, return_inverse=True) if code.any() else (code[:1], code)
+    intervals = rank_blocks(blocks, group if len(distinct) > 1 else None, null_region=False)
+    still = frozen(blocks, intervals, options)
+    done = (level >= top) & ~still
+    keep = ~still & ~done
+    choices: list[Choice] = []
+    if still.any():
+        choices.append(Freeze(candidates[still], "full and constant in the key (level -1)"))
+    if done.any():
+        choices.append(Skip(candidates[done], f"reached max-level {top}"))
+    if keep.all():
+        return _Field(candidates, blocks, level, place, group, intervals), choices
+    at = candidates[keep]
+    field = _Field(at, blocks.take(keep), level[keep], place[keep], group[keep], intervals.take(keep))
+    return field, choices
+
+
+def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> Ints:
+    """Per block the number of the deepest hot run that it touches (ties: the leftmost), or -1.
+
+    Neighbouring hot points are one run as long as some block spans the stretch between them. Each block
+    is in one run at most, so batches are disjoint.
+    """
+    run_of_block = np.full(len(intervals.lo), -1, np.int64)
+    if not hot.any():
+        return run_of_block
+    joined = hot[1:] & hot[:-1] & (curve.through[:-1] > 0) & (curve.group[1:] == curve.group[:-1])
+    starts, ends = hot.copy(), hot.copy()
+    starts[1:] &= ~joined
+    ends[:-1] &= ~joined
+    first, last = np.flatnonzero(starts), np.flatnonzero(ends)
+    before = np.cumsum(ends) - ends  # runs that end before a point
+    begun = np.cumsum(starts)  # runs that start at or before it
+    left, right = before[intervals.lo], begun[intervals.hi] - 1  # the runs that a block touches
+    run_of_block = np.where(left <= right, left, -1)
+    several = np.flatnonzero(left < right)
+    if len(several):
+        peak = range_max(curve.folded, first, last)
+        rank = peak.astype(np.int64) * len(first) + (len(first) - 1 - np.arange(len(first)))
+        order = np.argsort(rank)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        run_of_block[several] = order[range_max(place, left[several], right[several])]
+    return run_of_block
+
+
+def _groups(field: _Field, run: Ints, options: Options) -> tuple[list[Index], Bools]:
+    """Merge groups as positions in the field; and which blocks lost theirs to the size bounds."""
+    chosen = np.flatnonzero(run >= 0)
+    cut = np.zeros(len(run), dtype=np.bool_)
+    if not len(chosen):
+        return [], cut
+    groups, lost = bounded_groups(
+        run[chosen],
+        field.intervals.lo[chosen],
+        field.intervals.hi[chosen],
+        field.blocks.bytes[chosen],
+        max_bytes=options.integer("max-file-group-size-bytes"),
+        max_files=options.integer("max-file-group-input-files"),
+    )
+    cut[chosen] = lost
+    return [chosen[g] for g in groups], cut
+
+
+def _lowest_level(field: _Field, groups: list[Index], curve: DepthCurve) -> tuple[list[Merge], Bools]:
+    """Of each partition the groups of its lowest level only; the rest waits (lower levels first)."""
+    waiting = np.zeros(len(field.at), dtype=np.bool_)
+    if not groups:
+        return [], waiting
+    head = np.array([g[0] for g in groups])
+    level, place = field.level[head], field.place[head]
+    lowest = np.full(int(place.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, place, level)
+    members = np.concatenate(groups)
+    peaks = range_max(curve.folded, field.intervals.lo[members], field.intervals.hi[members])
+    edges = np.cumsum([0, *(len(g) for g in groups)])
+    depth = np.maximum.reduceat(peaks, edges[:-1])
+    size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
+    merges = []
+    for i in np.lexsort((head, -size, -depth, level)):
+        group, own = groups[i], int(level[i])
+        if own > lowest[place[i]]:
+            waiting[group] = True
+            continue
+        reason = f"level {own}: {len(group)} blocks overlap, up to {int(depth[i])} deep"
+        merges.append(Merge(field.at[group], own + 1, float(depth[i]), reason))
+    return merges, waiting
+
+
+def _left(
+    field: _Field, gate: Gates, run: Ints, cut: Bools, waiting: Bools, merges: list[Merge]
+) -> list[Choice]:
+    """Why each block of the field that is in no merge is left."""
+    merged = np.zeros(int(field.at.max()) + 1, dtype=np.bool_)
+    for merge in merges:
+        merged[merge.blocks] = True
+    free = ~merged[field.at]
+    enough = ~gate.above[field.group]
+    reasons = (
+        (free & enough, "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})"),
+        (free & ~enough & waiting, "waits: a lower level of its partition comes first"),
+        (free & ~enough & cut & ~waiting, "bounded: with any overlapping neighbour the group would be too large"),
+        (free & ~enough & (run < 0), "outside the deep ranges of its level"),
+        (free & ~enough & (run >= 0) & ~waiting & ~cut, "no overlapping block left to merge with"),
+    )
+    left: list[Choice] = []
+    for mask, reason in reasons:
+        at = np.flatnonzero(mask)
+        if len(at):
+            group = field.group[at]
+            worst = int(group[np.argmax(gate.average[group])])
+            text = reason.format(average=gate.average[worst], threshold=gate.threshold[worst])
+            left.append(Skip(field.at[at], text))
+    return left
