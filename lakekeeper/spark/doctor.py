@@ -55,7 +55,7 @@ def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None)
         spark: a session to look at too; classic or Connect.
         warehouse: a directory that must be writable; by default the session's warehouse where it is local.
     """
-    findings = [_python(), _java(), *_distributions(), _worker_python(), _spark_home()]
+    findings = [_python(), _java(), *_distributions(), _worker_python(spark), _spark_home()]
     if spark is None:
         return tuple(findings if warehouse is None else [*findings, writable(warehouse)])
     if not hasattr(spark, "_jsparkSession"):
@@ -150,14 +150,21 @@ def _requirement(name: str, expected: str) -> str:
     return f"{name}=={expected}" if expected.count(".") > 1 else f"{name}=={expected}.*"
 
 
-def _worker_python() -> Finding:
-    """Spark's workers run PYSPARK_PYTHON, else the ``python3`` of PATH: it must be of this environment."""
-    name, expected = "PYSPARK_PYTHON", f"{sys.executable}, or unset with the same python3 on PATH"
-    value = os.environ.get("PYSPARK_PYTHON")
-    program = shutil.which(value or "python3")
-    found = value or f"unset, python3 is {program or 'nowhere'}"
+def _worker_python(spark: SparkSession | None) -> Finding:
+    """Spark's workers must run the Python of this environment, or they lack its packages.
+
+    A running session knows its workers' Python; otherwise PYSPARK_PYTHON tells, and where that is unset
+    `local_session` sets it.
+    """
+    name, expected = "PYSPARK_PYTHON", sys.executable
+    running = getattr(getattr(spark, "sparkContext", None), "pythonExec", None)
+    value = running or os.environ.get("PYSPARK_PYTHON")
+    if value is None:
+        return Finding(name, ok=True, found="unset: a session made by lakekeeper sets it", expected=expected)
+    program = shutil.which(value)
     # Links are not followed: a virtual environment's python is a link to one without its packages.
     ok = program is not None and os.path.abspath(program) in _own_programs()  # noqa: PTH100 - keeps the link
+    found = value if program in (value, None) else f"{value}, that is {program}"
     return Finding(name, ok, found, expected, "" if ok else f"export PYSPARK_PYTHON={sys.executable}")
 
 

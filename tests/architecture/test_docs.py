@@ -17,7 +17,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 def _exists(module: str) -> bool:
-    """Whether it is a module, a name that the module before its last dot binds, or a group of entry points."""
+    """Whether it is a module, a name bound in the module before its last dot, or a group of entry points."""
     if f'entry-points."{module}"' in (ROOT / "pyproject.toml").read_text():
         return True
     place = Path(*module.split("."))

@@ -127,6 +127,18 @@ def test_a_foreign_worker_python_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert finding.advice == f"export PYSPARK_PYTHON={sys.executable}"
 
 
+def test_an_unset_worker_python_is_well_unless_a_session_runs_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert _by_name(doctor.examine())["PYSPARK_PYTHON"].ok
+    running: Any = SimpleNamespace(
+        version="4.1.1", sparkContext=SimpleNamespace(pythonExec="nowhere/python3")
+    )
+    finding = _by_name(doctor.examine(running))["PYSPARK_PYTHON"]
+    assert (finding.ok, finding.found) == (False, "nowhere/python3")
+
+
 def test_a_foreign_spark_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     assert not _by_name(doctor.examine())["SPARK_HOME"].ok
