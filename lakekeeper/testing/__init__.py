@@ -1,0 +1,1 @@
+"""For authors of adapters and policies: a memory adapter, the contract suite, strategies, goldens."""

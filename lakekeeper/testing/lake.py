@@ -1,0 +1,304 @@
+"""A table in memory, as its users see it: versions, writers, time travel, and counters of all that was touched.
+
+Commits are atomic under one lock; files are immutable; an older version reads the same for ever. Writers
+never look at what maintenance does, and win every race against it.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakekeeper.errors import NotFound, OptionError
+from lakekeeper.testing.predicate import parse
+from lakekeeper.testing.values import Row, fingerprint, statistics
+from lakekeeper.testing.versions import (
+    ROW_ID,
+    Column,
+    DataFile,
+    Entry,
+    Kinds,
+    Schema,
+    Version,
+    columns_of,
+    live_rows,
+    row_bytes,
+    visible,
+)
+
+Where = Callable[[Row], bool] | str
+"""Which rows a writer means: a function of a row, or a predicate's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the table's writers behave.
+
+    truncate         characters that bounds of text and binary keep (None: all)
+    milliseconds     timestamps' bounds are kept no finer
+    no_statistics    columns that no file has statistics for
+    byte_scale       bytes that a measured byte of text stands for: small rows, large files
+    row_deletes, stores_level, native_key    as in the capabilities
+    """
+
+    truncate: int | None = None
+    milliseconds: bool = False
+    no_statistics: frozenset[str] = frozenset()
+    byte_scale: int = 1
+    row_deletes: bool = True
+    stores_level: bool = True
+    native_key: bool = True
+
+
+@dataclass(slots=True)
+class Touched:
+    """What was touched since the table was made; ``data_reads`` and ``discarded`` hold a path for each time."""
+
+    data_reads: list[str] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
+    snapshots: int = 0
+    commits: int = 0
+    attempts: int = 0
+
+
+class MemoryTable:
+    """One table. Times are counted, not read from a clock: each commit is a second after the one before."""
+
+    def __init__(
+        self,
+        name: str,
+        kinds: Kinds,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.name = name
+        self.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        self.settings = settings or Settings()
+        self.lock = threading.RLock()
+        self.disk: dict[str, DataFile] = {}
+        self.touched = Touched()
+        self._numbers = {"row": 0, "file": 0, "delete": 0, "column": 0}
+        columns = columns_of(kinds)
+        self._numbers["column"] = len(columns)
+        schema = Schema(columns)
+        parts = tuple(schema.find(c).field_id for c in partition_by)
+        self.versions = [
+            Version(0, 1000, "CREATE", schema, partition_by=parts, properties=dict(properties or {}))
+        ]
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Version:
+        """The newest version."""
+        return self.versions[-1]
+
+    def version(self, number: int | None = None) -> Version:
+        """A version by number, or the newest; raises NotFound."""
+        if number is not None and not 0 <= number < len(self.versions):
+            raise NotFound(self.name, f"no version {number}")
+        return self.current if number is None else self.versions[number]
+
+    def rows(self, version: int | None = None) -> list[Row]:
+        """All live rows of a version, under its own schema."""
+        pinned = self.version(version)
+        return [visible(row) for row in live_rows(pinned.files.values(), pinned.schema)]
+
+    def fingerprint(self, version: int | None = None) -> tuple[str, ...]:
+        """The multiset of a version's rows with their row ids."""
+        pinned = self.version(version)
+        return fingerprint(live_rows(pinned.files.values(), pinned.schema))
+
+    def leftovers(self) -> set[str]:
+        """Files on the disk that no version names."""
+        named = {path for version in self.versions for path in version.files}
+        return set(self.disk) - named
+
+    # -- writers ------------------------------------------------------------------------------------------------
+
+    def append(self, *batches: Sequence[Row], with_statistics: bool = True) -> int:
+        """One commit that adds a file for each batch (and partition); the new version's number."""
+        entries = [
+            entry for batch in batches for entry in self._entries(batch, with_statistics=with_statistics)
+        ]
+        return self.apply("WRITE", lambda now: _with_files(now, add=entries))
+
+    def delete(self, where: Where) -> int:
+        """Delete rows: masked in their files where the table can, else by writing the files anew."""
+        means = self._means(where)
+
+        def change(now: Version) -> Version:
+            drop: list[str] = []
+            add: list[Entry] = []
+            for path, entry in now.files.items():
+                hit = {
+                    i
+                    for i, stored in enumerate(entry.file.rows)
+                    if i not in entry.deleted and means(now.schema.load(stored))
+                }
+                if not hit:
+                    continue
+                drop.append(path)
+                if len(hit) + len(entry.deleted) == len(entry.file.rows):
+                    continue  # nothing is left: the whole file goes
+                if self.settings.row_deletes:
+                    add.append(
+                        replace(entry, deleted=entry.deleted | hit, delete_id=self._next("delete", "dv"))
+                    )
+                else:
+                    kept = [row for i, row in enumerate(entry.file.rows) if i not in hit | entry.deleted]
+                    add.append(Entry(self.write_file(now, kept), self._now(now)))
+            return _with_files(now, drop=drop, add=add)
+
+        return self.apply("DELETE", change)
+
+    def overwrite(self, *batches: Sequence[Row]) -> int:
+        """Replace all rows, in one commit."""
+        entries = [entry for batch in batches for entry in self._entries(batch)]
+        return self.apply("OVERWRITE", lambda now: _with_files(now, drop=list(now.files), add=entries))
+
+    def drop_files(self, *paths: str) -> int:
+        """Take whole files out of the table."""
+        return self.apply("DELETE", lambda now: _with_files(now, drop=paths))
+
+    def rewrite_foreign(self, *paths: str) -> int:
+        """Another engine packs files (default: all) into one for each partition: level and key are lost."""
+
+        def change(now: Version) -> Version:
+            chosen = paths or tuple(now.files)
+            by_place: dict[tuple[int, str], list[Row]] = {}
+            for path in chosen:
+                entry = now.files[path]
+                by_place.setdefault((entry.file.spec, entry.file.partition), []).extend(entry.live)
+            made = [Entry(self.write_file(now, rows), self._now(now)) for rows in by_place.values() if rows]
+            return _with_files(now, drop=chosen, add=made)
+
+        return self.apply("OPTIMIZE", change)
+
+    def set_property(self, name: str, value: str) -> int:
+        """Set one table property."""
+        return self.apply(
+            "SET PROPERTIES", lambda now: replace(now, properties={**now.properties, name: value})
+        )
+
+    def set_key(self, columns: Sequence[str], layout: str = "linear") -> int:
+        """Store the cluster key: natively, or as properties where the table has no place for one."""
+        key = self.current.schema.key(columns, layout)
+        for column in key.columns:
+            self._require_statistics(column.name)
+        ids = tuple(c.field_id for c in key.columns)
+        return self.apply("CLUSTER BY", lambda now: replace(now, key=ids, layout=layout))
+
+    def require_key(self, columns: Sequence[str] | None) -> None:
+        """Raise OptionError for key columns that no file has statistics for."""
+        for name in columns or ():
+            self._require_statistics(name)
+
+    def _require_statistics(self, name: str) -> None:
+        if name in self.settings.no_statistics:
+            raise OptionError(
+                "columns", name, "a column with statistics: take it out of Settings.no_statistics"
+            )
+
+    # -- schema and partitioning ----------------------------------------------------------------------------------
+
+    def add_column(self, name: str, kind: str) -> int:
+        """Add a column at the end; rows written before have None there."""
+        self._numbers["column"] += 1
+        column = columns_of({name: kind}, self._numbers["column"])
+        return self._set_columns((*self.current.schema.columns, *column))
+
+    def rename_column(self, old: str, new: str) -> int:
+        """Rename a leaf in its place."""
+        found = self.current.schema.find(old)
+        renamed = replace(found, path=(*found.path[:-1], new))
+        return self._set_columns(tuple(renamed if c == found else c for c in self.current.schema.columns))
+
+    def drop_column(self, name: str) -> int:
+        """Drop a leaf; older versions still show it."""
+        found = self.current.schema.find(name)
+        return self._set_columns(tuple(c for c in self.current.schema.columns if c != found))
+
+    def repartition(self, *columns: str) -> int:
+        """Another partition spec from now on; files keep theirs."""
+        parts = tuple(self.current.schema.find(c).field_id for c in columns)
+        return self.apply("SET SPEC", lambda now: replace(now, partition_by=parts, spec=now.spec + 1))
+
+    def _set_columns(self, columns: tuple[Column, ...]) -> int:
+        return self.apply("SET SCHEMA", lambda now: replace(now, schema=Schema(columns, now.schema.id + 1)))
+
+    # -- what adapters and writers build on -----------------------------------------------------------------------
+
+    def apply(self, operation: str, change: Callable[[Version], Version], run_id: str = "") -> int:
+        """Make ``change`` of the newest version the next one, atomically; the new version's number."""
+        with self.lock:
+            now = self.current
+            made = change(now)
+            number, moment = now.number + 1, self._now(now)
+            self.versions.append(
+                replace(made, number=number, at_ms=moment, operation=operation, run_id=run_id)
+            )
+            self.touched.commits += 1
+            return number
+
+    def write_file(self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True) -> DataFile:
+        """Put a file on the disk, named by no version yet; its rows are of one partition."""
+        measured = tuple(c for c in at.schema.columns if with_statistics and self._has_statistics(c))
+        built = DataFile(
+            path=self._next("file", "data/f"),
+            spec=at.spec,
+            partition=at.partition(stored[0]),
+            rows=tuple(stored),
+            bytes=sum(map(row_bytes, stored)) * self.settings.byte_scale,
+            statistics={
+                c.field_id: statistics(
+                    [row.get(c.field_id) for row in stored],
+                    self.settings.truncate,
+                    milliseconds=self.settings.milliseconds,
+                )
+                for c in measured
+            },
+        )
+        with self.lock:
+            self.disk[built.path] = built
+        return built
+
+    def _has_statistics(self, column: Column) -> bool:
+        return column.orders and ".".join(column.path) not in self.settings.no_statistics
+
+    def _entries(self, rows: Sequence[Row], *, with_statistics: bool = True) -> list[Entry]:
+        now = self.current
+        by_place: dict[str, list[Row]] = {}
+        for row in rows:
+            stored = now.schema.store({**row, ROW_ID: self._count("row")})
+            by_place.setdefault(now.partition(stored), []).append(stored)
+        return [
+            Entry(self.write_file(now, part, with_statistics=with_statistics), self._now(now))
+            for part in by_place.values()
+        ]
+
+    def _means(self, where: Where) -> Callable[[Row], bool]:
+        return parse(where, self.current.schema.kinds) if isinstance(where, str) else where
+
+    @staticmethod
+    def _now(version: Version) -> int:
+        return version.at_ms + 1000
+
+    def _count(self, what: str) -> int:
+        with self.lock:
+            self._numbers[what] += 1
+            return self._numbers[what]
+
+    def _next(self, what: str, prefix: str) -> str:
+        return f"{prefix}{self._count(what):06d}"
+
+
+def _with_files(now: Version, *, drop: Iterable[str] = (), add: Iterable[Entry] = ()) -> Version:
+    gone = set(drop)
+    kept: dict[str, Any] = {path: entry for path, entry in now.files.items() if path not in gone}
+    return replace(now, files={**kept, **{entry.file.path: entry for entry in add}})

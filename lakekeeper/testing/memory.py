@@ -1,0 +1,350 @@
+"""The memory adapter: a whole table format in a process, so that the engine's own tests need no JVM.
+
+    lake = Lake()
+    table = lake.create("db.t", {"k": "int", "v": "string"})
+    table.append([{"k": 1, "v": "a"}, {"k": 9, "v": "b"}])
+    adapter = MemoryFormat(lake).open(None, TableName("db.t", "memory", "db.t"))
+
+It does what the formats do (snapshot isolation, logical files, atomic commits, run ids in the log), counts
+what it touches, can be made to fail, and refuses a commit that loses, doubles or brings back a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
+from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
+from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
+from lakekeeper.spi import Capabilities, Commit, TableName
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.predicate import Predicate, parse
+from lakekeeper.testing.values import Row, Statistics
+from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes, row_ids
+
+Parts = list[list[Row]]
+"""Rows as the adapter reads them and the runner sorts them: one list for each range, as a DataFrame's partitions."""
+
+Fault = Literal["rejected", "unknown, landed", "unknown, lost"]
+_DELETE_BYTES = 8  # of a deletion vector, for each position in it
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong in the next commits of maintenance.
+
+    outcomes   one for each attempt to come, oldest first
+    races      called one for each attempt, after all that the engine could check, before the commit itself
+    """
+
+    outcomes: deque[Fault] = field(default_factory=deque)
+    races: deque[Callable[[], object]] = field(default_factory=deque)
+
+
+class MemoryAdapter:
+    """One table of a :class:`Lake`, as ``lakekeeper.spi.Adapter[Parts]``."""
+
+    def __init__(self, table: MemoryTable, name: str | None = None) -> None:
+        self.store = table
+        self.faults = Faults()
+        self._name = name or table.name
+
+    @property
+    def table(self) -> str:
+        """The name the caller gave."""
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As the table's settings say; rows always keep their ids."""
+        settings = self.store.settings
+        return Capabilities(
+            row_deletes=settings.row_deletes,
+            stores_level=settings.stores_level,
+            row_lineage=True,
+            time_travel=True,
+            native_key=settings.native_key,
+        )
+
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, as of now."""
+        return dict(self.store.current.properties)
+
+    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+        """Store the key in the table's metadata; raises OptionError."""
+        self.store.set_key(columns, layout)
+
+    # -- snapshot -----------------------------------------------------------------------------------------------
+
+    def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        """The newest version as blocks; reads no data file."""
+        now = self.store.current
+        self.store.touched.snapshots += 1
+        key = now.schema.key(columns) if columns else now.cluster_key()
+        self.store.require_key([c.name for c in key.columns] if key else None)
+        entries = list(now.files.values())
+        if where is not None:
+            means = parse(where, now.schema.kinds)
+            entries = [entry for entry in entries if _may_match(means, entry.file, now)]
+        return Snapshot(
+            table=self.table,
+            format="memory",
+            version=now.number,
+            table_uuid=self.store.uuid,
+            schema_id=f"{now.schema.id}.{now.spec}",
+            key=key,
+            blocks=_blocks(entries, key, stores_level=self.store.settings.stores_level),
+            complete=where is None,
+            properties=dict(now.properties),
+        )
+
+    # -- a rewrite ----------------------------------------------------------------------------------------------
+
+    def read(self, task: MergeTask) -> Parts:
+        """The live rows of the inputs as of the task's version, a part for each input."""
+        pinned = self.store.version(task.read_version)
+        parts: Parts = []
+        for path, delete_id in zip(task.inputs, task.delete_ids, strict=True):
+            entry = pinned.files.get(path)
+            if entry is None or entry.delete_id != delete_id:
+                raise AdapterError(
+                    f"{self.table}: version {pinned.number} has no logical file {path} {delete_id!r}"
+                )
+            with self.store.lock:
+                self.store.touched.data_reads.append(path)
+            parts.append([pinned.schema.load(stored) for stored in entry.live])
+        return parts
+
+    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+        """Write each part on its own, cut at the task's targets, under the spec that the table has now."""
+        pinned, now = self.store.version(task.read_version), self.store.current
+        files: list[DataFile] = []
+        for part in rows:
+            by_place: dict[str, list[Row]] = {}
+            for row in part:
+                stored = pinned.schema.store(row)
+                by_place.setdefault(now.partition(stored), []).append(stored)
+            for place in by_place.values():
+                chunks = _cut(place, task, self.store.settings.byte_scale)
+                files += [self.store.write_file(now, chunk) for chunk in chunks]
+        outputs = tuple(Output(f.path, len(f.rows), f.bytes) for f in files)
+        live = sum(len(pinned.files[path].live) for path in task.inputs)
+        return Rewrite(task, outputs, rows_in=live, native=tuple(files))
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        """One attempt; raises Conflict, Rejected or Unknown."""
+        self.store.touched.attempts += 1
+        if self.faults.races:
+            self.faults.races.popleft()()
+        outcome = self.faults.outcomes.popleft() if self.faults.outcomes else None
+        if outcome == "rejected":
+            raise Rejected(f"{self.table}: the commit was refused")
+        if outcome == "unknown, lost":
+            raise Unknown(f"{self.table}: no answer to the commit")
+        with self.store.lock:
+            now = self.store.current
+            self._check(rewrites, snapshot)
+            tagged = self.store.settings.stores_level
+            change = _replacement(rewrites, now, tagged=tagged)
+            number = self.store.apply("lakekeeper", lambda _: change, run_id)
+        if outcome == "unknown, landed":
+            raise Unknown(f"{self.table}: no answer to the commit")
+        removed = tuple(path for r in rewrites for path in r.task.inputs)
+        return Commit(
+            version=number,
+            run_id=run_id,
+            removed=removed,
+            added=tuple(output.path for r in rewrites for output in r.outputs),
+            removed_delete_files=sum(1 for path in removed if now.files[path].delete_id),
+        )
+
+    def discard(self, rewrites: Sequence[Rewrite]) -> None:
+        """Remove the outputs from the disk; those already gone are no error."""
+        with self.store.lock:
+            live = {path for version in self.store.versions for path in version.files}
+            for output in (output for r in rewrites for output in r.outputs):
+                if output.path in live:
+                    raise AdapterError(
+                        f"{self.table}: {output.path} is part of the table and was to be discarded"
+                    )
+                if self.store.disk.pop(output.path, None) is not None:
+                    self.store.touched.discarded.append(output.path)
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        """What was committed since, from the versions themselves."""
+        with self.store.lock:
+            then, now = self.store.version(snapshot.version), self.store.current
+            since = self.store.versions[then.number + 1 :]
+        still = {p: now.files[p].delete_id for p in then.files if p in now.files}
+        return Changes(
+            version=now.number,
+            winners=tuple(Winner(v.number, v.operation, v.run_id) for v in since),
+            removed=frozenset(p for p in then.files if p not in now.files),
+            delete_ids={p: d for p, d in still.items() if d != then.files[p].delete_id},
+            obstacle=self._obstacle(snapshot, then, now),
+        )
+
+    def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> str:
+        if snapshot.table_uuid != self.store.uuid:
+            return "the table was made anew"
+        if then.schema != now.schema:
+            return "the schema changed meanwhile"
+        return "the partitioning changed meanwhile" if then.spec != now.spec else ""
+
+    def _check(self, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
+        """Raise Conflict for a lost race; AdapterError where a rewrite is not the rows that it read."""
+        changes = self.changes_since(snapshot)
+        now = self.store.current
+        if changes.obstacle:
+            raise Conflict(f"{self.table}: {changes.obstacle}", _winner(changes.winners))
+        taken: set[str] = set()
+        for rewrite in rewrites:
+            task = rewrite.task
+            for path, delete_id in zip(task.inputs, task.delete_ids, strict=True):
+                entry = now.files.get(path)
+                if entry is None or entry.delete_id != delete_id:
+                    winner = self._toucher(path, delete_id)
+                    raise Conflict(f"{self.table}: {path} was changed by {winner}", winner)
+                if path in taken:
+                    raise AdapterError(f"{self.table}: {path} is an input of two rewrites of one commit")
+                taken.add(path)
+            before = row_ids(row for path in task.inputs for row in now.files[path].live)
+            after = row_ids(row for file in rewrite.native for row in file.rows)
+            if before != after:
+                raise AdapterError(
+                    f"{self.table}: task {task.id} read {len(before)} rows and wrote {len(after)} others"
+                )
+            if any(file.path not in self.store.disk for file in rewrite.native):
+                raise AdapterError(f"{self.table}: an output of task {task.id} is gone from the disk")
+
+    def _toucher(self, path: str, delete_id: str) -> str:
+        """The first commit after which the logical file was no more."""
+        was = False
+        for version in self.store.versions:
+            entry = version.files.get(path)
+            same = entry is not None and entry.delete_id == delete_id
+            if was and not same:
+                return str(Winner(version.number, version.operation, version.run_id))
+            was = was or same
+        return "nobody: it never was"
+
+
+def _winner(winners: Sequence[Winner]) -> str:
+    return ", ".join(map(str, winners))
+
+
+def _may_match(means: Predicate, file: DataFile, now: Version) -> bool:
+    by_path = {
+        c.path: file.statistics[c.field_id] for c in now.schema.columns if c.field_id in file.statistics
+    }
+    return means.may_match(by_path, len(file.rows))
+
+
+def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]]:
+    """Rows cut at the target, whichever of rows and bytes comes first, and always before the maximum."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        grown = row_bytes(row) * scale
+        full = len(chunk) >= task.target_rows or size >= task.target_bytes or size + grown > task.max_bytes
+        if chunk and full:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += grown
+    if chunk:
+        yield chunk
+
+
+def _replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
+    gone = {path for r in rewrites for path in r.task.inputs}
+    files = {path: entry for path, entry in now.files.items() if path not in gone}
+    for rewrite in rewrites:
+        task = rewrite.task
+        key_id = task.key.key_id if task.key and tagged else ""
+        level = task.level if tagged else 0
+        for file in rewrite.native:
+            files[file.path] = Entry(file, now.at_ms + 1000, level=level, key_id=key_id)
+    return replace(now, files=files)
+
+
+def _blocks(entries: Sequence[Entry], key: ClusterKey | None, *, stores_level: bool) -> BlockSet:
+    files = [entry.file for entry in entries]
+    columns: dict[str, Any] = {
+        "path": [f.path for f in files],
+        "partition": [f.partition for f in files],
+        "spec": np.array([f.spec for f in files], np.int32),
+        "rows": np.array([len(f.rows) for f in files], np.int64),
+        "bytes": np.array([f.bytes for f in files], np.int64),
+        "deleted_rows": np.array([len(e.deleted) for e in entries], np.int64),
+        "delete_bytes": np.array([_DELETE_BYTES * len(e.deleted) for e in entries], np.int64),
+        "delete_id": [e.delete_id for e in entries],
+        "level": np.array([e.level if stores_level else 0 for e in entries], np.int16),
+        "key_id": [e.key_id for e in entries],
+        "added_at": np.array([e.added_at for e in entries], np.int64),
+    }
+    per_key = [[_statistics(f, column) for f in files] for column in (key.columns if key else ())]
+    columns["lo"] = [[s.lo for s in found] for found in per_key]
+    columns["hi"] = [[s.hi for s in found] for found in per_key]
+    columns["null_count"] = [np.array([s.nulls for s in found], np.int64) for found in per_key]
+    columns["exact"] = [np.array([s.exact for s in found], np.bool_) for found in per_key]
+    return make_blocks(columns, key)
+
+
+def _statistics(file: DataFile, column: KeyColumn | Column) -> Statistics:
+    """Of one column: a column added after the file was written is NULL in all its rows."""
+    found = file.statistics.get(column.field_id)
+    if found is not None:
+        return found
+    if all(column.field_id not in row for row in file.rows):
+        return Statistics(None, None, len(file.rows))
+    return Statistics(None, None, UNKNOWN)
+
+
+class Lake:
+    """Tables by name: the registry that :class:`MemoryFormat` opens them from."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, MemoryTable] = {}
+
+    def create(
+        self,
+        name: str,
+        kinds: Kinds,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+    ) -> MemoryTable:
+        """A new, empty table; raises OptionError where the name is taken."""
+        if name in self.tables:
+            raise OptionError("name", name, "a name that no table has")
+        made = MemoryTable(name, kinds, partition_by=partition_by, properties=properties, settings=settings)
+        self.tables[name] = made
+        return made
+
+
+class MemoryFormat:
+    """``lakekeeper.spi.Format`` over a lake; ``spark`` is not looked at."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+
+    @property
+    def name(self) -> str:
+        """As a catalog would spell the provider."""
+        return "memory"
+
+    def open(self, spark: Any, identifier: TableName) -> MemoryAdapter:  # noqa: ARG002 (the protocol's argument)
+        """The adapter of one table; raises NotFound."""
+        found = self.lake.tables.get(identifier.text)
+        if found is None:
+            raise NotFound(identifier.text, "no such table in the lake")
+        return MemoryAdapter(found, identifier.text)

@@ -1,0 +1,81 @@
+"""The runner of the memory adapter: sorts as Spark sorts, and splits at a task's cuts."""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakekeeper.core.keys import arrow_type
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.testing.memory import Parts
+from lakekeeper.testing.values import Row, Token, at_path, token
+
+
+class MemoryRunner:
+    """``lakekeeper.spi.Runner[Parts]``: NULL first, NaN last, −0.0 equal to 0.0, text and binary by bytes.
+
+    ``working_now`` and ``cancelled`` show what the engine asked for; ``merged`` holds the ids of tasks.
+    """
+
+    def __init__(self) -> None:
+        self.merged: list[str] = []
+        self.working_now: list[tuple[str, str]] = []
+        self.cancelled: list[str] = []
+
+    def merge(self, rows: Parts, task: MergeTask) -> Parts:
+        """Rows in key order, one part for each range between the cuts; without a key, in the order they come."""
+        self.merged.append(task.id)
+        together = [row for part in rows for row in part]
+        if task.key is None:
+            return [together]
+        paths = [column.path for column in task.key.columns]
+        together.sort(key=lambda row: tuple(token(at_path(row, path)) for path in paths))
+        if not task.cuts:
+            return [together]
+        column = task.key.columns[task.cut_column]
+        cuts = [token(from_json_value(cut, column.kind)) for cut in task.cuts]
+        return _split(together, cuts, column.path)
+
+    @contextmanager
+    def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
+        """Notes the work while it lasts."""
+        mark = (run_id, task.id)
+        self.working_now.append(mark)
+        try:
+            yield
+        finally:
+            self.working_now.remove(mark)
+
+    def cancel(self, run_id: str) -> None:
+        """Notes the call: nothing runs after its thread here."""
+        self.cancelled.append(run_id)
+
+
+def _split(rows: list[Row], cuts: list[Token], path: tuple[str, ...]) -> Parts:
+    """A row goes left of the first cut that it does not exceed; order within a range is kept."""
+    parts: Parts = [[] for _ in range(len(cuts) + 1)]
+    for row in rows:
+        parts[bisect_left(cuts, token(at_path(row, path)))].append(row)
+    return [part for part in parts if part]
+
+
+def from_json_value(value: Any, kind: str) -> Any:
+    """Inverse of ``lakekeeper.core.keys.to_json_value``."""
+    if value is None:
+        return None
+    if kind == "binary":
+        return base64.b64decode(value)
+    if kind == "float":
+        return float(value)
+    if kind.startswith("decimal"):
+        return Decimal(value)
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        width = pa.int32() if kind == "date" else pa.int64()
+        return pa.scalar(value, width).cast(arrow_type(kind)).as_py()
+    return value

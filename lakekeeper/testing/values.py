@@ -1,0 +1,103 @@
+"""Values as Spark orders them, in plain Python: what the memory adapter and the oracles agree on.
+
+Nothing here shares code with ``lakekeeper.core.ranks``, so that the two can check each other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+"""One row: column name → value, a struct is a dict."""
+
+Token = tuple[int, Any]
+"""What orders as Spark orders the value: NULL first, NaN last, −0.0 equal to 0.0, text and binary by bytes."""
+
+NULL: Token = (0, 0)
+_NAN: Token = (2, 0)
+_LAST_MICROSECOND = dt.timedelta(microseconds=999)  # of a millisecond
+
+
+def token(value: Any) -> Token:
+    """The sort token of a value; tokens of one column compare with one another."""
+    if value is None:
+        return NULL
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else (1, value + 0.0)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+def at_path(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value at a column path; None below a struct that is NULL."""
+    value: Any = row
+    for step in path:
+        value = None if value is None else value.get(step)
+    return value
+
+
+def text(value: Any) -> str:
+    """A value as text: the measure of its size, and a spelling that tells 0.0 from −0.0 and 1 from '1'."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{text(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.astimezone(dt.timezone.utc)
+    return repr(bytes(value)) if isinstance(value, bytes | bytearray) else repr(value)
+
+
+def fingerprint(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The rows as a sorted multiset of texts: equal if and only if the rows are, in whatever order."""
+    return tuple(sorted(text(row) for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of one column in one file: bounds (None where there are none), NULLs, and whether the bounds are exact."""
+
+    lo: Any
+    hi: Any
+    nulls: int
+    exact: bool = True
+
+
+def statistics(
+    values: Sequence[Any], truncate: int | None = None, *, milliseconds: bool = False
+) -> Statistics:
+    """Bounds over a column as a writer keeps them, never narrower than the values.
+
+    ``truncate`` keeps so many characters (or bytes) of a bound; ``milliseconds`` keeps timestamps no finer,
+    with the upper bound raised to the last microsecond of its millisecond.
+    """
+    held = [v for v in values if v is not None]
+    nulls = len(values) - len(held)
+    if not held:
+        return Statistics(None, None, nulls)
+    lo, hi = min(held, key=token), max(held, key=token)
+    if isinstance(lo, str | bytes) and truncate is not None:
+        low, high = lo[:truncate], _cut_above(hi, truncate)
+        return Statistics(low if high is not None else None, high, nulls, (low, high) == (lo, hi))
+    if isinstance(lo, dt.datetime) and milliseconds:
+        return Statistics(_floor(lo), _floor(hi) + _LAST_MICROSECOND, nulls, exact=False)
+    return Statistics(lo, hi, nulls)
+
+
+def _floor(moment: dt.datetime) -> dt.datetime:
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _cut_above(value: Any, truncate: int) -> Any:
+    """The shortest prefix-made bound that is not below ``value``; None where no character can be raised."""
+    if len(value) <= truncate:
+        return value
+    kept = value[:truncate]
+    for end in range(len(kept) - 1, -1, -1):
+        if isinstance(kept, bytes):
+            if kept[end] < 0xFF:
+                return kept[:end] + bytes([kept[end] + 1])
+        elif ord(kept[end]) < 0x10FFFF:
+            raised = ord(kept[end]) + 1
+            return kept[:end] + chr(0xE000 if 0xD800 <= raised < 0xE000 else raised)
+    return None
