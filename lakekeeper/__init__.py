@@ -1,1 +1,16 @@
+"""lakekeeper: one maintenance engine for Delta Lake and Apache Iceberg tables on Spark.
 
+    import lakekeeper as lk
+    t = lk.table(spark, "ice.db.events")
+    print(t.clustering_information())
+    print(t.recluster())
+
+Importing it starts nothing and does not import pyspark.
+"""
+
+from __future__ import annotations
+
+from lakekeeper import errors
+from lakekeeper.api import Table, auto, run, table
+
+__all__ = ["Table", "auto", "errors", "run", "table"]

@@ -1,16 +1,16 @@
 """The exception tree. Every message says what, on which table, what was expected and what to do.
 
-    LakekeeperError
-    ├── TableError                 the table itself stands in the way
-    │   ├── NotFound               no such table, or a view
-    │   └── Unsupported            a feature that lakekeeper does not know (``.feature``)
-    ├── OptionError                a bad option, column, policy or predicate (``.key .value .expected``)
-    ├── AdapterError               an adapter is missing, doubled or broke its contract
-    ├── RetentionError             a vacuum that a rule forbids
-    └── CommitError
-        ├── Conflict               a winner changed what we read: rebase, then commit again
-        ├── Rejected               known not to have happened: our files may be cleaned up
-        └── Unknown                may have happened: NEVER clean up
+LakekeeperError
+├── TableError                 the table itself stands in the way
+│   ├── NotFound               no such table, or a view
+│   └── Unsupported            a feature that lakekeeper does not know (``.feature``)
+├── OptionError                a bad option, column, policy or predicate (``.key .value .expected``)
+├── AdapterError               an adapter is missing, doubled or broke its contract
+├── RetentionError             a vacuum that a rule forbids
+└── CommitError
+    ├── Conflict               a winner changed what we read: rebase, then commit again
+    ├── Rejected               known not to have happened: our files may be cleaned up
+    └── Unknown                may have happened: NEVER clean up
 """
 
 from __future__ import annotations

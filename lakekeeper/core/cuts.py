@@ -107,7 +107,9 @@ def _text_line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Ca
     """Text by the six bytes after the prefix that all values share (a double holds 53 bits exactly)."""
     raw = [v.encode() if isinstance(v, str) else v for v in values]
     first, last = min(raw), max(raw)
-    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
     prefix = first[:shared]
 
     def to_line(value: Any) -> float:

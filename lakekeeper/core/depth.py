@@ -72,9 +72,7 @@ def _curve(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
     depth = opened - (closed - ends)
     through = opened - closed
     folded = depth - np.minimum(starts - points, ends - points)
-    return DepthCurve(
-        group, *(a.astype(np.int32) for a in (depth, folded, through, opened, closed - ends))
-    )
+    return DepthCurve(group, *(a.astype(np.int32) for a in (depth, folded, through, opened, closed - ends)))
 
 
 def block_depth(curve: DepthCurve, intervals: Intervals) -> Counts:

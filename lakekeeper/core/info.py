@@ -83,10 +83,22 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
         "total_rows": int(blocks.rows.sum()),
     }
     if not count:
-        empty = {"total_constant_partition_count": 0, "average_overlaps": 0.0, "average_depth": 0.0, "max_depth": 0}
-        nothing = {"blocks_with_null": 0, "blocks_without_statistics": 0, "levels": {}, "average_point_depth": 0.0}
+        empty = {
+            "total_constant_partition_count": 0,
+            "average_overlaps": 0.0,
+            "average_depth": 0.0,
+            "max_depth": 0,
+        }
+        nothing = {
+            "blocks_with_null": 0,
+            "blocks_without_statistics": 0,
+            "levels": {},
+            "average_point_depth": 0.0,
+        }
         none = histogram(np.zeros(0, np.int32))
-        return ClusteringInformation(**common, **empty, **nothing, partition_depth_histogram=none, notes="no blocks")
+        return ClusteringInformation(
+            **common, **empty, **nothing, partition_depth_histogram=none, notes="no blocks"
+        )
     intervals = intervals_of(snapshot)
     curve = depth_curve(intervals)
     deepest = block_depth(curve, intervals)

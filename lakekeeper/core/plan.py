@@ -62,7 +62,7 @@ class MergeTask:
     inputs, delete_ids   the logical files (path, deletes in force) as of ``read_version``
     input_rows           physical rows; ``live_rows`` without the deleted ones, or None where the log does not tell
     key                  sort order; None leaves rows in the order of the inputs
-    level                of the outputs
+    input_level, level   the highest level among the inputs, and that of the outputs
     target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
     cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one task
                          each; no cuts: the whole group is sorted by one task, without a shuffle
@@ -78,6 +78,7 @@ class MergeTask:
     partition: str
     spec: int
     key: ClusterKey | None
+    input_level: int
     level: int
     target_bytes: int
     target_rows: int
@@ -165,7 +166,13 @@ class Plan:
         tasks = [json.loads(task.to_json()) for task in self.tasks]
         left = [item.to_dict() for item in self.left]
         plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
-        return {**plain, "policies": list(self.policies), "levels": dict(self.levels), "tasks": tasks, "left": left}
+        return {
+            **plain,
+            "policies": list(self.policies),
+            "levels": dict(self.levels),
+            "tasks": tasks,
+            "left": left,
+        }
 
     def __str__(self) -> str:
         from lakekeeper.core.render import render_plan

@@ -108,7 +108,9 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
     for choice in choices:
         at = choice.blocks
         if seen[at].any() or len(np.unique(at)) != len(at):
-            raise OptionError("policy", name, "a policy that names each candidate block once; its plan is refused")
+            raise OptionError(
+                "policy", name, "a policy that names each candidate block once; its plan is refused"
+            )
         seen[at] = True
         if not isinstance(choice, Merge):
             continue
@@ -152,6 +154,7 @@ def _task(snapshot: Snapshot, policy: str, merge: Merge, options: Options) -> Me
         partition=blocks.partitions[int(blocks.partition[0])],
         spec=int(blocks.spec[0]),
         key=snapshot.key,
+        input_level=int(blocks.level_under(snapshot.key).max()),
         level=merge.level,
         target_bytes=options.integer("target-file-size-bytes"),
         target_rows=options.integer("max-rows-per-file"),

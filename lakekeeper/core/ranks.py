@@ -72,7 +72,9 @@ def ordered(values: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _ordered_floats(values: pa.Array) -> Ints:
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
+    numbers = (
+        values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    )  # -0.0 becomes 0.0
     bits = numbers.view(np.int64)
     folded = bits ^ ((bits >> 63) & _TOP)  # negative floats order backwards as integers
     return np.where(np.isnan(numbers), _TOP, folded)
@@ -138,7 +140,9 @@ def missing_statistics(blocks: BlockSet) -> Bools:
     """Blocks with no bounds in some key column, though not all their values there are NULL."""
     missing = np.zeros(len(blocks), dtype=np.bool_)
     for lo, hi, nulls in zip(blocks.lo, blocks.hi, blocks.null_count, strict=True):
-        bound = np.asarray(pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        bound = np.asarray(
+            pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_
+        )
         missing |= ~bound & (nulls < blocks.rows)
     return missing
 
@@ -156,7 +160,11 @@ def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: boo
     blocks that also hold values: a merge may only be chosen for what it does to the values' ranges.
     """
     n = len(blocks)
-    extra = np.flatnonzero(has_null(blocks) & ~missing_statistics(blocks)) if null_region else np.empty(0, np.intp)
+    extra = (
+        np.flatnonzero(has_null(blocks) & ~missing_statistics(blocks))
+        if null_region
+        else np.empty(0, np.intp)
+    )
     code_lo, code_hi = np.empty(0, np.int64), np.empty(0, np.int64)
     extra_lo, extra_hi = np.zeros(len(extra), np.int64), np.zeros(len(extra), np.int64)
     for column in range(len(blocks.lo)):

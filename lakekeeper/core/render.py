@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakekeeper.core.info import ClusteringInformation
     from lakekeeper.core.plan import Plan
+    from lakekeeper.core.report import MergeReport
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SHOWN_TASKS = 20
@@ -35,7 +36,9 @@ def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset())
     """Rows (the first is the heading) as aligned columns; columns in ``right`` are set flush right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
-        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
+        "  ".join(
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
+        )
         for r in rows
     ]
     lines.insert(1, "  ".join("-" * w for w in widths))
@@ -86,7 +89,9 @@ def render_plan(plan: Plan) -> str:
     if plan.drawing:
         lines += ["  blocks over the deepest point of the key:", plan.drawing]
     if plan.tasks:
-        lines.append(f"  {len(plan.tasks):,} groups to merge: {plan.input_files:,} files, {size(plan.input_bytes)}")
+        lines.append(
+            f"  {len(plan.tasks):,} groups to merge: {plan.input_files:,} files, {size(plan.input_bytes)}"
+        )
         lines.append(_indent(_tasks(plan)))
     else:
         lines.append("  nothing to do")
@@ -98,11 +103,21 @@ def render_plan(plan: Plan) -> str:
 
 
 def _tasks(plan: Plan) -> str:
-    rows = [("group", "policy", "files", "size", "to", "partition", "why")]
+    rows = [("group", "policy", "files", "size", "level", "partition", "why")]
     for task in plan.tasks[:_SHOWN_TASKS]:
         part = task.partition or "-"
         files = f"{len(task.inputs):,}"
-        rows.append((task.id, task.policy, files, size(task.input_bytes), f"L{task.level}", part, task.reason))
+        rows.append(
+            (
+                task.id,
+                task.policy,
+                files,
+                size(task.input_bytes),
+                f"L{task.input_level}->L{task.level}",
+                part,
+                task.reason,
+            )
+        )
     more = len(plan.tasks) - _SHOWN_TASKS
     return table(rows, right=frozenset({2, 3})) + (f"\n… and {more:,} more groups" if more > 0 else "")
 
@@ -114,3 +129,32 @@ def _indent(text: str) -> str:
 def as_html(text: str) -> str:
     """Text for a notebook: the same page, escaped, in a fixed font."""
     return f"<pre style='line-height:1.25'>{html.escape(text)}</pre>"
+
+
+def render_report(report: MergeReport) -> str:
+    """A report in a few lines; groups that did not land are named with the reason."""
+    if report.dry_run and report.plan is not None:
+        return f"dry run of {report.verb}: nothing was written\n{render_plan(report.plan)}"
+    head = f"{report.table}: {report.verb} "
+    if not report.commits:
+        lines = [head + f"committed nothing ({report.ended})"]
+    else:
+        lines = [
+            head
+            + f"in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
+            f"  rewritten   {report.rewritten_data_files_count:,} files, {size(report.rewritten_bytes_count)}",
+            f"  added       {report.added_data_files_count:,} files, {size(report.added_bytes_count)}",
+        ]
+        if report.removed_delete_files_count:
+            lines.append(f"  removed     {report.removed_delete_files_count:,} delete files")
+        lines.append(f"  commits     {report.commits} in {report.rounds} rounds; ended: {report.ended}")
+        lines.append(f"  run         {', '.join(report.run_ids)}")
+    if report.depth_before is not None and report.depth_after is not None:
+        lines.insert(
+            1, f"  depth       {report.depth_before:g} -> {report.depth_after:g} (average per block)"
+        )
+    if report.conflicts:
+        lines.append(f"  conflicts   {report.conflicts}")
+    lost = [g for g in report.groups if g.status in ("dropped", "failed")]
+    lines += [f"  {g.status:<11} group {g.id} ({g.files_in} files): {g.detail}" for g in lost]
+    return "\n".join(lines)

@@ -161,9 +161,15 @@ def _left(
     free = ~merged[field.at]
     enough = ~gate.above[field.group]
     reasons = (
-        (free & enough, "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})"),
+        (
+            free & enough,
+            "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})",
+        ),
         (free & ~enough & waiting, "waits: a lower level of its partition comes first"),
-        (free & ~enough & cut & ~waiting, "bounded: with any overlapping neighbour the group would be too large"),
+        (
+            free & ~enough & cut & ~waiting,
+            "bounded: with any overlapping neighbour the group would be too large",
+        ),
         (free & ~enough & (run < 0), "outside the deep ranges of its level"),
         (free & ~enough & (run >= 0) & ~waiting & ~cut, "no overlapping block left to merge with"),
     )

@@ -41,7 +41,9 @@ class Full:
         choices: list[Choice] = []
         for group in np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1):
             out = min(int(level[group].max()) + 1, top)
-            choices.append(Merge(candidates[group], out, float(len(group)), f"full: {len(group)} blocks re-sorted"))
+            choices.append(
+                Merge(candidates[group], out, float(len(group)), f"full: {len(group)} blocks re-sorted")
+            )
         return choices
 
 

@@ -47,14 +47,21 @@ class Sizes:
             small &= ~frozen(blocks, intervals, options)
         merges, packed = _pack(blocks, np.flatnonzero(small), (group, lo, hi), small, options)
         choices: list[Choice] = [
-            Merge(candidates[at], int(level[at[0]]), float(len(at)), f"{len(at)} small neighbours of level {level[at[0]]}")
+            Merge(
+                candidates[at],
+                int(level[at[0]]),
+                float(len(at)),
+                f"{len(at)} small neighbours of level {level[at[0]]}",
+            )
             for at in sorted(merges, key=lambda at: -len(at))
         ]
         if (~small).any():
             choices.append(Skip(candidates[~small], "not a small file"))
         alone = small & ~packed
         if alone.any():
-            choices.append(Skip(candidates[alone], "small, but no neighbours that would come out as fewer files"))
+            choices.append(
+                Skip(candidates[alone], "small, but no neighbours that would come out as fewer files")
+            )
         return choices
 
 

@@ -1,0 +1,280 @@
+"""The public face and composition root: everything is wired together here, and only here.
+
+t = table(spark, "ice.db.events")
+t.cluster_by("user_id", "ts")
+print(t.plan())
+print(t.recluster())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.info import ClusteringInformation, measure
+from lakekeeper.core.keys import split_columns
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.plan import Plan
+from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.maintain import Request, look, maintain, plan_for
+from lakekeeper.engine.registry import find_format, find_policies
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spark.names import expand, resolve as resolve_name
+from lakekeeper.spark.views import blocks_frame
+from lakekeeper.spark.where import check_where
+from lakekeeper.spi import Adapter, Observer, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_VERB_POLICIES = {"recluster": ("ranges",), "compact": ("sizes",)}
+
+
+class Table:
+    """One table under maintenance. Made by :func:`table`; holds no data and no lock."""
+
+    def __init__(
+        self, spark: SparkSession, name: TableName, adapter: Adapter[Any], *, clock: Clock | None = None
+    ):
+        self._spark = spark
+        self._name = name
+        self._adapter = adapter
+        self._clock = clock or Clock()
+
+    def __repr__(self) -> str:
+        return f"<lakekeeper {self._name.provider} table {self._name.text}>"
+
+    @property
+    def format(self) -> str:
+        """``delta``, ``iceberg``, or another adapter's name."""
+        return self._name.provider
+
+    def cluster_by(self, *columns: str, layout: str = "linear") -> None:
+        """Store the cluster key: natively where the table permits, else as the property ``lakekeeper.cluster-by``.
+
+        ``columns`` are one to four, in Spark SQL spelling. Raises OptionError for columns that can be no key
+        (unknown, not orderable, kept without statistics) and for another layout than ``linear``.
+        """
+        self._adapter.set_cluster_key(columns, layout)
+
+    def clustering_information(
+        self, columns: Sequence[str] | str | None = None, *, where: str | None = None
+    ) -> ClusteringInformation:
+        """How well the table is clustered by its key, or by ``columns``; field names are Snowflake's.
+
+        ``where`` limits it to the blocks that may hold a match. Reads no data file. Raises OptionError
+        where there is neither a key nor columns.
+        """
+        request = self._request("recluster", columns=columns, where=where)
+        return measure(look(self._adapter, request))
+
+    def clustering_depth(
+        self, columns: Sequence[str] | str | None = None, *, where: str | None = None
+    ) -> float:
+        """Mean block depth; 1.0 is perfect, 0.0 an empty table. See :meth:`clustering_information`."""
+        return self.clustering_information(columns, where=where).average_depth
+
+    def blocks(self) -> DataFrame:
+        """One row for each live data file: path, sizes, deletes, level, key id, and its bounds as text."""
+        return blocks_frame(self._spark, look(self._adapter, self._request("compact")))
+
+    def plan(
+        self,
+        policy: str | Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        budget_bytes: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """What :meth:`recluster` would do now, and why each block is taken or left. Writes nothing."""
+        request = self._request(
+            "recluster", policy=policy, where=where, budget_bytes=budget_bytes, options=options
+        )
+        return plan_for(self._adapter, request, self._clock)[1]
+
+    def recluster(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        where: str | None = None,
+        final: bool = False,
+        policy: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+        budget_bytes: int | None = None,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MergeReport:
+        """Merge blocks whose key ranges overlap, so that queries on the key read fewer files.
+
+        ``where`` (Spark SQL over the table's columns) selects every file that may hold a match. ``final``
+        repeats until the thresholds hold. ``budget_bytes`` bounds what is rewritten. ``observer`` is told
+        each phase. Raises before any write: OptionError, NotFound, Unsupported; after: CommitError.
+        """
+        request = self._request(
+            "recluster",
+            columns=columns,
+            where=where,
+            policy=policy,
+            budget_bytes=budget_bytes,
+            options=options,
+            final=final,
+            dry_run=dry_run,
+        )
+        return self._run(request, observer)
+
+    def compact(
+        self,
+        *,
+        where: str | None = None,
+        final: bool = False,
+        policy: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+        budget_bytes: int | None = None,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MergeReport:
+        """Pack small neighbouring files together; needs no cluster key, keeps to it where there is one.
+
+        Parameters and errors as for :meth:`recluster`.
+        """
+        request = self._request(
+            "compact",
+            where=where,
+            policy=policy,
+            budget_bytes=budget_bytes,
+            options=options,
+            final=final,
+            dry_run=dry_run,
+        )
+        return self._run(request, observer)
+
+    def options(self, call: Mapping[str, Any] | None = None) -> Options:
+        """The options in force for this table, each with where it came from."""
+        return resolve(call, _conf(self._spark), self._adapter.properties())
+
+    def _run(self, request: Request, observer: Observer | None) -> MergeReport:
+        return maintain(
+            self._adapter, SparkRunner(self._spark), request, observer=observer, clock=self._clock
+        )
+
+    def _request(
+        self,
+        verb: str,
+        *,
+        columns: Sequence[str] | str | None = None,
+        where: str | None = None,
+        policy: str | Sequence[str] | None = None,
+        budget_bytes: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        final: bool = False,
+        dry_run: bool = False,
+    ) -> Request:
+        """All that a caller can get wrong is found here, before any table is read."""
+        given = dict(options or {})
+        if policy is not None:
+            given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
+        if budget_bytes is not None:
+            given["budget-bytes"] = budget_bytes
+        resolved = self.options(given)
+        policies = find_policies(resolved.words("policy") or _VERB_POLICIES[verb])
+        if where is not None:
+            check_where(self._spark, self._name, where)
+        return Request(
+            verb=verb,
+            policies=policies,
+            options=resolved,
+            columns=_columns(columns),
+            where=where,
+            fallback_columns=split_columns(resolved["cluster-by"]) or None,
+            needs_key=verb == "recluster",
+            final=final,
+            dry_run=dry_run,
+            parallelism=self._spark.sparkContext.defaultParallelism,
+        )
+
+
+def table(spark: SparkSession, name: str) -> Table:
+    """A table by name or path: ``ice.db.events``, ``db.t``, ``delta.`/path```, ``/path/to/delta``.
+
+    The format is found by asking Spark's catalogs. Raises NotFound (no such table, a view), AdapterError
+    (no adapter for its format, a Connect session), Unsupported (a table feature that is not known).
+    """
+    require_classic(spark)
+    resolved = resolve_name(spark, name)
+    adapter = find_format(resolved.provider, name).open(spark, resolved)
+    return Table(spark, resolved, adapter)
+
+
+def run(
+    spark: SparkSession,
+    tables: str | Sequence[str] | None = None,
+    *,
+    verbs: Sequence[str] | None = None,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+) -> AutoReport:
+    """One pass over many tables: whatever is due, one failing table never stopping the rest.
+
+    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`.
+    """
+    settings = _settings(spark, tables, verbs)
+    return _pass(spark, settings, Clock(), dry_run=dry_run, observer=observer)
+
+
+def auto(
+    spark: SparkSession, *, every: str | None = None, tables: str | Sequence[str] | None = None
+) -> Service:
+    """Maintain tables from a background thread of this session, until ``stop()`` or the end of a ``with``.
+
+    All it needs comes from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
+    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is a pause such as ``30s``, ``15m``, ``2h``.
+    """
+    settings = _settings(spark, tables, None, every)
+    clock = Clock()
+    return Service(lambda: _pass(spark, settings, clock), settings.pause_seconds).start()
+
+
+def _settings(
+    spark: SparkSession,
+    tables: str | Sequence[str] | None,
+    verbs: Sequence[str] | None,
+    every: str | None = None,
+) -> AutoSettings:
+    call: dict[str, Any] = {}
+    if tables is not None:
+        call["auto.tables"] = tables if isinstance(tables, str) else ",".join(tables)
+    if verbs is not None:
+        call["auto.verbs"] = ",".join(verbs)
+    if every is not None:
+        call["auto.every"] = every
+    require_classic(spark)
+    return settings_from(resolve(call, _conf(spark)))
+
+
+def _pass(
+    spark: SparkSession,
+    settings: AutoSettings,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+) -> AutoReport:
+    names = expand(spark, settings.tables)
+    return sweep(names, lambda name: table(spark, name), settings, clock, dry_run=dry_run, observer=observer)
+
+
+def _conf(spark: SparkSession) -> dict[str, str]:
+    return {str(k): str(v) for k, v in spark.conf.getAll.items() if str(k).startswith("spark.lakekeeper.")}
+
+
+def _columns(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    given = split_columns(columns) if isinstance(columns, str) else tuple(columns)
+    if not given:
+        raise OptionError("columns", columns, "one to four column names")
+    return given

@@ -1,0 +1,100 @@
+"""What a user gets from a maintenance call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lakekeeper.core.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
+
+    Bytes and files in and out; ``reason`` is why it was chosen, ``detail`` why it did not land.
+    """
+
+    id: str
+    status: str
+    files_in: int
+    bytes_in: int
+    files_out: int = 0
+    bytes_out: int = 0
+    level: int = 0
+    partition: str = ""
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """The result of ``recluster`` or ``compact``; counts carry Iceberg's names.
+
+    run_ids          one for each commit, found in the table's log
+    depth_*          mean block depth before and after (equal in a dry run); None where there is no key
+    duration_ms      wall time of the call
+    conflicts        commits that were tried again, or groups dropped, because somebody else won
+    plan             the plan of the first round
+    """
+
+    table: str
+    verb: str
+    dry_run: bool
+    version_before: int | None
+    version_after: int | None
+    rewritten_data_files_count: int = 0
+    added_data_files_count: int = 0
+    rewritten_bytes_count: int = 0
+    added_bytes_count: int = 0
+    removed_delete_files_count: int = 0
+    failed_data_files_count: int = 0
+    depth_before: float | None = None
+    depth_after: float | None = None
+    rounds: int = 0
+    commits: int = 0
+    conflicts: int = 0
+    duration_ms: int = 0
+    run_ids: tuple[str, ...] = ()
+    ended: str = ""
+    groups: tuple[GroupResult, ...] = ()
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def changed(self) -> bool:
+        """Was anything committed?"""
+        return self.commits > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, the plan included."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("plan", "groups")
+        }
+        plain["run_ids"] = list(self.run_ids)
+        plain["groups"] = [asdict(group) for group in self.groups]
+        plain["plan"] = self.plan.to_dict() if self.plan else None
+        return plain
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render import render_report
+
+        return render_report(self)
+
+    def _repr_html_(self) -> str:
+        from lakekeeper.core.render import as_html
+
+        return as_html(str(self))
+
+
+def count_status(groups: tuple[GroupResult, ...]) -> Mapping[str, int]:
+    """Groups by status."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        counts[group.status] = counts.get(group.status, 0) + 1
+    return counts

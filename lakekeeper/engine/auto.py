@@ -1,0 +1,275 @@
+"""Automatic runs: a pass over many tables, and a thread that repeats it.
+
+A table says no with ``lakekeeper.auto.enabled=false`` and is then never touched. A table that fails is
+reported and the next one is looked at. What is due is what each verb's own plan says; a pass that finds
+nothing due commits nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from lakekeeper.core.options import Options
+from lakekeeper.core.report import MergeReport, count_status
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import LakekeeperError, OptionError
+from lakekeeper.spi import Observer
+
+VERBS = ("recluster", "compact")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Maintained(Protocol):
+    """What a pass asks of a table; ``lakekeeper.Table`` is one."""
+
+    def options(self, call: Any = None) -> Options: ...
+
+    def recluster(
+        self, *, final: bool, dry_run: bool, budget_bytes: int | None, observer: Observer | None
+    ) -> MergeReport: ...
+
+    def compact(
+        self, *, final: bool, dry_run: bool, budget_bytes: int | None, observer: Observer | None
+    ) -> MergeReport: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AutoSettings:
+    """From confs: which tables (names or patterns), which verbs in order, seconds between passes."""
+
+    tables: tuple[str, ...]
+    verbs: tuple[str, ...]
+    pause_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """One table's part of a pass.
+
+    status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off), ``partial`` (some groups
+             failed or lost a race), ``failed``
+    reason   why, in words
+    """
+
+    table: str
+    status: str
+    reason: str
+    rewritten_bytes_count: int = 0
+    rewritten_data_files_count: int = 0
+    added_data_files_count: int = 0
+    run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AutoReport:
+    """One pass. ``exit_code`` is 0 where no table failed, else 1."""
+
+    tables: tuple[TableResult, ...]
+    duration_ms: int
+    dry_run: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(t.status == "failed" for t in self.tables) else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: counts by status, then each table."""
+        counts = {
+            s: sum(t.status == s for t in self.tables) for s in ("done", "idle", "off", "partial", "failed")
+        }
+        totals = {"duration_ms": self.duration_ms, "dry_run": self.dry_run, "exit_code": self.exit_code}
+        return {**counts, **totals, "tables": [asdict(t) for t in self.tables]}
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render import size, table
+
+        rows = [("table", "status", "rewritten", "why")]
+        rows += [(t.table, t.status, size(t.rewritten_bytes_count), t.reason) for t in self.tables]
+        return table(rows, right=frozenset({2})) if self.tables else "no table matches"
+
+    def _repr_html_(self) -> str:
+        from lakekeeper.core.render import as_html
+
+        return as_html(str(self))
+
+
+def settings_from(options: Options) -> AutoSettings:
+    """Check and unpack the ``auto.*`` options; raises OptionError naming what is missing or wrong."""
+    tables = options.words("auto.tables")
+    if not tables:
+        raise OptionError(
+            "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
+        )
+    verbs = options.words("auto.verbs")
+    for verb in verbs:
+        if verb not in VERBS:
+            raise OptionError("auto.verbs", verb, "verbs out of " + ", ".join(VERBS))
+    return AutoSettings(tables, verbs, seconds(options["auto.every"]))
+
+
+def seconds(text: str) -> float:
+    """``30s``, ``15m``, ``2h``, ``1d`` → seconds; raises OptionError."""
+    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
+    if not match or not int(match[1]):
+        raise OptionError("auto.every", text, "a pause such as 30s, 15m or 2h")
+    return float(int(match[1]) * _UNITS[match[2]])
+
+
+def sweep(
+    names: Sequence[str],
+    open_table: Callable[[str], Maintained],
+    settings: AutoSettings,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+) -> AutoReport:
+    """One pass over ``names``, in order."""
+    started = clock.now_ms()
+    results = tuple(_one(name, open_table, settings, dry_run, observer) for name in names)
+    return AutoReport(results, clock.now_ms() - started, dry_run)
+
+
+def _one(
+    name: str,
+    open_table: Callable[[str], Maintained],
+    settings: AutoSettings,
+    dry_run: bool,
+    observer: Observer | None,
+) -> TableResult:
+    try:
+        table = open_table(name)
+        options = table.options()
+        if not options["auto.enabled"]:
+            return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
+        verbs = options.words("auto.verbs") if options.origins["auto.verbs"] == "property" else settings.verbs
+        reports = _verbs(table, verbs, options, dry_run, observer)
+    except LakekeeperError as error:
+        return TableResult(name, "failed", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        # A fleet goes on whatever one table throws: a lost executor, a catalog that is down.
+        return TableResult(
+            name, "failed", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        )
+    return _summary(name, reports, dry_run)
+
+
+def _verbs(
+    table: Maintained, verbs: Sequence[str], options: Options, dry_run: bool, observer: Observer | None
+) -> list[MergeReport]:
+    budget = options.integer("budget-bytes")
+    reports: list[MergeReport] = []
+    for verb in verbs:
+        if verb not in VERBS:
+            raise OptionError("auto.verbs", verb, "verbs out of " + ", ".join(VERBS))
+        spent = sum(r.rewritten_bytes_count for r in reports)
+        if spent >= budget:
+            break
+        act = table.recluster if verb == "recluster" else table.compact
+        try:
+            report = act(
+                final=options["auto.final"], dry_run=dry_run, budget_bytes=budget - spent, observer=observer
+            )
+        except OptionError as error:
+            if verb == "recluster" and error.key == "columns" and error.value is None:
+                continue  # a table without a cluster key has nothing to recluster by; other verbs may be due
+            raise
+        reports.append(report)
+    return reports
+
+
+def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool) -> TableResult:
+    groups = tuple(group for report in reports for group in report.groups)
+    counts = count_status(groups)
+    lost = counts.get("failed", 0) + counts.get("dropped", 0)
+    landed = any(r.changed for r in reports)
+    if not reports:
+        return TableResult(name, "idle", "no cluster key, and no other verb asked for")
+    if dry_run and groups:
+        status, reason = "idle", f"dry run: {len(groups)} groups are due"
+    elif not groups:
+        status, reason = "idle", "; ".join(f"{r.verb}: {_why_idle(r)}" for r in reports)
+    elif lost and not landed:
+        status, reason = "failed", next(g.detail for g in groups if g.status in ("failed", "dropped"))
+    else:
+        status = "partial" if lost else "done"
+        reason = "; ".join(_what_was_done(r) for r in reports if r.changed)
+    return TableResult(
+        table=name,
+        status=status,
+        reason=reason,
+        rewritten_bytes_count=sum(r.rewritten_bytes_count for r in reports),
+        rewritten_data_files_count=sum(r.rewritten_data_files_count for r in reports),
+        added_data_files_count=sum(r.added_data_files_count for r in reports),
+        run_ids=tuple(run for r in reports for run in r.run_ids),
+    )
+
+
+def _why_idle(report: MergeReport) -> str:
+    left = report.plan.left if report.plan else ()
+    return left[0].reason if left else "no blocks"
+
+
+def _what_was_done(report: MergeReport) -> str:
+    depth = ""
+    if report.verb == "recluster" and report.depth_before is not None:
+        depth = f", depth {report.depth_before:g} -> {report.depth_after:g}"
+    files = f"{report.rewritten_data_files_count} -> {report.added_data_files_count} files"
+    return f"{report.verb}: {files}{depth}"
+
+
+class Service:
+    """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs."""
+
+    def __init__(self, one_pass: Callable[[], AutoReport], pause_seconds: float) -> None:
+        self._pass = one_pass
+        self._pause = pause_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="lakekeeper-auto", daemon=True)
+        self._passes = threading.Condition()
+        self.reports: list[AutoReport] = []
+        self.error: Exception | None = None
+        self.passes = 0
+
+    def start(self) -> Service:
+        """Begin with a pass at once."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Let the present pass finish and start no other; returns when the thread has ended."""
+        self._stop.set()
+        self._thread.join()
+
+    def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
+        """Block until that many passes are over; False after ``timeout`` seconds."""
+        with self._passes:
+            return self._passes.wait_for(lambda: self.passes >= passes, timeout)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            try:
+                report = self._pass()
+                self.reports = [*self.reports[-99:], report]
+                self.error = None
+            except Exception as error:  # a catalog that is down now may be up at the next pass
+                self.error = error
+            with self._passes:
+                self.passes += 1
+                self._passes.notify_all()
+            self._stop.wait(self._pause)

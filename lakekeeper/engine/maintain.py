@@ -1,0 +1,249 @@
+"""Rounds of plan, rewrite and commit: what ``recluster`` and ``compact`` do, for any format."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.info import mean_depth
+from lakekeeper.core.options import Options
+from lakekeeper.core.plan import MergeTask, Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit import Landed, commit_rewrites
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
+from lakekeeper.errors import OptionError
+from lakekeeper.spi import Adapter, Observer, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for: the verb, its policies and options, and where.
+
+    ``columns`` override the table's key, ``fallback_columns`` stand in where it has none. ``final`` repeats
+    rounds until no policy chooses anything. ``parallelism`` is the cluster's.
+    """
+
+    verb: str
+    policies: tuple[Policy, ...]
+    options: Options
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    fallback_columns: tuple[str, ...] | None = None
+    needs_key: bool = False
+    final: bool = False
+    dry_run: bool = False
+    parallelism: int = 1
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the rounds of one call have done so far."""
+
+    run: str
+    groups: list[GroupResult] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+    version: int | None = None
+    conflicts: int = 0
+    removed_delete_files: int = 0
+    spent: int = 0
+
+    def next_run_id(self) -> str:
+        """A fresh id for each commit, so that one of unknown outcome is found by its own."""
+        return f"{self.run}-{len(self.run_ids) + 1}"
+
+
+def look(adapter: Adapter[Any], request: Request) -> Snapshot:
+    """The newest snapshot under the key that the request means; OptionError where it needs one and has none."""
+    snapshot = adapter.snapshot(request.columns, request.where)
+    if snapshot.key is None and request.fallback_columns:
+        snapshot = adapter.snapshot(request.fallback_columns, request.where)
+    if snapshot.key is None and request.needs_key:
+        wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
+        raise OptionError("columns", None, f"{wanted}; {adapter.table} has none")
+    return snapshot
+
+
+def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Snapshot, Plan]:
+    """The newest snapshot and the plan on it; reads no data file."""
+    snapshot = look(adapter, request)
+    env = Env(now_ms=clock.now_ms(), parallelism=request.parallelism)
+    return snapshot, make_plan(snapshot, request.policies, request.options, env)
+
+
+def maintain(
+    adapter: Adapter[Any],
+    runner: Runner[Any],
+    request: Request,
+    *,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> MergeReport:
+    """Run a request on one table.
+
+    Raises the errors of the adapter for a table or option that will not do, before anything is written;
+    Conflict, Rejected or Unknown for a commit that failed (see engine/commit.py). Groups that fail or
+    lose a race alone are in the report, and the others land.
+    """
+    clock = clock or Clock()
+    tally = _Tally(run=uuid.uuid4().hex[:16])
+    events = Events(adapter.table, tally.run, observer)
+    work = Work(adapter, runner, events, tally.run)
+    try:
+        return _rounds(work, request, tally, clock)
+    except Halted as halted:
+        raise halted.cause from None
+
+
+def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeReport:
+    started = clock.now_ms()
+    first: tuple[Snapshot, Plan] | None = None
+    most = request.options.integer("max-rounds") if _repeats(request) else 1
+    rounds, ended = 0, f"max-rounds {most} reached" if request.final else "one round done"
+    while rounds < most:
+        left = request.options.integer("budget-bytes") - tally.spent
+        limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
+        snapshot, plan = plan_for(work.adapter, limited, clock)
+        first = first or (snapshot, plan)
+        work.events.tell(
+            "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=rounds + 1, plan=plan
+        )
+        if not plan.tasks:
+            ended = "nothing left to do" if rounds else "nothing to do"
+            break
+        if request.dry_run:
+            tally.groups += [_group(task, "planned") for task in plan.tasks]
+            ended = "dry run"
+            break
+        if rounds and tally.spent + plan.tasks[0].input_bytes > request.options.integer("budget-bytes"):
+            ended = "the budget of this call is spent"
+            break
+        rounds += 1
+        if not _round(work, snapshot, plan, request, tally, clock):
+            ended = "the last round brought the table no further"
+            break
+    assert first is not None  # max-rounds is at least 1
+    return _report(work.adapter, request, tally, first, ended, rounds, clock.now_ms() - started)
+
+
+def _repeats(request: Request) -> bool:
+    """``full`` re-sorts whatever it is shown each time: a final run of it would never end."""
+    return request.final and not request.dry_run and all(p.name != "full" for p in request.policies)
+
+
+def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: _Tally, clock: Clock) -> bool:
+    """Rewrite and commit one plan. Did anything land that brings the table nearer to an end?
+
+    A group counts that rose a level or shrank in files; both are bounded, so rounds end.
+    """
+    options = request.options
+    batches = 1
+    if options["partial-progress.enabled"]:
+        batches = min(options.integer("partial-progress.max-commits"), len(plan.tasks))
+    per_commit = -(-len(plan.tasks) // batches)
+    ready: list[Rewrite] = []
+    before = len(tally.groups)
+    threads = options.integer("max-concurrent-file-group-rewrites")
+    results = rewrites_of(work, plan.tasks, threads)
+    try:
+        for result in results:
+            if isinstance(result, Failed):
+                tally.groups.append(_group(result.task, "failed", detail=result.detail))
+                continue
+            ready.append(result)
+            if len(ready) == per_commit and batches > 1:
+                batch, ready = ready, []
+                _commit(work, batch, snapshot, options, tally, clock)
+    except Halted:
+        raise
+    except BaseException:
+        results.close()  # type: ignore[attr-defined]  # a generator: cancels what still runs, discards its outputs
+        work.adapter.discard(ready)
+        raise
+    if ready:
+        _commit(work, ready, snapshot, options, tally, clock)
+    tally.spent += plan.input_bytes
+    rose = {task.id for task in plan.tasks if task.level > task.input_level}
+    landed = [g for g in tally.groups[before:] if g.status == "committed"]
+    return any(g.id in rose or g.files_out < g.files_in for g in landed)
+
+
+def _commit(
+    work: Work, rewrites: Sequence[Rewrite], snapshot: Snapshot, options: Options, tally: _Tally, clock: Clock
+) -> None:
+    run_id = tally.next_run_id()
+    landed: Landed = commit_rewrites(
+        work.adapter, rewrites, snapshot, run_id, options=options, events=work.events, clock=clock
+    )
+    tally.conflicts += landed.retries + len(landed.dropped)
+    for lost in landed.dropped:
+        tally.groups.append(_group(lost.rewrite.task, "dropped", detail=lost.reason))
+    if landed.commit is None:
+        return
+    tally.run_ids.append(run_id)
+    tally.version = landed.commit.version
+    tally.removed_delete_files += landed.commit.removed_delete_files
+    tally.groups += [_group(kept.task, "committed", rewrite=kept) for kept in landed.kept]
+
+
+def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, detail: str = "") -> GroupResult:
+    return GroupResult(
+        id=task.id,
+        status=status,
+        files_in=len(task.inputs),
+        bytes_in=task.input_bytes,
+        files_out=len(rewrite.outputs) if rewrite else 0,
+        bytes_out=rewrite.bytes_out if rewrite else 0,
+        level=task.level,
+        partition=task.partition,
+        reason=task.reason,
+        detail=detail,
+    )
+
+
+def _report(
+    adapter: Adapter[Any],
+    request: Request,
+    tally: _Tally,
+    first: tuple[Snapshot, Plan],
+    ended: str,
+    rounds: int,
+    duration_ms: int,
+) -> MergeReport:
+    snapshot, plan = first
+    done = [g for g in tally.groups if g.status == "committed"]
+    keyed = snapshot.key is not None
+    before = plan.depth if keyed else None
+    after = before
+    if done and keyed:
+        after = mean_depth(look(adapter, request))
+    return MergeReport(
+        table=snapshot.table,
+        verb=request.verb,
+        dry_run=request.dry_run,
+        version_before=snapshot.version,
+        version_after=tally.version if done else snapshot.version,
+        rewritten_data_files_count=sum(g.files_in for g in done),
+        added_data_files_count=sum(g.files_out for g in done),
+        rewritten_bytes_count=sum(g.bytes_in for g in done),
+        added_bytes_count=sum(g.bytes_out for g in done),
+        removed_delete_files_count=tally.removed_delete_files,
+        failed_data_files_count=sum(g.files_in for g in tally.groups if g.status == "failed"),
+        depth_before=before,
+        depth_after=after,
+        rounds=rounds,
+        commits=len(tally.run_ids),
+        conflicts=tally.conflicts,
+        duration_ms=duration_ms,
+        run_ids=tuple(tally.run_ids),
+        ended=ended,
+        groups=tuple(tally.groups),
+        plan=plan,
+    )

@@ -1,0 +1,52 @@
+"""Adapters and policies, found by entry points: a new one is a package and no change here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from lakekeeper.core.policies import Policy
+from lakekeeper.errors import AdapterError, OptionError, nearest
+from lakekeeper.spi import Format
+
+ADAPTERS = "lakekeeper.adapters"
+POLICIES = "lakekeeper.policies"
+
+
+def find_format(provider: str, table: str) -> Format:
+    """The adapter for a provider name; AdapterError names the extra to install, or the doubled packages."""
+    return cast(Format, _load(ADAPTERS, provider, table))
+
+
+def find_policies(names: Sequence[str]) -> tuple[Policy, ...]:
+    """Policies by name, in order; OptionError names the nearest known one."""
+    known = entry_points(group=POLICIES)
+    found = []
+    for name in names:
+        if name not in known.names:
+            listed = ", ".join(sorted(known.names))
+            raise OptionError("policy", name, f"one of {listed}{nearest(name, known.names)}")
+        found.append(cast(Policy, _load(POLICIES, name, "")))
+    return tuple(found)
+
+
+def _load(group: str, name: str, table: str) -> Any:
+    matches: list[EntryPoint] = list({(e.value): e for e in entry_points(group=group, name=name)}.values())
+    if not matches:
+        installed = ", ".join(sorted(entry_points(group=group).names)) or "none"
+        raise AdapterError(
+            f"{table}: no adapter for format '{name}' is installed (there are: {installed}); "
+            f"install one, e.g. the extra [{name}] of this distribution"
+        )
+    if len(matches) > 1:
+        packages = ", ".join(sorted(e.value for e in matches))
+        raise AdapterError(
+            f"'{name}' is offered by more than one package ({packages}): uninstall all but one"
+        )
+    try:
+        return matches[0].load()
+    except ImportError as error:
+        raise AdapterError(
+            f"'{name}' could not be loaded ({error}): install the extra [{name}] of this distribution"
+        ) from error

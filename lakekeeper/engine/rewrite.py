@@ -1,0 +1,127 @@
+"""Carry out the tasks of a plan side by side: read, merge, write, check. Nothing is visible yet after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.errors import LakekeeperError
+from lakekeeper.spi import Adapter, Runner
+
+_FINER_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that brought no rewrite, and why; its files are gone again."""
+
+    task: MergeTask
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where a run works: adapter, runner, events and the run's id."""
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    events: Events
+    run_id: str
+
+
+def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:
+    """Results as they come. On any interruption of the caller, jobs are cancelled and finished outputs discarded.
+
+    The tasks of one iteration run on at most ``threads`` driver threads.
+    """
+    pool = ThreadPoolExecutor(max_workers=max(1, min(threads, len(tasks))), thread_name_prefix="lakekeeper")
+    waiting: set[Future[Rewrite | Failed]] = {pool.submit(_one, work, task) for task in tasks}
+    try:
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for i, future in enumerate(ready := list(done)):
+                result = future.result()
+                waiting |= set(
+                    ready[i + 1 :]
+                )  # not handed over yet: to be discarded if the caller stops here
+                yield result
+                waiting -= set(ready[i + 1 :])
+    except BaseException as stop:
+        for future in waiting:
+            future.cancel()
+        work.runner.cancel(work.run_id)
+        pool.shutdown(wait=True)
+        if not isinstance(stop, Halted):
+            _discard_finished(work, waiting)
+        raise
+    pool.shutdown(wait=True)
+
+
+def _discard_finished(work: Work, futures: set[Future[Rewrite | Failed]]) -> None:
+    done = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
+    work.adapter.discard([r for r in done if isinstance(r, Rewrite)])
+
+
+def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
+    """One task, in its thread. Errors of Spark or storage fail this group only."""
+    with work.runner.working(work.run_id, task):
+        try:
+            return _checked(work, task, _write(work, task))
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            # Any failure of a job (lost executor, bad file) costs this group and no other.
+            return Failed(task, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+
+
+def _write(work: Work, task: MergeTask) -> Rewrite:
+    """Write, and again with finer cuts while an output is over a hard bound (estimates can be off)."""
+    attempt = task
+    for _ in range(_FINER_TRIES):
+        rows = work.adapter.read(attempt)
+        work.events.tell("read", task=task.id)
+        rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt)
+        finer = _finer(attempt, rewrite)
+        if finer is None:
+            break
+        work.adapter.discard([rewrite])
+        attempt = finer
+    work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
+    return replace(rewrite, task=task)
+
+
+def _finer(task: MergeTask, rewrite: Rewrite) -> MergeTask | None:
+    """The task with smaller targets, where an output of more than one row is over the bounds; else None."""
+    over = [
+        o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > task.target_rows)
+    ]
+    if not over:
+        return None
+    worst = max(max(o.bytes / task.max_bytes, o.rows / task.target_rows) for o in over)
+    share = 0.8 / worst
+    return replace(
+        task,
+        target_bytes=max(1, int(min(task.target_bytes, max(o.bytes for o in over)) * share)),
+        max_bytes=task.max_bytes,
+        target_rows=task.target_rows
+        if all(o.rows > task.target_rows for o in over)
+        else max(1, int(max(o.rows for o in over) * share)),
+    )
+
+
+def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
+    """Rows in − deleted = rows out, or nothing of this group is committed."""
+    expected = rewrite.rows_in if rewrite.rows_in is not None else task.live_rows
+    wrong = expected is not None and rewrite.rows_out != expected
+    if not wrong and rewrite.rows_out <= task.input_rows:
+        return rewrite
+    work.adapter.discard([rewrite])
+    said = f"{expected:,}" if expected is not None else f"at most {task.input_rows:,}"
+    return Failed(
+        task, f"wrote {rewrite.rows_out:,} rows where {said} live rows were read; nothing was committed"
+    )

@@ -1,0 +1,89 @@
+"""The merge on Spark: sort rows by the key, in one task or in ranges cut by the block statistics.
+
+Each input is read once. A group that fits one task is sorted without a shuffle. A larger one is cut
+at bounds that the planner took from the blocks' own statistics, so that no sampling job reads it first:
+
+    one task     scan ─► coalesce(1) ─► sort ─► write
+    ranges       scan ─► bucket(key) ─► repartitionById ─► sort each ─► write
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.spark.jvm import require_classic
+
+POOL = "lakekeeper"
+
+
+class SparkRunner:
+    """Satisfies ``spi.Runner`` with DataFrames; safe to use from several driver threads."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        require_classic(spark)
+        self._spark = spark
+
+    def merge(self, rows: DataFrame, task: MergeTask) -> DataFrame:
+        """Rows in key order (NULLs first); without a key in the order they are read."""
+        if task.key is None:
+            return rows.coalesce(1)
+        order = [F.col(column.name).asc_nulls_first() for column in task.key.columns]
+        if not task.cuts:
+            return rows.coalesce(1).sortWithinPartitions(*order)
+        column = task.key.columns[task.cut_column]
+        cuts = [_literal(cut, column.kind) for cut in task.cuts]
+        ranged = rows.repartitionById(len(cuts) + 1, _bucket(F.col(column.name), cuts, 0))
+        return ranged.sortWithinPartitions(*order)
+
+    @contextmanager
+    def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
+        """Jobs of this thread belong to the run's group, so that they show in the UI and can be cancelled."""
+        context = self._spark.sparkContext
+        context.setJobGroup(
+            run_id, f"lakekeeper {task.table} group {task.id}: {task.reason}", interruptOnCancel=True
+        )
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        try:
+            yield
+        finally:
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None clears it
+
+    def cancel(self, run_id: str) -> None:
+        """Stop the run's jobs, and those its threads might still start."""
+        self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(run_id)
+
+
+def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:
+    """Number of cuts at or below the key, by a balanced tree of comparisons; NULL goes to the first range."""
+    if not cuts:
+        return F.lit(first)
+    middle = len(cuts) // 2
+    above = _bucket(key, cuts[middle + 1 :], first + middle + 1)
+    below = _bucket(key, cuts[:middle], first)
+    return F.when(key >= cuts[middle], above).otherwise(below)
+
+
+def _literal(cut: Any, kind: str) -> Column:
+    """A cut in JSON form (see ``keys.to_json_value``) as a column of the key's type."""
+    if kind == "date":
+        return F.date_from_unix_date(F.lit(cut))
+    if kind == "timestamp":
+        return F.timestamp_micros(F.lit(cut))
+    if kind == "timestamp_ntz":
+        # Days and time of day, by interval arithmetic: no zone may come in between.
+        start = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        days, micros = divmod(cut, 86_400_000_000)
+        return start + F.make_dt_interval(F.lit(days), secs=F.lit(micros / 1e6).cast("decimal(18,6)"))
+    if kind == "binary":
+        return F.lit(base64.b64decode(cut))
+    if kind == "float":
+        return F.lit(float(cut))
+    return F.lit(cut).cast(kind) if kind.startswith("decimal") else F.lit(cut)

@@ -1,0 +1,63 @@
+"""``where``: a Spark SQL predicate over a table's columns, parsed and resolved by Spark, then checked.
+
+Only references to the table's columns and deterministic built-in functions may be in it: the same
+text must select the same files when it is asked twice, and must run nobody's code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakekeeper.errors import OptionError, nearest
+from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.spi import TableName
+
+_BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
+_REFUSED = {
+    "CallMethodViaReflection": "reflection",
+    "PythonUDF": "a UDF",
+    "ScalaUDF": "a UDF",
+    "UserDefinedExpression": "a UDF",
+    "ApplyFunctionExpression": "a catalog's function",
+    "V2ScalarFunction": "a catalog's function",
+}
+_EXPECTED = "a Spark SQL predicate over the table's columns, with deterministic built-in functions only"
+
+
+def check_where(spark: Any, table: TableName, where: str) -> None:
+    """Raise OptionError naming what in ``where`` can not be taken; reads no data."""
+    jvm = Jvm(spark)
+    try:
+        jvm.session.sessionState().sqlParser().parseExpression(where)
+    except Exception as error:
+        raise OptionError("where", where, f"{_EXPECTED}; it does not parse: {_first_line(error)}") from error
+    frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
+    try:
+        analyzed = frame.where(where)._jdf.queryExecution().analyzed()
+    except Exception as error:
+        hint = nearest(where.split()[0].strip("`("), frame.columns) if where.split() else ""
+        raise OptionError("where", where, f"{_EXPECTED}{hint}; {_first_line(error)}") from error
+    for expression in jvm.python_list(analyzed.expressions()):
+        _check(jvm, where, expression)
+
+
+def _check(jvm: Jvm, where: str, expression: Any) -> None:
+    name = str(expression.getClass().getName())
+    simple = name.rpartition(".")[2]
+    if "Subquery" in simple or simple in ("Exists", "ListQuery"):
+        raise OptionError("where", where, f"{_EXPECTED}; a subquery is none")
+    if simple in _REFUSED or not name.startswith(_BUILT_IN):
+        raise OptionError("where", where, f"{_EXPECTED}; {_REFUSED.get(simple, simple)} is none")
+    children = jvm.python_list(expression.children())
+    for child in children:
+        _check(jvm, where, child)
+    if not children and not expression.deterministic():
+        raise OptionError("where", where, f"{_EXPECTED}; {expression.prettyName()} is not deterministic")
+    if not expression.deterministic():
+        raise OptionError("where", where, f"{_EXPECTED}; '{expression.sql()}' is not deterministic")
+
+
+def _first_line(error: Exception) -> str:
+    told = causes(error)
+    text = told[0][1] if told else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
