@@ -23,7 +23,8 @@ from lakekeeper.engine.registry import find_format, find_policies
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.names import expand, resolve as resolve_name
+from lakekeeper.spark.names import expand
+from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName

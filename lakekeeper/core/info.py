@@ -70,6 +70,19 @@ class ClusteringInformation:
         return as_html(str(self))
 
 
+_NOTHING: dict[str, Any] = {
+    "total_constant_partition_count": 0,
+    "average_overlaps": 0.0,
+    "average_depth": 0.0,
+    "average_point_depth": 0.0,
+    "max_depth": 0,
+    "blocks_with_null": 0,
+    "blocks_without_statistics": 0,
+    "levels": {},
+    "notes": "no blocks",
+}
+
+
 def measure(snapshot: Snapshot) -> ClusteringInformation:
     """The clustering of a snapshot that has a key; partitions are measured each on its own line."""
     blocks = snapshot.blocks
@@ -83,21 +96,8 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
         "total_rows": int(blocks.rows.sum()),
     }
     if not count:
-        empty = {
-            "total_constant_partition_count": 0,
-            "average_overlaps": 0.0,
-            "average_depth": 0.0,
-            "max_depth": 0,
-        }
-        nothing = {
-            "blocks_with_null": 0,
-            "blocks_without_statistics": 0,
-            "levels": {},
-            "average_point_depth": 0.0,
-        }
-        none = histogram(np.zeros(0, np.int32))
         return ClusteringInformation(
-            **common, **empty, **nothing, partition_depth_histogram=none, notes="no blocks"
+            **common, **_NOTHING, partition_depth_histogram=histogram(np.zeros(0, np.int32))
         )
     intervals = intervals_of(snapshot)
     curve = depth_curve(intervals)

@@ -150,7 +150,8 @@ def missing_statistics(blocks: BlockSet) -> Bools:
 def has_null(blocks: BlockSet) -> Bools:
     """Blocks that hold, or (unknown count) may hold, NULL in the first key column beside other values."""
     nulls = blocks.null_count[0]
-    return ((nulls > 0) | (nulls == UNKNOWN)) & (nulls < blocks.rows)
+    held: Bools = ((nulls > 0) | (nulls == UNKNOWN)) & (nulls < blocks.rows)
+    return held
 
 
 def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: bool = True) -> Intervals:

@@ -12,13 +12,16 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport, count_status
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import LakekeeperError, OptionError
 from lakekeeper.spi import Observer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11 on
 
 VERBS = ("recluster", "compact")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -255,7 +258,7 @@ class Service:
         with self._passes:
             return self._passes.wait_for(lambda: self.passes >= passes, timeout)
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -129,7 +129,8 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
         if not _round(work, snapshot, plan, request, tally, clock):
             ended = "the last round brought the table no further"
             break
-    assert first is not None  # max-rounds is at least 1
+    if first is None:
+        raise AssertionError("max-rounds is at least 1")
     return _report(work.adapter, request, tally, first, ended, rounds, clock.now_ms() - started)
 
 

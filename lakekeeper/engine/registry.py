@@ -16,7 +16,7 @@ POLICIES = "lakekeeper.policies"
 
 def find_format(provider: str, table: str) -> Format:
     """The adapter for a provider name; AdapterError names the extra to install, or the doubled packages."""
-    return cast(Format, _load(ADAPTERS, provider, table))
+    return cast("Format", _load(ADAPTERS, provider, table))
 
 
 def find_policies(names: Sequence[str]) -> tuple[Policy, ...]:
@@ -27,7 +27,7 @@ def find_policies(names: Sequence[str]) -> tuple[Policy, ...]:
         if name not in known.names:
             listed = ", ".join(sorted(known.names))
             raise OptionError("policy", name, f"one of {listed}{nearest(name, known.names)}")
-        found.append(cast(Policy, _load(POLICIES, name, "")))
+        found.append(cast("Policy", _load(POLICIES, name, "")))
     return tuple(found)
 
 

@@ -32,9 +32,9 @@ class Jvm:
 
     def seq(self, items: Iterable[Any]) -> Any:
         """A Scala Seq."""
-        return self._python.toSeq(self.list(items))
+        return self._python.toSeq(self.array_list(items))
 
-    def list(self, items: Iterable[Any]) -> Any:
+    def array_list(self, items: Iterable[Any]) -> Any:
         """A java.util.ArrayList."""
         made = self.view.java.util.ArrayList()
         for item in items:

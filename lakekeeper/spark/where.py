@@ -35,7 +35,7 @@ def check_where(spark: Any, table: TableName, where: str) -> None:
     try:
         analyzed = frame.where(where)._jdf.queryExecution().analyzed()
     except Exception as error:
-        hint = nearest(where.split()[0].strip("`("), frame.columns) if where.split() else ""
+        hint = nearest(where.split(maxsplit=1)[0].strip("`("), frame.columns) if where.split() else ""
         raise OptionError("where", where, f"{_EXPECTED}{hint}; {_first_line(error)}") from error
     for expression in jvm.python_list(analyzed.expressions()):
         _check(jvm, where, expression)
@@ -51,8 +51,6 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
     children = jvm.python_list(expression.children())
     for child in children:
         _check(jvm, where, child)
-    if not children and not expression.deterministic():
-        raise OptionError("where", where, f"{_EXPECTED}; {expression.prettyName()} is not deterministic")
     if not expression.deterministic():
         raise OptionError("where", where, f"{_EXPECTED}; '{expression.sql()}' is not deterministic")
 

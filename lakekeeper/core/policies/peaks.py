@@ -29,6 +29,7 @@ class Peaks:
 
 
 def deepest(curve: DepthCurve, gate: Gates) -> Bools:
+    """Points as deep as the deepest of their level."""
     hot: Bools = curve.folded == gate.peak[curve.group]
     return hot
 

@@ -34,6 +34,7 @@ class Ranges:
 
 
 def deeper_than_average(curve: DepthCurve, gate: Gates) -> Bools:
+    """Points deeper than the average of their level."""
     flat = gate.peak <= gate.average  # all points equally deep: none is above the average
     bar = gate.average.copy()
     bar[flat] = gate.peak[flat] - 0.5

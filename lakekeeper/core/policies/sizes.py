@@ -78,7 +78,7 @@ def _pack(
     blocks: BlockSet, at: Index, line: tuple[Ints, Ints, Ints], small: Bools, options: Options
 ) -> tuple[list[Index], Bools]:
     """Fill groups of neighbours one after another; keep those that shrink the number of files."""
-    group, lo, hi = line
+    group, lo, _ = line
     packed = np.zeros(len(blocks), dtype=np.bool_)
     merges: list[Index] = []
     if not len(at):
