@@ -64,5 +64,6 @@ def gates(curve: DepthCurve, intervals: Intervals, options: Options, size: int) 
     ratio = options.number("depth-threshold-ratio")
     fixed = np.full(size, options.number("depth-threshold"))
     peak = np.zeros(size, np.int64)
-    np.maximum.at(peak, curve.group, curve.folded)
+    starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group stand together
+    peak[curve.group[starts]] = np.maximum.reduceat(curve.folded, starts)
     return Gates(average, np.maximum(1.0, count * ratio) if ratio > 0 else fixed, peak)

@@ -8,6 +8,8 @@ are disjoint and cover no more than the inputs did. Merging across a gap would b
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from lakekeeper.core.blocks import Bools, Index, Ints
@@ -54,8 +56,8 @@ def bounded_groups(
     kept, of = order[mask], section[mask]
     if not len(kept):
         return [], cut
-    edges = np.flatnonzero(of[1:] != of[:-1]) + 1
-    return np.split(kept, edges), cut
+    edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(kept)]
+    return [kept[a:b] for a, b in pairwise(edges)], cut
 
 
 def _resection(order: Index, part: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:

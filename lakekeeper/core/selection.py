@@ -131,23 +131,24 @@ def _lowest_level(field: _Field, groups: list[Index], curve: DepthCurve) -> tupl
     waiting = np.zeros(len(field.at), dtype=np.bool_)
     if not groups:
         return [], waiting
-    head = np.array([g[0] for g in groups])
+    members = np.concatenate(groups)
+    edges = np.cumsum([0, *map(len, groups)])
+    head = members[edges[:-1]]
     level, place = field.level[head], field.place[head]
     lowest = np.full(int(place.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(lowest, place, level)
-    members = np.concatenate(groups)
+    late = level > lowest[place]
+    waiting[members] = np.repeat(late, np.diff(edges))
     peaks = range_max(curve.folded, field.intervals.lo[members], field.intervals.hi[members])
-    edges = np.cumsum([0, *(len(g) for g in groups)])
     depth = np.maximum.reduceat(peaks, edges[:-1])
     size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
+    at, bounds, levels, depths = field.at[members], edges.tolist(), level.tolist(), depth.tolist()
     merges = []
-    for i in np.lexsort((head, -size, -depth, level)):
-        group, own = groups[i], int(level[i])
-        if own > lowest[place[i]]:
-            waiting[group] = True
-            continue
-        reason = f"level {own}: {len(group)} blocks overlap, up to {int(depth[i])} deep"
-        merges.append(Merge(field.at[group], own + 1, float(depth[i]), reason))
+    order = np.lexsort((head, -size, -depth, level))
+    for i in order[~late[order]].tolist():
+        own, deep, start, end = levels[i], depths[i], bounds[i], bounds[i + 1]
+        reason = f"level {own}: {end - start} blocks overlap, up to {deep} deep"
+        merges.append(Merge(at[start:end], own + 1, float(deep), reason))
     return merges, waiting
 
 
