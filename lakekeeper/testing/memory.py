@@ -342,7 +342,7 @@ class MemoryFormat:
         """As a catalog would spell the provider."""
         return "memory"
 
-    def open(self, spark: Any, identifier: TableName) -> MemoryAdapter:  # noqa: ARG002 (the protocol's argument)
+    def open(self, spark: Any, identifier: TableName) -> MemoryAdapter:
         """The adapter of one table; raises NotFound."""
         found = self.lake.tables.get(identifier.text)
         if found is None:

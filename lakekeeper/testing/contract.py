@@ -1,0 +1,20 @@
+"""``AdapterContract``: what every adapter must do, as one pytest class. See ``lakekeeper.testing.harness``."""
+
+# ruff: noqa: E402  (pytest must know of the modules before they are imported, or their asserts explain nothing)
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "lakekeeper.testing.snapshot_contract",
+    "lakekeeper.testing.rewrite_contract",
+    "lakekeeper.testing.race_contract",
+)
+
+from lakekeeper.testing.race_contract import RaceContract
+from lakekeeper.testing.rewrite_contract import RewriteContract
+from lakekeeper.testing.snapshot_contract import SnapshotContract
+
+
+class AdapterContract(SnapshotContract, RewriteContract, RaceContract):
+    """Subclass it, declare ``capabilities`` and ``kinds``, and give it a fixture ``harness``."""
