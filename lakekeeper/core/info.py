@@ -148,7 +148,8 @@ def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
     """Text picture of the blocks over the deepest point, one line each, on the line of ranks."""
     if snapshot.key is None or not len(snapshot.blocks):
         return ""
-    intervals = intervals_of(snapshot)
+    place = partition_group(snapshot.blocks)
+    intervals = rank_blocks(snapshot.blocks, place if place.any() else None, null_region=False)
     curve = depth_curve(intervals)
     if curve.max < 2:
         return ""

@@ -61,7 +61,7 @@ def ordered(values: pa.Array) -> tuple[Ints, Bools]:
     if pa.types.is_decimal(kind):
         return _ordered_decimals(values), valid
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        ranked = pc.rank(values, sort_keys="ascending", null_placement="at_start", tiebreaker="dense")
+        ranked = pc.rank(values, sort_keys="ascending", tiebreaker="dense")
         return ranked.to_numpy(zero_copy_only=False).astype(np.int64), valid
     if pa.types.is_date32(kind):
         values = values.cast(pa.int32())

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
 from lakekeeper.core.levels import frozen, partition_group
@@ -23,6 +24,10 @@ from lakekeeper.core.plan import Choice, Merge, Skip
 from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import dense, rank_blocks
 from lakekeeper.core.sections import fill
+
+
+_ROW_SLACK = 0.6
+_UNIT = 1 << 30  # one file's worth in whole numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +82,49 @@ def _by_age(blocks: BlockSet, group: Ints) -> Ints:
 def _pack(
     blocks: BlockSet, at: Index, line: tuple[Ints, Ints, Ints], small: Bools, options: Options
 ) -> tuple[list[Index], Bools]:
-    """Fill groups of neighbours one after another; keep those that shrink the number of files."""
+    """Stretches of neighbours that are sure to come out as fewer files; else what fits into single files."""
     group, lo, _ = line
     packed = np.zeros(len(blocks), dtype=np.bool_)
     merges: list[Index] = []
     if not len(at):
         return merges, packed
     order = at[np.lexsort((lo[at], group[at]))]
-    size = blocks.live_bytes[order]
-    part = fill(
-        group[order],
-        blocks.bytes[order],
-        max_bytes=options.integer("max-file-group-size-bytes"),
-        max_files=options.integer("max-file-group-input-files"),
-        apart=_apart(order, line, small),
-    )
-    target, fewest = options.integer("target-file-size-bytes"), options.integer("min-input-files")
-    edges = np.flatnonzero(part[1:] != part[:-1]) + 1
-    for members, total in zip(np.split(order, edges), np.add.reduceat(size, [0, *edges]), strict=True):
-        outputs = max(1, -(-int(total) // target))
-        rows = int((blocks.rows[members] - np.maximum(blocks.deleted_rows[members], 0)).sum())
-        outputs = max(outputs, -(-rows // options.integer("max-rows-per-file")))
-        if len(members) >= fewest and outputs < len(members):
-            merges.append(members)
-            packed[members] = True
+    weight = _files_worth(blocks, options)
+    apart = _apart(order, line, small)
+    max_bytes = options.integer("max-file-group-size-bytes")
+    max_files = options.integer("max-file-group-input-files")
+    fewest = options.integer("min-input-files")
+    size = blocks.bytes[order]
+    stretch = fill(group[order], size, max_bytes=max_bytes, max_files=max_files, apart=apart)
+    for members in _split(order, stretch):
+        total = float(weight[members].sum())
+        if total <= 1 or 2 * total + 1 < len(members):
+            parts = [members]
+        else:
+            share = (weight[members] * _UNIT).astype(np.int64)
+            parts = _split(members, fill(members * 0, share, max_bytes=_UNIT, max_files=max_files))
+        for part in parts:
+            if len(part) >= fewest and len(part) > 1:
+                merges.append(part)
+                packed[part] = True
     return merges, packed
+
+
+def _files_worth(blocks: BlockSet, options: Options) -> npt.NDArray[np.float64]:
+    """How many output files each block's live rows fill.
+
+    A writer that fills files one after another needs at most 2 x + 1 files for rows worth x: two
+    neighbouring files hold more than one file's worth. Rows count with slack, as writers that only know
+    bytes have to guess where the row bound lies.
+    """
+    rows = blocks.rows - np.maximum(blocks.deleted_rows, 0)
+    by_rows = rows / (_ROW_SLACK * options.integer("max-rows-per-file"))
+    by_bytes = blocks.live_bytes / options.integer("target-file-size-bytes")
+    return np.asarray(np.maximum(by_rows, by_bytes), dtype=np.float64)
+
+
+def _split(order: Index, part: Ints) -> list[Index]:
+    return np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1)
 
 
 def _apart(order: Index, line: tuple[Ints, Ints, Ints], small: Bools) -> Bools:
