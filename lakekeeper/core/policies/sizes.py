@@ -25,7 +25,6 @@ from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import dense, rank_blocks
 from lakekeeper.core.sections import fill
 
-
 _ROW_SLACK = 0.6
 _UNIT = 1 << 30  # one file's worth in whole numbers
 
