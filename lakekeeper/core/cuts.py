@@ -26,8 +26,10 @@ Floats = npt.NDArray[np.float64]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def range_cuts(blocks: BlockSet, key: ClusterKey, parts: int) -> tuple[int, tuple[Any, ...]]:
+def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tuple[int, tuple[Any, ...]]:
     """(key column, its values at which to cut, ascending and distinct, in JSON form), for ``parts`` ranges.
+
+    ``at`` is the stretch of ``blocks`` that is meant.
 
     The column is the first in which the blocks differ. Fewer cuts come back where the statistics do not
     tell enough; none where all blocks are constant or without statistics.
@@ -36,7 +38,10 @@ def range_cuts(blocks: BlockSet, key: ClusterKey, parts: int) -> tuple[int, tupl
         bounds = [
             (lo, hi, int(rows))
             for lo, hi, rows in zip(
-                blocks.lo[column].to_pylist(), blocks.hi[column].to_pylist(), blocks.rows, strict=True
+                blocks.lo[column][at].to_pylist(),
+                blocks.hi[column][at].to_pylist(),
+                blocks.rows[at],
+                strict=True,
             )
             if lo is not None and hi is not None
         ]

@@ -64,15 +64,16 @@ def depth_curve(intervals: Intervals) -> DepthCurve:
 
 def _curve(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
     size = len(group)
-    starts = np.bincount(lo, minlength=size)
-    ends = np.bincount(hi, minlength=size)
-    points = np.bincount(lo[lo == hi], minlength=size)  # blocks that are this one point
-    opened = np.cumsum(starts)
-    closed = np.cumsum(ends)
-    depth = opened - (closed - ends)
-    through = opened - closed
-    folded = depth - np.minimum(starts - points, ends - points)
-    return DepthCurve(group, *(a.astype(np.int32) for a in (depth, folded, through, opened, closed - ends)))
+    starts = np.bincount(lo, minlength=size).astype(np.int32)
+    ends = np.bincount(hi, minlength=size).astype(np.int32)
+    opened = np.cumsum(starts, dtype=np.int32)
+    through = opened - np.cumsum(ends, dtype=np.int32)
+    depth = through + ends
+    folded = depth - np.minimum(starts, ends)
+    single = lo[lo == hi]
+    if len(single):  # blocks that are this one point start and end here, and are no neighbours
+        folded += np.bincount(single, minlength=size).astype(np.int32)
+    return DepthCurve(group, depth, folded, through, opened, opened - depth)
 
 
 def block_depth(curve: DepthCurve, intervals: Intervals) -> Counts:

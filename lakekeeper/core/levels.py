@@ -19,8 +19,11 @@ from lakekeeper.core.ranks import Intervals, constant
 
 def partition_group(blocks: BlockSet) -> Ints:
     """A number per block for its (partition, spec): a merge never crosses either."""
+    partition = blocks.partition.astype(np.int64)
+    if not len(blocks) or (blocks.spec == blocks.spec[0]).all():
+        return partition
     specs, spec = np.unique(blocks.spec, return_inverse=True)
-    return blocks.partition.astype(np.int64) * max(len(specs), 1) + spec
+    return partition * len(specs) + spec
 
 
 def full_size(blocks: BlockSet, options: Options) -> Bools:
@@ -56,14 +59,17 @@ def gates(curve: DepthCurve, intervals: Intervals, options: Options, size: int) 
     The threshold is ``depth-threshold``, or the share ``depth-threshold-ratio`` of the group's blocks,
     at least 1 (seed 000: ``threshold = blocks_num * ratio``).
     """
-    over = curve.folded > 1
-    points = np.bincount(curve.group[over], minlength=size)
-    total = np.bincount(curve.group[over], weights=curve.folded[over], minlength=size)
-    average = np.where(points > 0, total / np.maximum(points, 1), 1.0)
-    count = np.bincount(curve.group[intervals.lo], minlength=size)
-    ratio = options.number("depth-threshold-ratio")
-    fixed = np.full(size, options.number("depth-threshold"))
-    peak = np.zeros(size, np.int64)
     starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group stand together
-    peak[curve.group[starts]] = np.maximum.reduceat(curve.folded, starts)
-    return Gates(average, np.maximum(1.0, count * ratio) if ratio > 0 else fixed, peak)
+    present = curve.group[starts]
+    over = curve.folded > 1
+    points, total = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    points[present] = np.add.reduceat(over, starts, dtype=np.int64)
+    total[present] = np.add.reduceat(curve.folded * over, starts, dtype=np.int64)
+    peak = np.zeros(size, np.int64)
+    peak[present] = np.maximum.reduceat(curve.folded, starts)
+    average = np.where(points > 0, total / np.maximum(points, 1), 1.0)
+    ratio = options.number("depth-threshold-ratio")
+    if ratio <= 0:
+        return Gates(average, np.full(size, options.number("depth-threshold")), peak)
+    count = np.bincount(curve.group[intervals.lo], minlength=size)
+    return Gates(average, np.maximum(1.0, count * ratio), peak)
