@@ -92,8 +92,9 @@ def print_blocks(snapshot: Snapshot) -> str:
     drawn = [_range(block, place) for block in blocks]
     names = max((len(block.path) for block in blocks), default=0)
     width = max((len(text) for text in drawn), default=0)
+    levels = max((len(str(block.level)) for block in blocks), default=0)
     return "\n".join(
-        f"L{b.level} {b.path:<{names}} {text:<{width}} {_size(b.bytes)} {_rest(b, key_id)}".rstrip()
+        f"L{b.level:<{levels}} {b.path:<{names}} {text:<{width}} {_size(b.bytes)} {_rest(b, key_id)}".rstrip()
         for b, text in zip(blocks, drawn, strict=True)
     )
 

@@ -1,0 +1,119 @@
+"""The worked examples of the seeds, and what the policies make of drawn blocks. See ``lakekeeper.testing.golden``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.depth import block_depth, depth_curve, overlaps
+from lakekeeper.core.info import intervals_of, measure
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.plan import MergeTask, Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.ranks import Intervals
+from lakekeeper.testing.drawing import parse_blocks, parse_key, print_blocks
+from lakekeeper.testing.golden import Case, run_golden
+
+DATA = Path(__file__).with_name("data")
+POLICIES: dict[str, Policy] = {p.name: p for p in (RANGES, PEAKS, SIZES, FULL)}
+
+
+class State:
+    """What the commands of one file work on."""
+
+    def __init__(self) -> None:
+        self.snapshot = parse_blocks("", parse_key("k:int"))
+        self.options = resolve()
+
+    def __call__(self, case: Case) -> str:
+        commands = {
+            "define": self.define,
+            "depth": self.depth,
+            "pick": self.pick,
+            "information": self.information,
+        }
+        return commands[case.command](case)
+
+    def define(self, case: Case) -> str:
+        """Blocks to work on, printed as they were understood."""
+        self.snapshot = parse_blocks(case.input, parse_key(case.named.get("key", "k:int")))
+        return print_blocks(self.snapshot)
+
+    def depth(self, case: Case) -> str:
+        """The curve point by point, the averages, and each block's depth and overlaps."""
+        intervals = intervals_of(self.snapshot)
+        curve = depth_curve(intervals)
+        over = curve.depth[curve.depth > 1]
+        names = _names(self.snapshot, intervals)
+        deepest = [names[i] for i in np.flatnonzero(curve.depth == curve.max)]
+        lines = [
+            f"points  {' '.join(names)}",
+            f"depth   {' '.join(map(str, curve.depth))}",
+            f"folded  {' '.join(map(str, curve.folded))}",
+            f"AvgDepth = {'+'.join(map(str, over)) or 0} / {len(over)} = {curve.average:.4g}, max {curve.max} at {', '.join(deepest)}",
+        ]
+        per_block = zip(self.snapshot.blocks, block_depth(curve, intervals), overlaps(intervals), strict=True)
+        return "\n".join(lines + [f"{b.path}: depth {d}, overlaps {o}" for b, d, o in per_block])
+
+    def information(self, case: Case) -> str:
+        """Snowflake's fields."""
+        found = measure(self.snapshot)
+        filled = {name: n for name, n in found.partition_depth_histogram.items() if n}
+        return "\n".join(
+            [
+                f"total_partition_count {found.total_partition_count}",
+                f"total_constant_partition_count {found.total_constant_partition_count}",
+                f"average_overlaps {found.average_overlaps:g}",
+                f"average_depth {found.average_depth:g}",
+                f"partition_depth_histogram {filled}",
+                f"levels {dict(found.levels)}",
+            ]
+        )
+
+    def pick(self, case: Case) -> str:
+        """What policies, by name, make of the blocks; options as arguments."""
+        options: Options = resolve(case.named)
+        policies = [POLICIES[word] for word in case.words]
+        plan = make_plan(self.snapshot, policies, options, Env())
+        return "\n".join([*map(_task, plan.tasks), *_left(plan)])
+
+
+def _names(snapshot: Snapshot, intervals: Intervals) -> list[str]:
+    """The value at each point; of NULL and of unknown bounds, what stands for them."""
+    names = [""] * intervals.points
+    for i, block in enumerate(snapshot.blocks):
+        known = block.lo[0] is not None
+        edges = ("-∞", "+∞") if intervals.missing[i] else ("NULL", "NULL")
+        for point, bound, edge in zip(
+            (intervals.lo[i], intervals.hi[i]), (block.lo[0], block.hi[0]), edges, strict=True
+        ):
+            names[point] = str(bound) if known else names[point] or edge
+        if intervals.null_lo[i] >= 0:
+            names[intervals.null_lo[i]] = "NULL"
+    return names
+
+
+def _task(task: MergeTask) -> str:
+    cuts = f" cut at {', '.join(map(str, task.cuts))}" if task.cuts else ""
+    size = f"{task.input_bytes / 1e6:g}MB"
+    return (
+        f"merge L{task.input_level} -> L{task.level}: {' '.join(task.inputs)} ({size}){cuts}  # {task.reason}"
+    )
+
+
+def _left(plan: Plan) -> list[str]:
+    found = [(sorted(item.paths.to_pylist()), item.reason) for item in plan.left]
+    return [f"left {' '.join(paths)}: {reason}" for paths, reason in sorted(found)]
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_golden(path: Path) -> None:
+    run_golden(path, State())
