@@ -1,0 +1,273 @@
+"""AddFile actions as a BlockSet: one Arrow collect of narrow columns.
+
+Statistics are JSON text in the log. Spark parses just the row count and the key columns out of it, with
+their own types, so that decimals never pass through doubles and no driver parses a million documents.
+Bounds may only ever be too wide:
+
+    timestamps   are cut to milliseconds          hi + 999 µs; before 1973 offsets were cut to minutes: ± 59 s
+    text         is cut to 32 characters          as it stands (Delta's own max has a tie-breaker), exact=False
+    bad UTF-8    is replaced in the statistics    no bounds
+    no min/max   though there are values          no bounds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.keys import ClusterKey, arrow_type
+from lakekeeper.errors import Unsupported
+from lakekeeper_delta.columns import Found, physical_name
+from lakekeeper_delta.native import Log, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructType
+
+LEVEL_TAG = "lakekeeper.level"
+KEY_TAG = "lakekeeper.key"
+
+_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+_SHORT_TEXT = 32  # Delta cuts text of more UTF-16 units than this; a text of fewer bytes was not cut
+_ABSOLUTE = "^([a-zA-Z][a-zA-Z0-9+.-]*:/|/)"
+_MS = 999  # µs that a timestamp may be above its statistic
+_LMT = 59_000_000  # µs that an offset cut to whole minutes may be off
+
+
+def read_blocks(
+    log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], keep: pa.Array | None
+) -> BlockSet:
+    """The live files of ``state`` (only those whose path is in ``keep``, where it is given) as blocks.
+
+    Reads no data file, but the footers of files whose log entry lacks the number of rows. Raises
+    Unsupported for a file outside the table's own directory.
+    """
+    files = log.files(state)
+    table = files.select(*_columns(state, found)).toArrow()
+    _refuse_foreign(log, table)
+    if keep is not None:
+        table = table.filter(pc.is_in(table["path"], value_set=keep))
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    columns["rows"] = _row_counts(log, state, columns)
+    return make_blocks(_as_blocks(columns, found), key)
+
+
+def delete_id(descriptor: Column) -> Column:
+    """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` for none."""
+    from pyspark.sql import functions as F
+
+    kind, place, offset = (descriptor.getField(n) for n in ("storageType", "pathOrInlineDv", "offset"))
+    named = F.concat(kind, place, F.coalesce(F.concat(F.lit("@"), offset.cast("string")), F.lit("")))
+    return F.coalesce(named, F.lit(""))
+
+
+def _columns(state: State, found: Sequence[Found]) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    dv, tags = F.col("deletionVector"), F.col("tags")
+    stats = F.from_json(F.col("stats"), _stats_schema(found))
+    selected = [
+        F.col("path"),
+        _partition_text(state).alias("partition"),
+        F.col("size").alias("bytes"),
+        F.col("modificationTime").alias("added_at"),
+        stats.getField("numRecords").alias("rows"),
+        F.coalesce(dv.getField("cardinality"), F.lit(0)).alias("deleted_rows"),
+        F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
+        delete_id(dv).alias("delete_id"),
+        F.coalesce(tags.getItem(LEVEL_TAG).try_cast("int"), F.lit(0)).alias("level"),
+        F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
+        F.col("path").rlike(_ABSOLUTE).alias("foreign"),
+    ]
+    for i, item in enumerate(found):
+        if item.partition:
+            selected += _partition_bounds(i, item)
+        else:
+            selected += _stat_bounds(i, item, stats)
+    return selected
+
+
+def _partition_text(state: State) -> Column:
+    """Partition values as JSON text with sorted names, so that equal partitions have equal texts."""
+    from pyspark.sql import functions as F
+
+    if not state.partition_columns:
+        return F.lit("")
+    values = F.col("partitionValues")
+    pairs = [
+        values.getItem(physical_name(state, name)).alias(name) for name in sorted(state.partition_columns)
+    ]
+    return F.to_json(F.struct(*pairs), {"ignoreNullFields": "false"})
+
+
+def _partition_bounds(i: int, item: Found) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    text = F.col("partitionValues").getItem(item.physical[0])
+    # The protocol writes NULL as an empty string too.
+    value = _typed(F.nullif(text, F.lit("")), item.column.kind, item.sql_type)
+    nulls = F.when(text.isNull() | (text == ""), F.lit(1)).otherwise(F.lit(0)).cast("bigint")
+    return [
+        value.alias(f"lo{i}"),
+        value.alias(f"hi{i}"),
+        nulls.alias(f"nulls{i}"),
+        F.lit(True).alias(f"exact{i}"),
+        F.lit(False).alias(f"lmt{i}"),
+    ]
+
+
+def _stat_bounds(i: int, item: Found, stats: Column) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    lo, hi, nulls = (_leaf(stats.getField(n), item.physical) for n in ("minValues", "maxValues", "nullCount"))
+    kind = item.column.kind
+    exact, lmt = F.lit(True), F.lit(False)
+    if kind == "string":
+        exact = (F.octet_length(lo) < _SHORT_TEXT) & (F.octet_length(hi) < _SHORT_TEXT)
+        whole = ~(lo.contains("\ufffd") | hi.contains("\ufffd"))
+        lo, hi = F.when(whole, lo), F.when(whole, hi)
+    if kind == "timestamp":
+        lmt = ~F.coalesce(lo.endswith("Z") & hi.endswith("Z"), F.lit(False))
+    return [
+        _typed(lo, kind, item.sql_type).alias(f"lo{i}"),
+        _typed(hi, kind, item.sql_type).alias(f"hi{i}"),
+        F.coalesce(nulls, F.lit(UNKNOWN)).alias(f"nulls{i}"),
+        F.coalesce(exact, F.lit(False)).alias(f"exact{i}"),
+        lmt.alias(f"lmt{i}"),
+    ]
+
+
+def _leaf(struct: Column, path: Sequence[str]) -> Column:
+    for step in path:
+        struct = struct.getField(step)
+    return struct
+
+
+def _typed(value: Column, kind: str, sql_type: str) -> Column:
+    """A value (text, or already parsed) in the type of its bounds."""
+    if kind == "int":
+        return value.try_cast("bigint")
+    if kind == "float":
+        # By way of its own type: 0.1 as a float is above 0.1 as a double.
+        return value.try_cast(sql_type).cast("double")
+    return value.try_cast(kind)
+
+
+def _stats_schema(found: Sequence[Found]) -> StructType:
+    """The schema of statistics with the row count and the key columns only, by their physical names."""
+    from pyspark.sql import types as T
+
+    def parsed(item: Found) -> DataType:
+        # Times stay text for their zone; Spark's JSON reader parses the others exactly.
+        kind = item.column.kind
+        if kind in _TEMPORAL or kind == "string":
+            return T.StringType()
+        if kind.startswith("decimal"):
+            precision, scale = kind[len("decimal(") : -1].split(",")
+            return T.DecimalType(int(precision), int(scale))
+        return {"float": T.FloatType(), "double": T.DoubleType()}.get(item.sql_type, T.LongType())
+
+    plain = [item for item in found if not item.partition]
+    bounds = _nested({item.physical: parsed(item) for item in plain})
+    counts = _nested({item.physical: T.LongType() for item in plain})
+    schema = T.StructType([T.StructField("numRecords", T.LongType())])
+    if plain:
+        schema = schema.add("minValues", bounds).add("maxValues", bounds).add("nullCount", counts)
+    return schema
+
+
+def _nested(leaves: Mapping[tuple[str, ...], DataType]) -> StructType:
+    from pyspark.sql import types as T
+
+    schema = T.StructType()
+    for first in dict.fromkeys(path[0] for path in leaves):
+        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first and len(path) > 1}
+        schema = schema.add(first, _nested(below) if below else leaves[(first,)])
+    return schema
+
+
+def _refuse_foreign(log: Log, table: pa.Table) -> None:
+    outside = table["path"].filter(table["foreign"])
+    if len(outside):
+        raise Unsupported(
+            log.name,
+            "files by absolute path",
+            f"{len(outside)} of its files are named by absolute path, as in a shallow clone "
+            f"(e.g. {outside[0].as_py()}); rewrite it as a table of its own first; nothing was written",
+        )
+
+
+def _as_blocks(columns: Mapping[str, pa.Array], found: Sequence[Found]) -> dict[str, Any]:
+    """Arrow columns of the log as ``make_blocks`` wants them."""
+    plain = ("path", "partition", "rows", "bytes", "deleted_rows", "delete_bytes", "delete_id")
+    made: dict[str, Any] = {n: columns[n] for n in (*plain, "level", "key_id", "added_at")}
+    bounds = [_bounds(columns, i, item) for i, item in enumerate(found)]
+    for at, name in enumerate(("lo", "hi", "null_count", "exact")):
+        made[name] = [b[at] for b in bounds]
+    return made
+
+
+def _bounds(columns: Mapping[str, pa.Array], i: int, item: Found) -> tuple[pa.Array, pa.Array, pa.Array, Any]:
+    kind = arrow_type(item.column.kind)
+    lo, hi = columns[f"lo{i}"], columns[f"hi{i}"]
+    nulls, exact = columns[f"nulls{i}"], columns[f"exact{i}"].to_numpy(zero_copy_only=False)
+    if item.partition:
+        nulls = pc.if_else(pc.equal(nulls, 1), columns["rows"], 0)
+    elif pa.types.is_timestamp(kind):
+        lo, hi = _widened(lo, hi, columns[f"lmt{i}"])
+        exact = np.zeros(len(exact), dtype=np.bool_)
+    # One bound without the other says nothing that the model can use.
+    both = pc.and_(lo.is_valid(), hi.is_valid())
+    lo, hi = (pc.if_else(both, side, pa.scalar(None, side.type)).cast(kind) for side in (lo, hi))
+    return lo, hi, nulls, exact
+
+
+def _widened(lo: pa.Array, hi: pa.Array, zoned: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Timestamps as µs that no value lies outside of; the ends of the int64 range stay where they are."""
+    top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    low, high = (side.cast(pa.int64()) for side in (lo, hi))
+    start_1973 = 94_694_400_000_000
+    blurred = zoned.to_numpy(zero_copy_only=False)
+    down, up = (
+        np.where(blurred & (pc.fill_null(side, 0).to_numpy(zero_copy_only=False) < start_1973), _LMT, 0)
+        for side in (low, high)
+    )
+    low_us = pc.fill_null(low, 0).to_numpy(zero_copy_only=False)
+    high_us = pc.fill_null(high, 0).to_numpy(zero_copy_only=False)
+    low_us = np.where(low_us < bottom + _LMT, bottom, low_us - down)
+    high_us = np.where(high_us > top - _LMT - _MS, top, high_us + up + _MS)
+    kind = pa.timestamp("us", tz=lo.type.tz)
+    return (
+        pa.array(low_us, mask=~low.is_valid().to_numpy(zero_copy_only=False)).cast(kind),
+        pa.array(high_us, mask=~high.is_valid().to_numpy(zero_copy_only=False)).cast(kind),
+    )
+
+
+def _row_counts(log: Log, state: State, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Rows of each file; those that the log does not tell are counted from the footers, in one job."""
+    rows = columns["rows"]
+    if not rows.null_count:
+        return rows
+    from pyspark.sql import functions as F
+
+    unknown = columns["path"].filter(rows.is_null()).to_pylist()
+    adds = log.scala_seq(log.add_files(state, unknown))
+    frame = log.jvm.dataframe(
+        log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
+    )
+    counted = frame.groupBy(F.col("_metadata.file_path").alias("path")).count().collect()
+    root = unquote(str(log.log.dataPath().toUri().getPath())).rstrip("/") + "/"
+    by_path = {unquote(r["path"]).partition(root)[2]: int(r["count"]) for r in counted}
+    return pa.array(
+        [
+            by_path.get(unquote(p), 0) if n is None else n
+            for p, n in zip(columns["path"].to_pylist(), rows.to_pylist(), strict=True)
+        ],
+        pa.int64(),
+    )

@@ -1,0 +1,162 @@
+"""Key columns: names as Spark resolves them, kinds, and where their statistics are found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, parse_column
+from lakekeeper.errors import OptionError, nearest
+from lakekeeper_delta.native import State
+
+_KINDS = {
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "long": "int",
+    "float": "float",
+    "double": "float",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "string": "string",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_NO_BOUNDS = ("binary", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One key column of a table.
+
+    physical     its way in the statistics and files (column mapping gives columns names of their own there)
+    sql_type     Delta's word for its type
+    partition    is it a partition column? Then its value is in the log, exactly, and not in the statistics
+    """
+
+    column: KeyColumn
+    physical: tuple[str, ...]
+    sql_type: str
+    partition: bool
+
+
+def resolve(
+    state: State, names: Sequence[str], layout: str, *, case_sensitive: bool
+) -> tuple[ClusterKey, list[Found]]:
+    """The key of these columns (Spark SQL spelling), with what reading their bounds takes.
+
+    Raises OptionError for a column that is unknown, can not be ordered, or is kept without statistics.
+    """
+    indexed = _indexed(state)
+    found = [_find(state, name, case_sensitive=case_sensitive) for name in names]
+    for name, item in zip(names, found, strict=True):
+        if not item.partition and item.physical not in indexed:
+            raise OptionError("columns", name, _how_to_index(state, item))
+    return ClusterKey(tuple(item.column for item in found), layout), found
+
+
+def _find(state: State, name: str, *, case_sensitive: bool) -> Found:
+    steps = parse_column(name)
+    at: Any = state.schema
+    path: list[str] = []
+    physical: list[str] = []
+    field: Mapping[str, Any] = {}
+    for depth, step in enumerate(steps):
+        if not isinstance(at, Mapping) or at.get("type") != "struct":
+            what = at if isinstance(at, str) else at.get("type")
+            raise OptionError("columns", name, f"a field of a struct; '{'.'.join(path)}' is of type {what}")
+        field = _field(at["fields"], step, name, case_sensitive=case_sensitive)
+        path.append(field["name"])
+        physical.append(_physical(field) if state.mapped else field["name"])
+        at = field["type"]
+        if depth == 0 and len(steps) == 1 and field["name"] in state.partition_columns:
+            return _partition(state, name, field, physical[0])
+    kind = _kind(name, field)
+    return Found(
+        KeyColumn(tuple(path), kind, _field_id(state, field, physical)), tuple(physical), field["type"], False
+    )
+
+
+def _field(
+    fields: Sequence[Mapping[str, Any]], step: str, name: str, *, case_sensitive: bool
+) -> Mapping[str, Any]:
+    same = [f for f in fields if f["name"] == step]
+    if not same and not case_sensitive:
+        same = [f for f in fields if f["name"].lower() == step.lower()]
+    if not same:
+        known = [f["name"] for f in fields]
+        raise OptionError("columns", name, f"a column of the table{nearest(step, known)}")
+    return same[0]
+
+
+def _partition(state: State, name: str, field: Mapping[str, Any], physical: str) -> Found:
+    kind = "boolean" if field["type"] == "boolean" else _kind(name, field)
+    column = KeyColumn((field["name"],), kind, _field_id(state, field, [physical]))
+    return Found(column, (physical,), field["type"], True)
+
+
+def _kind(name: str, field: Mapping[str, Any]) -> str:
+    kind = field["type"]
+    if not isinstance(kind, str):
+        raise OptionError("columns", name, f"a column that can be ordered; a {kind.get('type')} can not")
+    if kind in _NO_BOUNDS:
+        raise OptionError(
+            "columns", name, f"a column with statistics; Delta keeps no min/max for type {kind}"
+        )
+    if any(key.startswith("__COLLATION") for key in field.get("metadata", {})) or " collate " in kind:
+        raise OptionError("columns", name, "a column that is ordered by its bytes; this one has a collation")
+    decimal = _DECIMAL.fullmatch(kind)
+    if decimal:
+        return f"decimal({decimal[1]},{decimal[2]})"
+    if kind not in _KINDS:
+        raise OptionError("columns", name, f"a column of a type that can be ordered; {kind} can not")
+    arrow_type(_KINDS[kind])
+    return _KINDS[kind]
+
+
+def _physical(field: Mapping[str, Any]) -> str:
+    return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
+
+
+def _field_id(state: State, field: Mapping[str, Any], physical: Sequence[str]) -> str:
+    number = field.get("metadata", {}).get("delta.columnMapping.id") if state.mapped else None
+    return str(number) if number is not None else ".".join(physical)
+
+
+def physical_name(state: State, column: str) -> str:
+    """The name of a top-level column in statistics and partition values."""
+    field = next(f for f in state.schema["fields"] if f["name"] == column)
+    return _physical(field) if state.mapped else column
+
+
+def _indexed(state: State) -> set[tuple[str, ...]]:
+    """Physical paths of all columns that new files get min/max for."""
+    schema = json.loads(state.snapshot.statsSchema().json())
+    lowest = next((f["type"] for f in schema["fields"] if f["name"] == "minValues"), None)
+    return set(_leaves(lowest, ())) if lowest else set()
+
+
+def _leaves(struct: Mapping[str, Any], prefix: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for field in struct["fields"]:
+        path = (*prefix, field["name"])
+        found += _leaves(field["type"], path) if isinstance(field["type"], Mapping) else [path]
+    return found
+
+
+def _how_to_index(state: State, item: Found) -> str:
+    name = item.column.name
+    chosen = state.properties.get("delta.dataSkippingStatsColumns")
+    if chosen is not None:
+        return (
+            f"a column with statistics; add it to the table property delta.dataSkippingStatsColumns "
+            f"(now '{chosen}'), then recompute them for old files: it lacks {name}"
+        )
+    limit = state.properties.get("delta.dataSkippingNumIndexedCols", "32")
+    return (
+        f"a column with statistics; the table keeps them for the first {limit} columns only "
+        f"(property delta.dataSkippingNumIndexedCols): raise that, or set delta.dataSkippingStatsColumns to '{name}'"
+    )

@@ -1,0 +1,218 @@
+"""Delta's own classes through py4j: snapshots, AddFiles and transactions of one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.spark.jvm import Jvm
+
+_DELTA = "org.apache.spark.sql.delta"
+_KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can be large in memory
+_KEPT_TASKS = 512  # actions of tasks between their read and their write
+
+# Field metadata that tells how values lie in the files. Comments and identity marks come and go with appends.
+_LAYOUT_METADATA = (
+    "delta.columnMapping.",
+    "delta.generationExpression",
+    "delta.typeChanges",
+    "__CHAR_VARCHAR",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One version of the table: Delta's Snapshot object beside the metadata that is asked for all the time.
+
+    ``schema`` is the JSON schema as plain data; ``reader``, ``writer`` and ``features`` are the protocol.
+    """
+
+    snapshot: Any
+    version: int
+    table_uuid: str
+    schema: Mapping[str, Any]
+    partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
+    reader: int
+    writer: int
+    features: frozenset[str]
+
+    @property
+    def mapped(self) -> bool:
+        """Are columns named otherwise in files and statistics than in the schema?"""
+        return self.properties.get("delta.columnMapping.mode", "none") != "none"
+
+    def switched_on(self, name: str) -> bool:
+        """Is the table property ``delta.<name>`` true?"""
+        return self.properties.get(f"delta.{name}", "false").lower() == "true"
+
+    @property
+    def schema_id(self) -> str:
+        """Changes when rows written for one version could not be put into the other as they are."""
+        physical = {
+            key: value
+            for key, value in self.properties.items()
+            if key == "delta.columnMapping.mode" or key.lower().startswith("delta.rowtracking.materialized")
+        }
+        facts = [
+            _layout(self.schema),
+            self.partition_columns,
+            sorted(physical.items()),
+            self.switched_on("enableRowTracking"),
+        ]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _layout(schema: Any) -> Any:
+    """A schema without what has no meaning for the files."""
+    if isinstance(schema, list):
+        return [_layout(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: {k: v for k, v in value.items() if k.startswith(_LAYOUT_METADATA)}
+        if key == "metadata"
+        else _layout(value)
+        for key, value in schema.items()
+    }
+
+
+class Log:
+    """The DeltaLog of one table; safe to use from several driver threads."""
+
+    def __init__(self, jvm: Jvm, name: str, log: Any, catalog_table: Any) -> None:
+        """``catalog_table`` is a Scala Option: Delta wants it wherever the table came from a catalog."""
+        self.jvm = jvm
+        self.name = name
+        self.log = log
+        self.catalog_table = catalog_table
+        self._lock = Lock()
+        self._kept: OrderedDict[int, State] = OrderedDict()
+        self._inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
+
+    def latest(self) -> State:
+        """The newest version, freshly listed. Raises NotFound where the table is gone."""
+        snapshot = self.log.update(False, self.jvm.none(), self.catalog_table)
+        version = int(snapshot.version())
+        if version < 0:
+            raise NotFound(self.name, "there is no Delta table (any more): its _delta_log has no version")
+        with self._lock:
+            known = self._kept.get(version)
+            # A table made anew at the same place counts its versions from 0 again.
+            if known is not None and known.table_uuid == str(snapshot.metadata().id()):
+                self._kept.move_to_end(version)
+                return known
+        return self._keep(snapshot)
+
+    def at(self, version: int, table_uuid: str) -> State:
+        """An older version. Raises NotFound where the log no longer has it, or has another table's."""
+        with self._lock:
+            known = self._kept.get(version)
+            if known is not None and known.table_uuid == table_uuid:
+                self._kept.move_to_end(version)
+                return known
+        try:
+            snapshot = self.log.getSnapshotAt(version, self.jvm.none(), self.catalog_table, False)
+        except Exception as error:
+            raise NotFound(self.name, f"version {version} can not be read any more ({error})") from error
+        state = self._keep(snapshot)
+        if state.table_uuid != table_uuid:
+            raise NotFound(
+                self.name, f"version {version} belongs to another table that was made in its place"
+            )
+        return state
+
+    def _keep(self, snapshot: Any) -> State:
+        metadata, protocol = snapshot.metadata(), snapshot.protocol()
+        state = State(
+            snapshot=snapshot,
+            version=int(snapshot.version()),
+            table_uuid=str(metadata.id()),
+            schema=json.loads(metadata.schemaString()),
+            partition_columns=tuple(map(str, self.jvm.python_list(metadata.partitionColumns()))),
+            properties=_scala_map(self.jvm, metadata.configuration()),
+            reader=int(protocol.minReaderVersion()),
+            writer=int(protocol.minWriterVersion()),
+            features=frozenset(
+                map(str, self.jvm.python_list(protocol.readerAndWriterFeatureNames().toSeq()))
+            ),
+        )
+        with self._lock:
+            self._kept[state.version] = state
+            self._kept.move_to_end(state.version)
+            while len(self._kept) > _KEPT_SNAPSHOTS:
+                self._kept.popitem(last=False)
+        return state
+
+    @property
+    def delta(self) -> Any:
+        """The package ``org.apache.spark.sql.delta``."""
+        return self.jvm.view.org.apache.spark.sql.delta
+
+    def singleton(self, name: str) -> Any:
+        """A Scala object below ``org.apache.spark.sql.delta``."""
+        return self.jvm.object(f"{_DELTA}.{name}")
+
+    def files(self, state: State) -> Any:
+        """All live AddFile actions as a PySpark DataFrame; statistics are JSON text."""
+        return self.jvm.dataframe(state.snapshot.allFiles().toDF())
+
+    def add_files(self, state: State, paths: Iterable[str]) -> Any:
+        """The AddFile objects of these paths, as a java.util.List, in one Spark job; AdapterError if one is missing."""
+        from pyspark.sql import functions as F
+
+        wanted = list(paths)
+        found = state.snapshot.allFiles().where(F.col("path").isin(wanted)._jc).collectAsList()
+        if int(found.size()) != len(wanted):
+            missing = len(wanted) - int(found.size())
+            raise AdapterError(
+                f"{self.name}: {missing} of {len(wanted)} files are not in version {state.version}"
+            )
+        return found
+
+    def inputs(self, state: State, task: str, paths: Iterable[str]) -> Any:
+        """The AddFile objects of a task, as a java.util.List; found once, though read and write both ask."""
+        with self._lock:
+            known = self._inputs.get((state.version, task))
+        if known is not None:
+            return known
+        found = self.add_files(state, paths)
+        with self._lock:
+            self._inputs[state.version, task] = found
+            while len(self._inputs) > _KEPT_TASKS:
+                self._inputs.popitem(last=False)
+        return found
+
+    def table_object(self) -> Any:
+        """A DeltaTableV2, which Delta's ALTER TABLE commands work on."""
+        kind = self.singleton("catalog.DeltaTableV2")
+        none = self.jvm.none()
+        return kind.apply(
+            self.jvm.session, self.log.dataPath(), self.catalog_table, none, self.jvm.map({}), none
+        )
+
+    def scala_seq(self, items: Any) -> Any:
+        """A java.util.List as a Scala Seq."""
+        return self.jvm.view.scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq()
+
+    def transaction(self, state: State) -> Any:
+        """A new OptimisticTransaction that has read ``state``."""
+        return self.log.startTransaction(self.catalog_table, self.jvm.some(state.snapshot))
+
+    def edited(self, action: Any, **changes: Any) -> Any:
+        """A copy of an AddFile with some fields changed, through its own JSON: its constructor differs by release."""
+        data = json.loads(action.json())
+        data["add"].update(changes)
+        return self.delta.actions.Action.fromJson(json.dumps(data))
+
+
+def _scala_map(jvm: Jvm, scala: Any) -> dict[str, str]:
+    return {
+        str(k): str(v) for k, v in dict(jvm.view.scala.jdk.javaapi.CollectionConverters.asJava(scala)).items()
+    }

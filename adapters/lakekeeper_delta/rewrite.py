@@ -1,0 +1,153 @@
+"""Read the inputs of a task, write its outputs, take outputs away again. Nothing here is visible to readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Output, Rewrite
+from lakekeeper.errors import AdapterError
+from lakekeeper_delta.blocks import KEY_TAG, LEVEL_TAG
+from lakekeeper_delta.native import Log, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PROVIDER = "lakekeeper"
+_CODEC_CONF = "spark.sql.parquet.compression.codec"
+_CODEC_PROPERTY = "delta.parquet.compression.codec"
+_SLACK = 1.1  # ranges cut by statistics come out uneven: a little more room saves a tiny last file in each
+
+# In the session that writes, and in no other. Without concurrent writers Spark may sort rows by the partition
+# again, and such a sort of equal values does not keep their order once it spills.
+_WRITE_CONF = {
+    "spark.sql.maxConcurrentOutputFileWriters": "1",
+    "spark.databricks.delta.stats.collect": "true",
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """AddFile actions as java.util.Lists: the outputs, tagged and as no change of data, and the inputs."""
+
+    outputs: Any
+    inputs: Any
+
+
+def read(log: Log, task: MergeTask) -> DataFrame:
+    """The live rows of the inputs. With row tracking two more columns carry row ids and commit versions.
+
+    Those columns have names that only this table knows, and must be in the rows that are written.
+    """
+    state = log.at(task.read_version, task.table_uuid)
+    adds = log.scala_seq(log.inputs(state, task.id, task.inputs))
+    frame = log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
+    kept = log.singleton("RowTracking").preserveRowTrackingColumns(frame, state.snapshot)
+    rows: DataFrame = log.jvm.dataframe(kept)
+    return rows
+
+
+def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
+    """Files below the table's directory that no version names. Raises what Spark raises."""
+    state = log.at(task.read_version, task.table_uuid)
+    inputs = log.inputs(state, task.id, task.inputs)
+    if task.live_rows == 0:
+        # Spark would leave an empty file that nobody knows the name of.
+        return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
+    options = {"maxRecordsPerFile": str(rows_per_file(task)), "compression": _codec(log, state)}
+    with _write_session(log) as session:
+        dataset = log.jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(
+            session, rows._jdf.queryExecution().analyzed()
+        )
+        chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
+        made = log.transaction(state).writeFiles(dataset, log.jvm.some(chosen), True, log.jvm.seq([]))
+    outputs, actions = [], []
+    for add in log.jvm.python_list(made):
+        data = json.loads(add.json())["add"]
+        records = json.loads(data.get("stats") or "{}").get("numRecords")
+        if records is None:
+            raise AdapterError(f"{log.name}: Delta wrote {data['path']} without counting its rows")
+        outputs.append(Output(data["path"], int(records), int(data["size"])))
+        actions.append(log.edited(add, **_marks(state, task, data.get("tags"))))
+    return Rewrite(task, tuple(outputs), native=Written(log.jvm.array_list(actions), inputs))
+
+
+def rows_per_file(task: MergeTask) -> int:
+    """Rows at which a file is cut, so that files of one range come out about equal.
+
+    The target size is taken as rows by the inputs' own bytes per row.
+    """
+    limit = task.target_rows
+    if task.input_rows > 0 and task.input_bytes > 0:
+        limit = min(limit, max(1, task.target_bytes * task.input_rows // task.input_bytes))
+    rows = task.live_rows if task.live_rows is not None else task.input_rows
+    share = -(-rows // (len(task.cuts) + 1))
+    if share <= 0:
+        return limit
+    even = -(-share // -(-share // limit))
+    return min(limit, even if not task.cuts else int(even * _SLACK) + 1)
+
+
+def _marks(state: State, task: MergeTask, tags: dict[str, str] | None) -> dict[str, Any]:
+    """What makes an AddFile ours: no change of data, level and key.
+
+    The protocol knows ``clusteringProvider`` for tables with clustering only; there native OPTIMIZE leaves
+    files of another provider alone (but for OPTIMIZE FULL). Elsewhere it stays unset.
+    """
+    ours = {LEVEL_TAG: str(task.level), KEY_TAG: task.key.key_id if task.key else ""}
+    marks: dict[str, Any] = {"dataChange": False, "tags": {**(tags or {}), **ours}}
+    if "clustering" in state.features and task.key is not None:
+        marks["clusteringProvider"] = PROVIDER
+    return marks
+
+
+def _codec(log: Log, state: State) -> str:
+    """The codec that the table names, else the one that the session was told, else zstd."""
+    if state.properties.get(_CODEC_PROPERTY):
+        return state.properties[_CODEC_PROPERTY]
+    conf = log.jvm.session.sessionState().conf()
+    return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else "zstd"
+
+
+@contextmanager
+def _write_session(log: Log) -> Iterator[Any]:
+    """A copy of the session with our own settings, active in this thread: the user's session is not touched."""
+    kind = log.jvm.view.org.apache.spark.sql.classic.SparkSession
+    session = log.jvm.session.cloneSession()
+    for key, value in _WRITE_CONF.items():
+        session.conf().set(key, value)
+    kind.setActiveSession(session)
+    try:
+        yield session
+    finally:
+        kind.setActiveSession(log.jvm.session)
+
+
+def discard(log: Log, paths: Iterable[str]) -> None:
+    """Delete files that are known not to be committed; a missing one is no error.
+
+    Raises AdapterError, before anything is deleted, for a path that is not below the table's directory.
+    """
+    wanted = list(paths)
+    if not wanted:
+        return
+    root = log.log.dataPath()
+    files = root.getFileSystem(log.log.newDeltaHadoopConf())
+    base = str(files.makeQualified(root).toString()).rstrip("/") + "/"
+    places = [_below(log, files, base, path) for path in wanted]
+    for place in places:
+        files.delete(place, False)
+
+
+def _below(log: Log, files: Any, base: str, path: str) -> Any:
+    place = files.makeQualified(log.delta.util.DeltaFileOperations.absolutePath(base, path))
+    text = str(place.toString())
+    inside = text.startswith(base) and ".." not in text[len(base) :].split("/")
+    if not inside or text[len(base) :].startswith("_delta_log/"):
+        raise AdapterError(f"{log.name}: {path} is not a data file below {base}; nothing was deleted")
+    return place

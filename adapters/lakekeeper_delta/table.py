@@ -1,0 +1,110 @@
+"""The adapter of one Delta table: satisfies ``spi.Adapter`` with DataFrames as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.spi import Capabilities, Commit, TableName
+from lakekeeper_delta import changes, commit, keys, rewrite
+from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.columns import Found, resolve
+from lakekeeper_delta.features import check
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.where import matching
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class DeltaTable:
+    """One table. Methods may be called from several driver threads of one session."""
+
+    def __init__(self, log: Log, identifier: TableName) -> None:
+        self._log = log
+        self._identifier = identifier
+
+    @property
+    def table(self) -> str:
+        """The name the caller gave."""
+        return self._identifier.text
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As of the newest version."""
+        state = self._log.latest()
+        return Capabilities(
+            row_deletes=state.switched_on("enableDeletionVectors"),
+            stores_level=True,
+            row_lineage=state.switched_on("enableRowTracking"),
+            time_travel=True,
+            native_key=keys.native_place(state),
+        )
+
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, as of now."""
+        return self._log.latest().properties
+
+    def refuse_unsupported(self) -> State:
+        """The newest version; raises Unsupported for a feature that is not on the allow-list, NotFound for no table."""
+        state = self._log.latest()
+        check(self.table, state.reader, state.writer, state.features, state.properties)
+        return state
+
+    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+        """Store the key: CLUSTER BY on an unpartitioned table, else the property ``lakekeeper.cluster-by``.
+
+        Raises OptionError for columns that can be no key, before anything is written.
+        """
+        state = self.refuse_unsupported()
+        key, _ = self._resolve(state, tuple(columns), layout)
+        keys.store(self._log, state, key)
+
+    def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        """The newest version as blocks; see ``spi.Adapter.snapshot``."""
+        state = self.refuse_unsupported()
+        names = keys.columns_or_stored(self._log, state, columns)
+        key: ClusterKey | None = None
+        found: list[Found] = []
+        if names:
+            key, found = self._resolve(state, names, "linear")
+        keep = matching(self._log, state, where) if where else None
+        return Snapshot(
+            table=self.table,
+            format="delta",
+            version=state.version,
+            table_uuid=state.table_uuid,
+            schema_id=state.schema_id,
+            key=key,
+            blocks=read_blocks(self._log, state, key, found, keep),
+            complete=not where,
+            properties=state.properties,
+        )
+
+    def read(self, task: MergeTask) -> DataFrame:
+        """The live rows of the task's inputs, with row ids where the table tracks them."""
+        return rewrite.read(self._log, task)
+
+    def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
+        """Write rows as files nobody sees yet. Extra columns that ``read`` gave must still be there."""
+        return rewrite.write(self._log, rows, task)
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        """One attempt; raises Conflict, Rejected or Unknown."""
+        return commit.commit(self._log, rewrites, snapshot, run_id)
+
+    def discard(self, rewrites: Sequence[Rewrite]) -> None:
+        """Delete the outputs of rewrites that are known not to be committed."""
+        rewrite.discard(self._log, [output.path for r in rewrites for output in r.outputs])
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        """What was committed since, read from the log."""
+        return changes.changes_since(self._log, snapshot)
+
+    def _resolve(self, state: State, names: Sequence[str], layout: str) -> tuple[ClusterKey, list[Found]]:
+        conf = self._log.jvm.session.sessionState().conf()
+        return resolve(state, names, layout, case_sensitive=bool(conf.caseSensitiveAnalysis()))
