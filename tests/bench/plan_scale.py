@@ -204,7 +204,8 @@ def real_metadata(formats: list[str]) -> None:
             plan = table.plan()
             taken = time.perf_counter() - start
             print(
-                f"{name}: plan of {plan.blocks:,} files, {attempt}: {taken:.1f} s, {len(plan.tasks)} groups (bound 15 s)"
+                f"{name}: plan of {plan.blocks:,} files, {attempt}: {taken:.1f} s (bound 15 s), "
+                f"{len(plan.tasks)} groups"
             )
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(f"{name}: peak of the Python driver {after / 1024:.0f} MB (+{(after - before) / 1024:.0f}), "

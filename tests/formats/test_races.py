@@ -1,0 +1,87 @@
+"""Users who write while we work: appends never disturb us, a delete costs its own group only, nobody loses a row."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+PHASES = ("planned", "read", "written", "before_commit")
+
+
+def once_at(phase: str, act: Callable[[], object]) -> Callable[[str, Mapping[str, Any]], None]:
+    """An observer that acts the first time it is told ``phase``."""
+    left = [act]
+
+    def observe(told: str, _: Mapping[str, Any]) -> None:
+        if told == phase and left:
+            left.pop()()
+
+    return observe
+
+
+def three_groups(lake: Lake) -> str:
+    """Files that overlap in three stretches of ``k`` that do not touch."""
+    name = lake.create("id bigint, k int")
+    for start in (0, 10_000, 20_000):
+        for part in range(3):
+            frame = lake.spark.range(start + part * 100, start + part * 100 + 100)
+            made = "id", f"cast({start} + pmod(hash(id), 500) as int) k"
+            lake.append(name, frame.selectExpr(*made))
+    lake.table(name).cluster_by("k")
+    return name
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_append_at_any_phase_is_no_conflict(lake: Lake, phase: str) -> None:
+    name = three_groups(lake)
+    table = lake.table(name)
+    late = lake.spark.range(5).selectExpr("-id - 1 as id", "cast(id as int) k")
+    report = table.recluster(observer=once_at(phase, lambda: lake.append(name, late)))
+    assert [g.status for g in report.groups] == ["committed"] * 3
+    assert lake.spark.table(name).count() == 905
+    assert lake.spark.table(name).where("id < 0").count() == 5
+    assert report.conflicts == 0
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_delete_of_one_input_costs_that_group_only(lake: Lake, phase: str) -> None:
+    name = three_groups(lake)
+    table = lake.table(name)
+    delete = f"DELETE FROM {name} WHERE id = 10_001L"
+    expected = (
+        lake.spark.table(name).where("id <> 10001").exceptAll(lake.spark.table(name).limit(0)).collect()
+    )
+    report = table.recluster(observer=once_at(phase, lambda: lake.spark.sql(delete.replace("_", ""))))
+    by_status = sorted(g.status for g in report.groups)
+    assert by_status == ["committed", "committed", "dropped"]
+    lost = next(g for g in report.groups if g.status == "dropped")
+    assert "meanwhile" in lost.detail
+    assert "DELETE" in lost.detail.upper() or "OVERWRITE" in lost.detail.upper()
+    assert sorted(map(tuple, lake.spark.table(name).collect())) == sorted(map(tuple, expected))
+    assert no_leftovers(lake, name)
+    assert table.recluster().changed  # the dropped group is taken up again
+    assert sorted(map(tuple, lake.spark.table(name).collect())) == sorted(map(tuple, expected))
+
+
+def no_leftovers(lake: Lake, name: str) -> bool:
+    """Is each data file on disk named by some version?"""
+    known: set[str] = set()
+    if lake.iceberg:
+        rows = lake.spark.sql(f"SELECT file_path FROM {name}.all_files").collect()
+        known = {row[0].rpartition("/")[2] for row in rows}
+    else:
+        location = lake.spark.sql(f"DESCRIBE DETAIL {name}").first()
+        assert location is not None
+        actions = lake.spark.read.json(location["location"] + "/_delta_log/*.json")
+        rows = actions.where("add is not null").selectExpr("add.path").collect()
+        known = {row[0].rpartition("/")[2] for row in rows}
+    return lake.on_disk(name) <= known

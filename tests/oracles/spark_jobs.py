@@ -1,0 +1,67 @@
+"""What Spark says that it did: the stages of a job group, from its own status store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: rows and bytes it read from files, rows it wrote to and read from a shuffle, rows it put out."""
+
+    tasks: int
+    input_rows: int
+    input_bytes: int
+    shuffle_written: int
+    output_rows: int
+
+
+def stages_of_group(spark: SparkSession, group: str) -> tuple[list[Stage], int]:
+    """(stages that ran, number of jobs) of a job group."""
+    scala: Any = spark.sparkContext._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()
+    jobs = list(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    wanted: set[int] = set()
+    for job in jobs:
+        info = spark.sparkContext.statusTracker().getJobInfo(job)
+        wanted |= set(info.stageIds) if info is not None else set()
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    jvm: Any = gateway.jvm
+    none = gateway.new_array(jvm.double, 0)
+    listed = scala.statusStore().stageList(None, False, False, none, jvm.java.util.ArrayList())
+    found = []
+    for stage in jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed):
+        if stage.stageId() in wanted and stage.status().toString() == "COMPLETE":
+            found.append(
+                Stage(
+                    stage.numTasks(),
+                    stage.inputRecords(),
+                    stage.inputBytes(),
+                    stage.shuffleWriteRecords(),
+                    stage.outputRecords(),
+                )
+            )
+    return found, len(jobs)
+
+
+class Phases:
+    """An observer that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Mapping[str, Any]]] = []
+
+    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        self.told.append((phase, info))
+
+    @property
+    def names(self) -> list[str]:
+        return [phase for phase, _ in self.told]
+
+    @property
+    def run_id(self) -> str:
+        return str(self.told[0][1]["run_id"])
