@@ -181,7 +181,9 @@ class Table:
         if budget_bytes is not None:
             given["budget-bytes"] = budget_bytes
         resolved = self.options(given)
-        policies = find_policies(resolved.words("policy") or _VERB_POLICIES[verb])
+        # A standing policy is about reclustering; compacting has its own unless the call says otherwise.
+        named = resolved.words("policy") if verb == "recluster" or policy is not None else ()
+        policies = find_policies(named or _VERB_POLICIES[verb])
         if where is not None:
             check_where(self._spark, self._name, where)
         return Request(

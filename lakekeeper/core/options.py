@@ -90,7 +90,7 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "",
         "",
-        "Policies in order, by name, comma-separated; empty: the verb's own (recluster: ranges, compact: sizes).",
+        "Policies of recluster in order, by name, comma-separated; empty: ranges. (compact takes one from the call only; else sizes.)",
     ),
     Option(
         "target-file-size-bytes",
