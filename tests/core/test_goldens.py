@@ -58,7 +58,8 @@ class State:
             f"points  {' '.join(names)}",
             f"depth   {' '.join(map(str, curve.depth))}",
             f"folded  {' '.join(map(str, curve.folded))}",
-            f"AvgDepth = {'+'.join(map(str, over)) or 0} / {len(over)} = {curve.average:.4g}, max {curve.max} at {', '.join(deepest)}",
+            f"AvgDepth = {'+'.join(map(str, over)) or 0} / {len(over)} = {curve.average:.4g}",
+            f"max {curve.max} at {', '.join(deepest)}",
         ]
         per_block = zip(self.snapshot.blocks, block_depth(curve, intervals), overlaps(intervals), strict=True)
         return "\n".join(lines + [f"{b.path}: depth {d}, overlaps {o}" for b, d, o in per_block])
