@@ -5,6 +5,8 @@ at bounds that the planner took from the blocks' own statistics, so that no samp
 
     one task     scan ─► coalesce(1) ─► sort ─► write
     ranges       scan ─► bucket(key) ─► repartitionById ─► sort each ─► write
+
+PySpark is imported inside the functions: ``import lakekeeper`` comes by here and must stay free of it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.spark.jvm import require_classic
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 POOL = "lakekeeper"
 
@@ -32,6 +34,8 @@ class SparkRunner:
 
     def merge(self, rows: DataFrame, task: MergeTask) -> DataFrame:
         """Rows in key order (NULLs first); without a key in the order they are read."""
+        from pyspark.sql import functions as F
+
         if task.key is None:
             return rows.coalesce(1)
         order = [F.col(column.name).asc_nulls_first() for column in task.key.columns]
@@ -63,6 +67,8 @@ class SparkRunner:
 
 def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:
     """Number of cuts at or below the key, by a balanced tree of comparisons; NULL goes to the first range."""
+    from pyspark.sql import functions as F
+
     if not cuts:
         return F.lit(first)
     middle = len(cuts) // 2
@@ -73,6 +79,8 @@ def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:
 
 def _literal(cut: Any, kind: str) -> Column:
     """A cut in JSON form (see ``keys.to_json_value``) as a column of the key's type."""
+    from pyspark.sql import functions as F
+
     if kind == "date":
         return F.date_from_unix_date(F.lit(cut))
     if kind == "timestamp":
