@@ -68,7 +68,7 @@ class Lake:
         if self.iceberg:
             rows = self.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()
         else:
-            rows = self.spark.sql(f"SELECT version FROM (DESCRIBE HISTORY {name}) ORDER BY version").collect()
+            rows = self.spark.sql(f"DESCRIBE HISTORY {name}").select("version").orderBy("version").collect()
         return [row[0] for row in rows]
 
     def on_disk(self, name: str) -> set[str]:

@@ -56,11 +56,11 @@ def test_an_append_at_any_phase_is_no_conflict(lake: Lake, phase: str) -> None:
 def test_a_delete_of_one_input_costs_that_group_only(lake: Lake, phase: str) -> None:
     name = three_groups(lake)
     table = lake.table(name)
-    delete = f"DELETE FROM {name} WHERE id = 10_001L"
+    delete = f"DELETE FROM {name} WHERE id = 10001"
     expected = (
-        lake.spark.table(name).where("id <> 10001").exceptAll(lake.spark.table(name).limit(0)).collect()
+        lake.spark.table(name).where("id <> 10001").collect()
     )
-    report = table.recluster(observer=once_at(phase, lambda: lake.spark.sql(delete.replace("_", ""))))
+    report = table.recluster(observer=once_at(phase, lambda: lake.spark.sql(delete)))
     by_status = sorted(g.status for g in report.groups)
     assert by_status == ["committed", "committed", "dropped"]
     lost = next(g for g in report.groups if g.status == "dropped")
