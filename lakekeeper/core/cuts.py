@@ -23,6 +23,7 @@ from lakekeeper.core.blocks import BlockSet
 from lakekeeper.core.keys import ClusterKey, to_json_value
 
 Floats = npt.NDArray[np.float64]
+_NARROW = 1e-12  # of the line: a block narrower than that is a step
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -62,9 +63,11 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
     if not finite.any():
         return []
     at = _quantiles(lo[finite], hi[finite], weight[finite], parts)
+    known = [b for b, told in zip(bounds, finite, strict=True) if told]
+    first, last = min(b[0] for b in known), max(b[1] for b in known)
     cuts: list[Any] = []
     for position in at:
-        value = from_line(position)
+        value = min(max(from_line(position), first), last)  # a double may round past the ends
         if not cuts or to_line(value) > to_line(cuts[-1]):
             cuts.append(value)
     return cuts
@@ -72,8 +75,11 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
 
 def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
     """Positions of 1/parts … (parts-1)/parts in the sum of even spreads; a constant block is a step."""
+    start = lo.min() / 4  # quarters: neither widths nor slopes overflow at the ends of the doubles
+    span = hi.max() / 4 - start or 1.0
+    lo, hi = (lo / 4 - start) / span, (hi / 4 - start) / span
     width = hi - lo
-    step = width <= 0
+    step = width <= _NARROW
     points = np.unique(np.concatenate([lo, hi]))
     slope = np.zeros(len(points))
     np.add.at(slope, np.searchsorted(points, lo[~step]), weight[~step] / width[~step])
@@ -85,7 +91,7 @@ def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
     mass, place = np.repeat(after, 2), np.repeat(points, 2)
     mass[0::2] -= jump
     wanted = mass[-1] * np.arange(1, parts) / parts
-    return np.asarray(np.interp(wanted, mass, place))
+    return np.asarray((np.interp(wanted, mass, place) * span + start) * 4)
 
 
 def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
