@@ -53,12 +53,28 @@ class Gates:
         return np.asarray(self.average > self.threshold)
 
 
-def gates(curve: DepthCurve, intervals: Intervals, options: Options, size: int) -> Gates:
-    """The depth gate of each of ``size`` groups, on the folded depth.
+def run_depth(columns: int) -> int:
+    """How deep one perfectly sorted run can look through bounds that are kept column by column.
+
+    A block that straddles two values of a column covers, as a box, all of both. So a point lies in at
+    most two straddlers for each column before the last, in its own block, and where keys are equal in one more:
+
+        rows     (c1, 1..5) (c1, 6..9 │ c2, 1..3) (c2, 4..9)         three blocks, disjoint as they are sorted
+        boxes    |--------|
+                 |------------------------------------------|        the middle one seems to cover c1 and c2
+                                                  |---------|
+    """
+    return 2 * columns
+
+
+def gates(curve: DepthCurve, intervals: Intervals, options: Options, level: Ints, columns: int) -> Gates:
+    """The depth gate of each group, on the folded depth; ``level`` is that of each group's blocks.
 
     The threshold is ``depth-threshold``, or the share ``depth-threshold-ratio`` of the group's blocks,
-    at least 1 (seed 000: ``threshold = blocks_num * ratio``).
+    at least 1 (seed 000: ``threshold = blocks_num * ratio``). Above level 0 it is never lower than what a
+    single sorted run can show: no merge betters that, and it would be tried again up to the highest level.
     """
+    size = len(level)
     starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group stand together
     present = curve.group[starts]
     over = curve.folded > 1
@@ -69,7 +85,7 @@ def gates(curve: DepthCurve, intervals: Intervals, options: Options, size: int) 
     peak[present] = np.maximum.reduceat(curve.folded, starts)
     average = np.where(points > 0, total / np.maximum(points, 1), 1.0)
     ratio = options.number("depth-threshold-ratio")
-    if ratio <= 0:
-        return Gates(average, np.full(size, options.number("depth-threshold")), peak)
-    count = np.bincount(curve.group[intervals.lo], minlength=size)
-    return Gates(average, np.maximum(1.0, count * ratio), peak)
+    threshold = np.full(size, options.number("depth-threshold"))
+    if ratio > 0:
+        threshold = np.maximum(1.0, np.bincount(curve.group[intervals.lo], minlength=size) * ratio)
+    return Gates(average, np.maximum(threshold, np.where(level > 0, run_depth(columns), 0)), peak)

@@ -48,7 +48,9 @@ def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot
     if not len(field.at):
         return choices
     curve = depth_curve(field.intervals)
-    gate = gates(curve, field.intervals, options, int(field.group.max()) + 1)
+    level = np.zeros(int(field.group.max()) + 1, np.int64)
+    level[field.group] = field.level
+    gate = gates(curve, field.intervals, options, level, len(snapshot.key.columns))
     run = _assign(curve, field.intervals, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)
     merges, waiting = _lowest_level(field, groups, curve)

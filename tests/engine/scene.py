@@ -1,0 +1,106 @@
+"""A table of the memory lake with everything that the engine needs to work on it, and a clock that never waits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.plan import Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.spi import Observer
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.runner import MemoryRunner
+from lakekeeper.testing.values import Row
+
+POLICIES: Mapping[str, Policy] = {p.name: p for p in (RANGES, PEAKS, SIZES, FULL)}
+SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
+
+
+@dataclass
+class Scene:
+    """A table, its adapter, a runner, and the pauses that the engine asked for (seconds)."""
+
+    table: MemoryTable
+    adapter: MemoryAdapter = field(init=False)
+    runner: MemoryRunner = field(default_factory=MemoryRunner)
+    pauses: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.adapter = MemoryAdapter(self.table)
+        self._ticks = itertools.count(1_000_000, 1)
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(now_ms=lambda: next(self._ticks), wait=self.pauses.append)
+
+    def request(
+        self,
+        *policies: str,
+        final: bool = False,
+        dry_run: bool = False,
+        where: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Request:
+        resolved = resolve({**SMALL, **(options or {})}, properties=self.adapter.properties())
+        chosen = tuple(POLICIES[name] for name in policies or ("ranges",))
+        return Request("recluster", chosen, resolved, where=where, final=final, dry_run=dry_run)
+
+    def run(
+        self,
+        *policies: str,
+        observer: Observer | None = None,
+        final: bool = False,
+        dry_run: bool = False,
+        where: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MergeReport:
+        request = self.request(*policies, final=final, dry_run=dry_run, where=where, options=options)
+        return maintain(self.adapter, self.runner, request, observer=observer, clock=self.clock)
+
+    def plan(self, *policies: str, options: Mapping[str, Any] | None = None) -> Plan:
+        request = self.request(*policies, options=options)
+        return make_plan(self.adapter.snapshot(), request.policies, request.options, Env())
+
+    def untouched(self, act: Callable[[], object]) -> None:
+        """Assert that ``act`` commits nothing, writes nothing and reads no data file."""
+        touched = self.table.touched
+        before = (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk))
+        act()
+        assert (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk)) == before
+
+
+def rows(*values: Any) -> list[Row]:
+    return [{"k": k, "v": f"v{k}"} for k in values]
+
+
+def overlapping(
+    batches: int = 6, size: int = 10, *, key: Sequence[str] = ("k",), settings: Settings | None = None
+) -> Scene:
+    """Every batch spans the whole key: fully overlapping files."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=settings)
+    for b in range(batches):
+        table.append(rows(*range(b, batches * size, batches)))
+    table.set_key(["k"])
+    return Scene(table)
+
+
+def groups_apart(groups: int = 4, *, files: int = 3, size: int = 8) -> Scene:
+    """``groups`` stretches of the key, far from one another, each of ``files`` fully overlapping files."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"})
+    for g in range(groups):
+        for f in range(files):
+            table.append(rows(*(1000 * g + k for k in range(f, files * size, files))))
+    table.set_key(["k"])
+    return Scene(table)

@@ -1,0 +1,180 @@
+"""``final=True`` ends, at a depth under the threshold or with a reason, and a second call finds nothing to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.blocks import BlockSet
+from lakekeeper.core.depth import depth_curve
+from lakekeeper.core.levels import frozen, partition_group, run_depth
+from lakekeeper.core.options import Options
+from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.testing.draws import draw_table
+from lakekeeper.testing.lake import MemoryTable, Settings
+from tests.engine.scene import Scene, overlapping, rows
+
+PARTS = 10
+TABLES = 500
+
+
+@dataclass(frozen=True)
+class Drawn:
+    seed: int
+    scene: Scene
+    policy: str
+    options: dict[str, Any]
+
+
+def drawn(part: int) -> Iterator[Drawn]:
+    for seed in range(part, TABLES, PARTS):
+        rng = random.Random(seed)
+        scene = Scene(draw_table(rng))
+        options: dict[str, Any] = {
+            "max-rows-per-file": rng.choice([1, 3, 10]),
+            "depth-threshold": rng.choice([1, 2, 3]),
+        }
+        if rng.random() < 0.3:
+            options["max-file-group-input-files"] = rng.choice([2, 3])
+        if rng.random() < 0.3:
+            options["single-task-bytes"] = 1024
+        if rng.random() < 0.2:
+            options["max-level"] = rng.choice([1, 2])
+        if rng.random() < 0.2:
+            options["partial-progress.enabled"] = True
+        yield Drawn(seed, scene, ["ranges", "peaks"][seed // PARTS % 2], options)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
+    for case in drawn(part):
+        scene = case.scene
+        before = {v.number: scene.table.fingerprint(v.number) for v in scene.table.versions}
+        report = scene.run(case.policy, final=True, options=case.options)
+        assert {number: scene.table.fingerprint(number) for number in before} == before, case
+        assert scene.table.fingerprint() == before[max(before)], case
+        assert scene.table.leftovers() == set(), case
+        assert all(group.status == "committed" for group in report.groups), case
+        assert report.ended in ("nothing to do", "nothing left to do"), (case, report.ended)
+        # No table of these needs more: a merge that betters nothing would go on up to the highest level.
+        assert report.rounds <= 8, (case, report.rounds)
+        _settled(case)
+        scene.untouched(lambda s=scene, c=case: s.run(c.policy, final=True, options=c.options))  # type: ignore[misc]
+
+
+def _settled(case: Drawn) -> None:
+    """Every block is accounted for; where a level is deeper than its gate, each block says why it is left."""
+    request = case.scene.request(case.policy, options=case.options)
+    plan = case.scene.plan(case.policy, options=case.options)
+    snapshot = case.scene.adapter.snapshot()
+    assert plan.tasks == ()
+    reason = {path: left.reason for left in plan.left for path in left.paths.to_pylist()}
+    assert set(reason) == set(snapshot.blocks.path.to_pylist())
+    assert snapshot.key is not None
+    level = snapshot.blocks.level_under(snapshot.key)
+    for blocks, own in _levels(snapshot.blocks, level, request.options):
+        above_run = run_depth(len(snapshot.key.columns)) if own else 0
+        if _average(blocks) <= max(request.options.number("depth-threshold"), above_run):
+            continue
+        given = {reason[path] for path in blocks.path.to_pylist()}
+        assert all(why.startswith(("reached max-level", "bounded", "no overlapping")) for why in given), case
+
+
+def _levels(blocks: BlockSet, level: Any, options: Options) -> Iterator[tuple[BlockSet, int]]:
+    """The mergeable blocks of each (partition, spec, level)."""
+    if not len(blocks):
+        return
+    still = frozen(blocks, rank_blocks(blocks, null_region=False), options)
+    code = partition_group(blocks) * 1000 + level
+    for value in np.unique(code[~still]):
+        yield blocks.take((code == value) & ~still), int(value % 1000)
+
+
+def _average(blocks: BlockSet) -> float:
+    folded = depth_curve(rank_blocks(blocks, null_region=False)).folded
+    over = folded[folded > 1]
+    return float(over.mean()) if len(over) else 1.0
+
+
+def test_the_second_call_commits_nothing_and_reads_no_data_file() -> None:
+    scene = overlapping()
+    first = scene.run()
+    assert (first.commits, first.depth_before, first.depth_after) == (1, 6.0, 1.0)
+    scene.untouched(scene.run)
+    assert scene.run().ended == "nothing to do"
+
+
+@pytest.mark.parametrize("policy", ["ranges", "peaks"])
+def test_a_sorted_compound_key_is_not_sorted_again(policy: str) -> None:
+    """Few values in the first column: boxes of one sorted run overlap, and no merge can better that."""
+    table = MemoryTable("db.t", {"c": "string", "k": "int"})
+    for b in range(6):
+        table.append([{"c": "abcde"[i % 5], "k": (7 * i + b) % 100} for i in range(60)])
+    table.set_key(["c", "k"])
+    scene = Scene(table)
+    assert scene.run(policy, final=True).rounds == 1
+    assert scene.run(policy).ended == "nothing to do"
+
+
+def test_a_nullable_last_column_is_not_sorted_again() -> None:
+    table = MemoryTable("db.t", {"c": "string", "k": "int"})
+    for b in range(6):
+        table.append([{"c": "ab"[i % 2], "k": None if i % 3 else (7 * i + b) % 50} for i in range(60)])
+    table.set_key(["c", "k"])
+    assert Scene(table).run(final=True).rounds == 1
+
+
+@pytest.mark.parametrize("value", [7, None])
+def test_a_constant_key_is_packed_once_and_frozen(value: int | None) -> None:
+    table = MemoryTable("db.t", {"k": "int", "v": "string"})
+    for _ in range(7):
+        table.append(rows(*[value] * 4))
+    table.set_key(["k"])
+    scene = Scene(table)
+    report = scene.run(final=True)
+    assert report.rounds == 1
+    blocks = scene.adapter.snapshot().blocks
+    assert sorted(blocks.rows.tolist()) == [8, 10, 10]
+    assert {left.level for left in scene.plan().left} == {-1}
+
+
+def test_giant_rows_are_files_of_their_own() -> None:
+    table = MemoryTable("db.t", {"k": "int", "v": "string"})
+    for b in range(4):
+        table.append([{"k": k, "v": "x" * 5000} for k in range(b, 8, 4)])
+    table.set_key(["k"])
+    scene = Scene(table)
+    assert scene.run(final=True).rounds == 1
+    assert scene.adapter.snapshot().blocks.rows.tolist() == [1] * 8
+
+
+def test_truncated_constants_are_frozen() -> None:
+    """All values agree in what the statistics keep of them: no merge makes the bounds narrower."""
+    table = MemoryTable("db.t", {"k": "string", "v": "string"}, settings=Settings(truncate=4))
+    for b in range(5):
+        table.append([{"k": f"same-{b}-{i}", "v": ""} for i in range(10)])
+    table.set_key(["k"])
+    scene = Scene(table)
+    assert scene.run(final=True).rounds <= 1
+    scene.untouched(lambda: scene.run(final=True))
+
+
+def test_a_budget_ends_a_final_run_early_and_says_so() -> None:
+    scene = overlapping(8, 20)
+    size = int(scene.adapter.snapshot().blocks.bytes.sum())
+    report = scene.run("full", "sizes", final=True, options={"budget-bytes": size // 2})
+    assert report.rewritten_bytes_count <= size
+    assert report.rounds == 1
+
+
+def test_lost_levels_do_not_make_a_final_run_endless() -> None:
+    """A format without a place for levels: every block is level 0 for ever."""
+    scene = overlapping(settings=Settings(stores_level=False))
+    report = scene.run(final=True, options={"max-rows-per-file": 3})
+    assert report.rounds <= 2
+    assert report.depth_after == 1.0
