@@ -1,0 +1,14 @@
+"""The adapter for Apache Iceberg on Spark: ``FORMAT`` is the entry point of ``lakekeeper.adapters``.
+
+native.py    every py4j touch           listing.py   the `entries` table as Arrow
+deletes.py   which deletes apply        blocks.py    listing ─► BlockSet
+keys.py      columns and stored keys    features.py  what is refused, and why
+staging.py   read and write             commit.py    one atomic swap, guarded
+changes.py   what came between          table.py     the Adapter that puts them together
+"""
+
+from __future__ import annotations
+
+from lakekeeper_iceberg.table import FORMAT, IcebergTable
+
+__all__ = ["FORMAT", "IcebergTable"]

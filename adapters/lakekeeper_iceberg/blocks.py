@@ -1,0 +1,105 @@
+"""A listing as a BlockSet: bounds widened where they are cut off, levels out of the paths, deletes applied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.keys import ClusterKey, arrow_type
+from lakekeeper_iceberg.deletes import Applied
+from lakekeeper_iceberg.levels import places
+from lakekeeper_iceberg.listing import Listing
+
+_DEFAULT_WIDTH = 16  # characters of a text bound, bytes of a binary one, where nothing else is set
+
+
+def blocks_of(
+    listing: Listing,
+    applied: Applied,
+    key: ClusterKey | None,
+    modes: Sequence[str],
+    added_at: Mapping[int, int],
+) -> BlockSet:
+    """The data files of a listing as blocks; ``modes`` are the metrics modes of the key's columns."""
+    data = listing.data
+    level, key_id = places(_flat(data["path"]))
+    columns = {name: data[name].to_numpy() for name in ("rows", "bytes", "spec")}
+    bounds = (
+        []
+        if key is None
+        else [
+            _bounds(data, i, column.kind, mode)
+            for i, (column, mode) in enumerate(zip(key.columns, modes, strict=True))
+        ]
+    )
+    return make_blocks(
+        {
+            **columns,
+            "path": data["path"],
+            "partition": _flat(data["partition"]),
+            "deleted_rows": applied.deleted_rows,
+            "delete_bytes": applied.delete_bytes,
+            "delete_id": applied.delete_id,
+            "level": level,
+            "key_id": key_id,
+            "lo": [b[0] for b in bounds],
+            "hi": [b[1] for b in bounds],
+            "null_count": [b[2] for b in bounds],
+            "exact": [b[3] for b in bounds],
+            "added_at": [added_at.get(s, 0) for s in data["snapshot_id"].to_pylist()],
+        },
+        key,
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    flat = column.combine_chunks()
+    return flat if isinstance(flat, pa.Array) else pa.concat_arrays(flat.chunks)
+
+
+def _bounds(
+    data: pa.Table, i: int, kind: str, mode: str
+) -> tuple[pa.Array, pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(lo, hi, null counts, exactness) of key column ``i``."""
+    to = arrow_type(kind)
+    lo, hi = (_flat(data[f"{side}_bound_{i}"]).cast(to) for side in ("lower", "upper"))
+    nulls = pc.fill_null(_flat(data[f"null_value_count_{i}"]), UNKNOWN).to_numpy(zero_copy_only=False)
+    exact = np.ones(len(lo), np.bool_)
+    if kind == "float":
+        lo, hi = _with_nan(data, i, lo, hi, nulls)
+    elif kind in ("string", "binary"):
+        exact = _whole(lo, mode) & _whole(hi, mode)
+    return lo, hi, np.asarray(nulls, np.int64), exact
+
+
+def _with_nan(
+    data: pa.Table, i: int, lo: pa.Array, hi: pa.Array, nulls: npt.NDArray[np.int64]
+) -> tuple[pa.Array, pa.Array]:
+    """Bounds never speak of NaN, the greatest value; where there may be one, it is the upper bound."""
+    nan = pc.fill_null(_flat(data[f"nan_value_count_{i}"]), UNKNOWN).to_numpy(zero_copy_only=False)
+    values = pc.fill_null(_flat(data[f"value_count_{i}"]), UNKNOWN).to_numpy(zero_copy_only=False)
+    may = nan != 0
+    # Nothing but NaN and NULL: no bounds are kept, yet the one value is known.
+    only = (nan > 0) & (nulls >= 0) & (nan + nulls == values)
+    number = pa.scalar(float("nan"), pa.float64())
+    lo = pc.if_else(pa.array(only), number, lo)
+    return lo, pc.if_else(pc.and_(pa.array(may), lo.is_valid()), number, hi)
+
+
+def _whole(bound: pa.Array, mode: str) -> npt.NDArray[np.bool_]:
+    """Bounds that cannot have been cut off, by their length.
+
+    Under ``full`` a bound of just the default width may still come from a file that is older than the setting.
+    """
+    length = pc.fill_null(
+        pc.utf8_length(bound) if pa.types.is_string(bound.type) else pc.binary_length(bound), 0
+    )
+    length = length.to_numpy(zero_copy_only=False)
+    width = re.fullmatch(r"truncate\((\d+)\)", mode)
+    return np.asarray(length < int(width[1]) if width else length != _DEFAULT_WIDTH, np.bool_)

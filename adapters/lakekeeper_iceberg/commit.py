@@ -1,0 +1,177 @@
+"""One atomic swap: outputs for inputs, on exactly the metadata that was checked.
+
+    newRewrite().apply() ─► new snapshot, seen by nobody ─► guard ─► ops.commit(base, base + snapshot)
+
+Iceberg's own ``commit()`` retries inside, past any check of ours; here the check and the swap see one base.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.native import Iceberg
+
+_LOST_RACE = ("CommitFailedException", "ValidationException", "ValidationFailureException")
+# Answers of a catalog that say: not done.
+_REFUSED = (
+    "ForbiddenException",
+    "NotAuthorizedException",
+    "BadRequestException",
+    "NoSuchTableException",
+    "UnprocessableEntityException",
+    "AlreadyExistsException",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Java files to take out (``inputs`` with their file-scoped ``deletes``) and to put in (``outputs``)."""
+
+    inputs: Sequence[Any]
+    deletes: Sequence[Any]
+    outputs: Sequence[Any]
+    read_version: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """The snapshot that was committed, and how many delete files it took out."""
+
+    version: int
+    removed_delete_files: int
+
+
+def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
+    """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
+    # A stale table and a partition spec that evolved meanwhile end in a NullPointerException.
+    table.refresh()
+    operations = table.operations()
+    rescued: list[Any] = []
+    for _ in range(2):
+        made = _apply(table, name, exchange, rescued)
+        base = operations.current()
+        parent = base.currentSnapshot()
+        if parent is None or made.parentId() != parent.snapshotId():
+            _remove_manifests(table, made, keep=False)
+            raise Conflict(f"{name}: the table moved while the commit was prepared")
+        lost = _lost_deletes(jvm, table, parent, made, _sequence(base, exchange.read_version))
+        if not lost:
+            return _swap(jvm, table, name, base, made)
+        _remove_manifests(table, made, keep=False)
+        rescued = lost
+    raise Conflict(f"{name}: the commit would drop {len(lost)} equality delete files that are still needed")
+
+
+def _apply(table: Any, name: str, exchange: Exchange, rescued: Sequence[Any]) -> Any:
+    """The new snapshot, written but not committed.
+
+    Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
+    sequence number (apache/iceberg 10312). ``rescued`` deletes are taken out and put in again, as they were.
+    """
+    try:
+        metadata = table.operations().current()
+        rewrite = table.newRewrite().validateFromSnapshot(exchange.read_version)
+        if int(metadata.formatVersion()) > 1:
+            # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
+            rewrite = rewrite.dataSequenceNumber(_sequence(metadata, exchange.read_version))
+        for file in (*exchange.inputs, *exchange.deletes, *rescued):
+            rewrite = rewrite.deleteFile(file)
+        for file in exchange.outputs:
+            rewrite = rewrite.addFile(file)
+        for file in rescued:
+            rewrite = rewrite.addFile(file, file.dataSequenceNumber())
+        return rewrite.set(RUN_ID, exchange.run_id).apply()
+    except Exception as error:
+        kinds, text = _kinds(error), _text(error)
+        if any(kind in _LOST_RACE for kind in kinds):
+            raise Conflict(f"{name}: {text}") from error
+        # Nothing was sent to the catalog yet.
+        raise Rejected(f"{name}: the commit could not be prepared: {text}") from error
+
+
+def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
+    updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
+    try:
+        table.operations().commit(base, updated)
+    except Exception as error:
+        kinds, text = _kinds(error), _text(error)
+        if "CommitStateUnknownException" not in kinds:
+            if any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text:
+                _remove_manifests(table, made, keep=False)
+                raise Conflict(f"{name}: {text}") from error
+            if any(kind in _REFUSED for kind in kinds):
+                _remove_manifests(table, made, keep=False)
+                raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
+        raise Unknown(f"{name}: {text}") from error
+    # What happens after the swap must never look like a failed commit.
+    with suppress(Exception):
+        _remove_manifests(table, made, keep=True)
+    return Swapped(int(made.snapshotId()), int(made.summary().get("removed-delete-files") or 0))
+
+
+def _sequence(metadata: Any, snapshot_id: int) -> int:
+    snapshot = metadata.snapshot(snapshot_id)
+    return 0 if snapshot is None else int(snapshot.sequenceNumber())
+
+
+def _lost_deletes(jvm: Iceberg, table: Any, parent: Any, made: Any, start: int) -> list[Any]:
+    """Equality deletes younger than the read, in the parent but not in the new snapshot: outputs need them.
+
+    Older ones were applied by the read. Position deletes name files, and never our new ones.
+    """
+    io, specs = table.io(), table.specs()
+    before, after = ({str(m.path()): m for m in snapshot.deleteManifests(io)} for snapshot in (parent, made))
+
+    def young(manifests: list[Any]) -> dict[str, Any]:
+        found = {}
+        for manifest in manifests:
+            reader = jvm.api.ManifestFiles.readDeleteManifest(manifest, io, specs)
+            try:
+                for file in jvm.equality_deletes(reader):
+                    if int(file.dataSequenceNumber()) > start:
+                        found[str(file.location())] = file
+            finally:
+                reader.close()
+        return found
+
+    gone = [m for path, m in before.items() if path not in after and int(m.sequenceNumber()) > start]
+    if not gone:
+        return []
+    here = young([m for path, m in after.items() if path not in before])
+    return [file for path, file in young(gone).items() if path not in here]
+
+
+def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
+    """Delete metadata files of our attempt: all of them, or those that the new snapshot does not name.
+
+    Manifests are numbered within one id, which is also in the manifest list's name; no other commit uses it.
+    """
+    io = table.io()
+    place = str(made.manifestListLocation())
+    match = re.fullmatch(r"(.*/)snap-\d+-\d+-([0-9a-f-]{36})\.avro", place)
+    if match is None:
+        return
+    mine = re.compile(re.escape(f"{match[1]}{match[2]}-m") + r"(\d+)\.avro")
+    named = {str(m.path()) for m in made.allManifests(io)}
+    numbers = [int(found[1]) for path in named if (found := mine.fullmatch(path))]
+    written = [f"{match[1]}{match[2]}-m{i}.avro" for i in range(max(numbers, default=-1) + 1)]
+    for path in [p for p in written if not (keep and p in named)] + ([] if keep else [place]):
+        with suppress(Exception):  # gone already, or left to the next vacuum
+            io.deleteFile(path)
+
+
+def _kinds(error: Exception) -> list[str]:
+    return [name.rpartition(".")[2] for name, _ in causes(error)]
+
+
+def _text(error: Exception) -> str:
+    told = causes(error)
+    return f"{told[0][0].rpartition('.')[2]}: {told[0][1]}" if told else f"{type(error).__name__}: {error}"

@@ -1,0 +1,153 @@
+"""Which deletes apply to which data file, by Iceberg's rules of sequence numbers and partitions.
+
+kind                          applies to data files of               if the data's sequence number is
+deletion vector (v3)          the file it names                      ≤ its own; other position deletes are void then
+position delete, file-scoped  the file it names                      ≤ its own
+position delete, other        the same spec and partition            ≤ its own
+equality delete               the same spec and partition,           < its own
+                              or anywhere where its spec has none
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.core.blocks import UNKNOWN, Ints
+from lakekeeper_iceberg.listing import Listing
+
+_EQUALITY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Per data file: a text that names its deletes (``""``: none), rows they mask (or UNKNOWN), their bytes."""
+
+    delete_id: list[str]
+    deleted_rows: Ints
+    delete_bytes: Ints
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Deletes of one kind and place, in order of sequence number; suffixes of the list are what applies."""
+
+    found: list[tuple[int, str, int]] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        self.found.sort()
+        self.seqs = [seq for seq, _, _ in self.found]
+        digest, total = hashlib.sha256(), 0
+        for _, path, size in reversed(self.found):
+            digest.update(path.encode() + b"\0")
+            total += size
+            self.digests.append(digest.hexdigest()[:16])
+            self.sizes.append(total)
+        self.digests.reverse()
+        self.sizes.reverse()
+
+    def of(self, at: int) -> tuple[str, int]:
+        return (self.digests[at], self.sizes[at]) if at < len(self.seqs) else ("", 0)
+
+
+@dataclass(slots=True)
+class _Index:
+    """Delete files by what they can apply to."""
+
+    vectors: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    by_file: dict[str, list[tuple[int, str, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    positions: dict[tuple[int, str], _Scope] = field(default_factory=lambda: defaultdict(_Scope))
+    equalities: dict[tuple[int, str], _Scope] = field(default_factory=lambda: defaultdict(_Scope))
+    anywhere: _Scope = field(default_factory=_Scope)
+
+
+def apply_deletes(
+    listing: Listing, unpartitioned: frozenset[int], equality_until: int | None = None
+) -> Applied:
+    """The deletes in force for each data file of a listing.
+
+    ``unpartitioned`` are the specs without fields: equality deletes of these apply everywhere. Equality deletes
+    with a sequence number above ``equality_until`` are left out: they also apply to a rewrite's outputs, which keep
+    the sequence number of the snapshot that was read, so they change nothing for it.
+    """
+    n = listing.data.num_rows
+    rows, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    if listing.deletes.num_rows == 0:
+        return Applied([""] * n, rows, size)
+    index = _index(listing.deletes, unpartitioned, equality_until)
+    ids = [""] * n
+    data = zip(
+        *(listing.data[name].to_pylist() for name in ("path", "seq", "spec", "partition")), strict=True
+    )
+    for i, (path, seq, spec, partition) in enumerate(data):
+        ids[i], rows[i], size[i] = _one(index, path, seq, (spec, partition))
+    physical = listing.data["rows"].to_numpy()
+    # More masked rows than there are: a delete file names a row twice, so the count tells nothing.
+    return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
+
+
+def _one(index: _Index, path: str, seq: int, place: tuple[int, str]) -> tuple[str, int, int]:
+    parts: list[str] = []
+    masked = total = 0
+    unsure = False
+    vector = index.vectors.get(path)
+    if vector is not None:
+        parts.append(vector[0])
+        masked, total = vector[1], vector[2]
+    else:
+        own = sorted(d for d in index.by_file.get(path, ()) if d[0] >= seq)
+        parts += [d[1] for d in own]
+        masked, total = sum(d[2] for d in own), sum(d[3] for d in own)
+        scope = index.positions.get(place)
+        digest, size = scope.of(bisect_left(scope.seqs, seq)) if scope else ("", 0)
+        parts += [digest] if digest else []
+        total += size
+        unsure = bool(digest) or len(own) > 1  # two files may name the same row
+    for scope in (index.equalities.get(place), index.anywhere):
+        digest, size = scope.of(bisect_right(scope.seqs, seq)) if scope else ("", 0)
+        if digest:
+            parts.append("=" + digest)
+            total, unsure = total + size, True
+    if not parts:
+        return "", 0, 0
+    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return name, UNKNOWN if unsure else masked, total
+
+
+def _index(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int | None) -> _Index:
+    index = _Index()
+    for d in deletes.to_pylist():
+        if d["content"] == _EQUALITY:
+            if equality_until is None or d["seq"] <= equality_until:
+                scope = (
+                    index.anywhere
+                    if d["spec"] in unpartitioned
+                    else index.equalities[d["spec"], d["partition"]]
+                )
+                scope.found.append((d["seq"], d["path"], d["bytes"]))
+        elif d["dv_offset"] is not None:
+            index.vectors[d["referenced"]] = (f"{d['path']}#{d['dv_offset']}", d["rows"], d["dv_bytes"] or 0)
+        elif (target := _target(d)) is not None:
+            index.by_file[target].append((d["seq"], d["path"], d["rows"], d["bytes"]))
+        else:
+            index.positions[d["spec"], d["partition"]].found.append((d["seq"], d["path"], d["bytes"]))
+    for scope in (*index.positions.values(), *index.equalities.values(), index.anywhere):
+        scope.close()
+    return index
+
+
+def _target(delete: dict[str, Any]) -> str | None:
+    """The one data file that a position delete file is about, if it is about one."""
+    if delete["referenced"] is not None:
+        return str(delete["referenced"])
+    low, high = delete["path_low"], delete["path_high"]
+    return bytes(low).decode() if low is not None and low == high else None

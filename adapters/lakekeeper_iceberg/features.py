@@ -1,0 +1,45 @@
+"""What is refused before anything is written: formats, encryption and column types that nobody here has tested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakekeeper.errors import Unsupported
+from lakekeeper_iceberg.keys import SchemaFields
+
+FORMATS = (1, 2, 3)
+_TYPES = frozenset(
+    "boolean int long float double date time timestamp timestamptz timestamp_ns timestamptz_ns string uuid binary "  # noqa: SIM905
+    "variant decimal fixed".split()
+)
+
+
+def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:
+    """Raise Unsupported, naming the feature, for a table (its TableMetadata) that must not be rewritten."""
+    version = int(metadata.formatVersion())
+    if version not in FORMATS:
+        raise Unsupported(table, f"format-version {version}")
+    encrypted = metadata.properties().get("encryption.key-id")
+    if encrypted is not None or not metadata.encryptionKeys().isEmpty():
+        raise Unsupported(table, "encryption keys")
+    for field in schema.top:
+        _check_type(table, field["name"], field["type"])
+
+
+def _check_type(table: str, name: str, kind: Any) -> None:
+    if isinstance(kind, str):
+        base = kind.split("(")[0].split("[")[0]
+        if base not in _TYPES:
+            raise Unsupported(
+                table, f"column type {kind}", f"column {name}: it cannot be rewritten losslessly yet"
+            )
+    elif kind["type"] == "struct":
+        for field in kind["fields"]:
+            _check_type(table, f"{name}.{field['name']}", field["type"])
+    elif kind["type"] == "list":
+        _check_type(table, f"{name}.element", kind["element"])
+    elif kind["type"] == "map":
+        _check_type(table, f"{name}.key", kind["key"])
+        _check_type(table, f"{name}.value", kind["value"])
+    else:
+        raise Unsupported(table, f"column type {kind['type']}")

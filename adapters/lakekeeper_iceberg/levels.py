@@ -1,0 +1,41 @@
+"""Level and key id of a block, kept in its path: ``…/lk/<key id or "none">/L<level>/…``.
+
+No format field would do: sort order ids are copied to ordinary inserts, and other fields mean something to
+readers. A path survives deletes, manifest rewrites, expiry and schema changes, and another engine's rewrite
+gives ordinary paths, that is level 0. No leading underscore: listings for orphans skip hidden names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NO_KEY = "none"
+_PLACE = r"^.*/lk/(?P<key>none|[0-9a-f]{12})/L(?P<level>[0-9]{1,4})/"
+
+
+def data_root(location: str, properties: Mapping[str, str]) -> str:
+    """Where the table's own data files go, without a slash at the end."""
+    root = properties.get("write.data.path")
+    if not root and properties.get("write.object-storage.enabled", "").lower() == "true":
+        root = properties.get("write.object-storage.path")
+    root = root or properties.get("write.folder-storage.path") or f"{location.rstrip('/')}/data"
+    return root.rstrip("/")
+
+
+def folder(root: str, key_id: str, level: int) -> str:
+    """The folder for outputs of a level under a key (``""``: none)."""
+    return f"{root}/lk/{key_id or NO_KEY}/L{level}"
+
+
+def places(paths: pa.Array) -> tuple[npt.NDArray[np.int16], list[str]]:
+    """(level, key id) of each path; 0 and ``""`` for paths that are not ours."""
+    found = pc.extract_regex(paths, _PLACE)
+    level = pc.fill_null(pc.struct_field(found, "level"), "0").cast(pa.int16())
+    key = pc.fill_null(pc.struct_field(found, "key"), "")
+    key = pc.if_else(pc.equal(key, NO_KEY), "", key)
+    return np.asarray(level.to_numpy(zero_copy_only=False), np.int16), key.to_pylist()

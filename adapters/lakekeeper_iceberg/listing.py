@@ -1,0 +1,99 @@
+"""All live data and delete files of one snapshot: a single Arrow collect from the ``entries`` metadata table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
+
+_PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
+BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_count", "value_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row a file."""
+
+    data: pa.Table
+    deletes: pa.Table
+
+
+def list_files(spark: Any, sql_name: str, snapshot_id: int, metrics: Sequence[str] = ()) -> Listing:
+    """Live files of a snapshot.
+
+    ``metrics`` names columns as Iceberg spells them (``a.b`` for a nested one); column ``i`` brings
+    ``lower_bound_i``, ``upper_bound_i``, ``null_value_count_i``, ``nan_value_count_i``, ``value_count_i``.
+    """
+    entries = spark.read.option("versionAsOf", snapshot_id).table(f"{sql_name}.`entries`")
+    file = "data_file"
+    position = F.col(f"{file}.content") == 1
+    columns = [
+        F.col("snapshot_id"),
+        # Snapshots of v1 tables have no sequence numbers.
+        F.coalesce(F.col("sequence_number"), F.lit(0).cast("bigint")).alias("seq"),
+        F.col(f"{file}.content").alias("content"),
+        F.col(f"{file}.file_path").alias("path"),
+        F.col(f"{file}.spec_id").alias("spec"),
+        _partition(entries).alias("partition"),
+        F.col(f"{file}.record_count").alias("rows"),
+        F.col(f"{file}.file_size_in_bytes").alias("bytes"),
+        _optional(entries, "referenced_data_file", "string").alias("referenced"),
+        _optional(entries, "content_offset", "bigint").alias("dv_offset"),
+        _optional(entries, "content_size_in_bytes", "bigint").alias("dv_bytes"),
+        F.when(position, F.col(f"{file}.lower_bounds")[F.lit(_PATH_FIELD)]).alias("path_low"),
+        F.when(position, F.col(f"{file}.upper_bounds")[F.lit(_PATH_FIELD)]).alias("path_high"),
+    ]
+    for i, name in enumerate(metrics):
+        quoted = "`" + name.replace("`", "``") + "`"
+        columns += [
+            F.col(f"readable_metrics.{quoted}.{field}").alias(f"{field}_{i}") for field in BOUND_FIELDS
+        ]
+    live = entries.where("status < 2").select(*columns).toArrow()
+    is_data = pc.equal(live["content"], 0)
+    return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
+
+
+def committed_at(spark: Any, sql_name: str) -> dict[int, int]:
+    """Snapshot id → time of its commit in ms since the epoch, for snapshots that are still known."""
+    snapshots = spark.table(f"{sql_name}.`snapshots`")
+    rows = snapshots.select("snapshot_id", F.unix_millis("committed_at").alias("at")).toArrow()
+    return dict(zip(rows["snapshot_id"].to_pylist(), rows["at"].to_pylist(), strict=True))
+
+
+def _optional(entries: DataFrame, field: str, kind: str) -> Column:
+    known = _file_type(entries).fieldNames()
+    return F.col(f"data_file.{field}") if field in known else F.lit(None).cast(kind)
+
+
+def _file_type(entries: DataFrame) -> StructType:
+    kind = entries.schema["data_file"].dataType
+    if not isinstance(kind, StructType):
+        raise TypeError(kind)
+    return kind
+
+
+def _partition(entries: DataFrame) -> Column:
+    """The partition tuple as JSON text, exact: moments in µs, bytes in hex; empty for an unpartitioned table."""
+    if "partition" not in _file_type(entries).fieldNames():
+        return F.lit("")
+    kind = _file_type(entries)["partition"].dataType
+    if not isinstance(kind, StructType):
+        raise TypeError(kind)
+    fields = []
+    for field in kind.fields:
+        quoted = "`" + field.name.replace("`", "``") + "`"
+        value = F.col(f"data_file.partition.{quoted}")
+        if isinstance(field.dataType, TimestampType):
+            value = F.unix_micros(value)
+        elif isinstance(field.dataType, BinaryType):
+            value = F.hex(value)
+        elif isinstance(field.dataType, TimestampNTZType):
+            value = value.cast("string")
+        fields.append(value.alias(field.name))
+    return F.to_json(F.struct(*fields), {"ignoreNullFields": "false"}) if fields else F.lit("")

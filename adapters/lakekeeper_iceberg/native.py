@@ -1,0 +1,140 @@
+"""Iceberg's Java API through py4j: the calls that need a trick, each with the reason for it.
+
+A py4j call takes about 0.1 ms, so data of many files comes by metadata tables and Arrow, never by calls
+in a loop; Java objects are fetched only for the files that a task names, out of an index kept in the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lakekeeper.spark.jvm import Jvm
+
+_ICEBERG = "org.apache.iceberg."
+_GUAVA = _ICEBERG + "relocated.com.google.common."
+
+
+class Iceberg(Jvm):
+    """A session's JVM, with Iceberg's classes at hand. Holds no table."""
+
+    def __init__(self, spark: Any) -> None:
+        super().__init__(spark)
+        self.api = self.view.org.apache.iceberg
+        self.collect = self.api.relocated.com.google.common.collect
+
+    @property
+    def table_cache(self) -> Any:
+        """Tables by group id, as Iceberg's Spark source finds them."""
+        # `get()` has an instance overload `get(String)`, which hides the static one from py4j.
+        return self.static(_ICEBERG + "spark.SparkTableCache", "get")()
+
+    @property
+    def task_sets(self) -> Any:
+        """Scan tasks by (table, group id)."""
+        return self.api.spark.ScanTaskSetManager.get()
+
+    @property
+    def new_files(self) -> Any:
+        """Files written by (table, group id)."""
+        return self.api.spark.FileRewriteCoordinator.get()
+
+    def load(self, sql_name: str) -> Any:
+        """The table of a quoted name, through Spark's catalog; Java's errors pass."""
+        return self.api.spark.Spark3Util.loadIcebergTable(self.session, sql_name)
+
+    def pinned(self, table: Any, properties: Mapping[str, str] | None = None) -> Any:
+        """A table object that stays at the metadata ``table`` has now, with some properties of its own.
+
+        Catalogs hand out one shared object for a table, which any thread may refresh under us. The
+        properties live in this object only: no commit can carry them to the table.
+        """
+        metadata, io, place = table.operations().current(), table.io(), table.locationProvider()
+        if properties:
+            own = self.view.java.util.HashMap()
+            for key, value in properties.items():
+                own.put(key, value)
+            made = self.api.TableMetadata.buildFrom(metadata).setProperties(own).discardChanges()
+            metadata = made.withMetadataLocation(metadata.metadataFileLocation()).build()
+            place = self.static(_ICEBERG + "LocationProviders", "locationsFor")(
+                metadata.location(), metadata.properties()
+            )
+        operations = self.api.StaticTableOperations(metadata, io, place)
+        return self.api.BaseTable(operations, table.name())
+
+    def paths(self, scan: Any) -> list[str]:
+        """Locations of the files that a scan plans."""
+        planned = scan.planFiles()
+        try:
+            places = self.collect.Iterables.transform(planned, self._location_of_task("base.Function"))
+            text = str(self.static("java.lang.String", "join")("\0", places))
+        finally:
+            planned.close()
+        return text.split("\0") if text else []
+
+    def index(self, scan: Any) -> Any:
+        """A Java map from location to FileScanTask; raises (IllegalArgumentException) for a file listed twice."""
+        planned = scan.planFiles()
+        try:
+            return self.collect.Maps.uniqueIndex(planned, self._location_of_task("base.Function"))
+        finally:
+            planned.close()
+
+    def chosen(self, scan: Any, locations: Iterable[str]) -> Any:
+        """Like :meth:`index`, but of these locations only, so that memory does not grow with the table."""
+        wanted = self.view.java.util.HashSet(self.array_list(locations))
+        handles = self.view.java.lang.invoke.MethodHandles
+        contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
+        location = self._location_handle()
+        named = contains.asType(self._type("boolean", "java.lang.String"))
+        keep = self._proxy("base.Predicate", handles.filterReturnValue(location, named))
+        planned = scan.planFiles()
+        try:
+            few = self.collect.Iterables.filter(planned, keep)
+            return self.collect.Maps.uniqueIndex(few, self._location_of_task("base.Function"))
+        finally:
+            planned.close()
+
+    def equality_deletes(self, files: Any) -> list[Any]:
+        """The equality deletes among an Iterable of DeleteFile, as objects that outlive the reader."""
+        handles = self.view.java.lang.invoke.MethodHandles
+        content = self._method(_ICEBERG + "ContentFile", "content", _ICEBERG + "FileContent")
+        equals = self._method("java.lang.Object", "equals", "boolean", "java.lang.Object")
+        same = equals.bindTo(self.api.FileContent.EQUALITY_DELETES).asType(
+            self._type("boolean", _ICEBERG + "FileContent")
+        )
+        keep = self._proxy("base.Predicate", handles.filterReturnValue(content, same))
+        # Readers hand out one object again and again: copy each before the next is read.
+        copy = self._proxy(
+            "base.Function", self._method(_ICEBERG + "ContentFile", "copy", "java.lang.Object")
+        )
+        kept = self.collect.Iterables.transform(self.collect.Iterables.filter(files, keep), copy)
+        return list(self.collect.Lists.newArrayList(kept))
+
+    def _location_of_task(self, interface: str) -> Any:
+        return self._proxy(interface, self._location_handle())
+
+    def _location_handle(self) -> Any:
+        file = self._method(_ICEBERG + "ContentScanTask", "file", _ICEBERG + "ContentFile")
+        location = self._method(_ICEBERG + "ContentFile", "location", "java.lang.String")
+        return self.view.java.lang.invoke.MethodHandles.filterReturnValue(file, location)
+
+    def _method(self, cls: str, name: str, returns: str, *takes: str) -> Any:
+        lookup = self.view.java.lang.invoke.MethodHandles.publicLookup()
+        return lookup.findVirtual(self._class(cls), name, self._type(returns, *takes))
+
+    def _type(self, returns: str, *takes: str) -> Any:
+        made = self.static("java.lang.invoke.MethodType", "methodType")(self._class(returns))
+        return made.appendParameterTypes(self.array_list(self._class(t) for t in takes)) if takes else made
+
+    def _proxy(self, interface: str, handle: Any) -> Any:
+        """A Java function made of method handles: loops over files run in the JVM, without calls back."""
+        return self.view.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            self._class(_GUAVA + interface), handle
+        )
+
+    def _class(self, name: str) -> Any:
+        if name == "boolean":
+            return self.view.java.lang.Boolean.TYPE
+        # The jars of --packages are seen by Spark's class loader only.
+        return self.view.org.apache.spark.util.Utils.classForName(name, True, False)

@@ -1,0 +1,256 @@
+"""``IcebergTable``: the adapter of one table. It plans, reads, writes and commits; it decides nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
+from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite, rebase
+from lakekeeper.errors import AdapterError, Conflict, NotFound
+from lakekeeper.spark.jvm import causes
+from lakekeeper.spi import Adapter, Capabilities, Commit, TableName
+from lakekeeper_iceberg import changes, keys, listing, staging
+from lakekeeper_iceberg.blocks import blocks_of
+from lakekeeper_iceberg.commit import Exchange, swap
+from lakekeeper_iceberg.deletes import apply_deletes
+from lakekeeper_iceberg.features import check_supported
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner, files_that_may_match
+
+# One committer a table and process: commits side by side only make one another fail and wait.
+_commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+class IcebergFormat:
+    """Opens Iceberg tables of any Spark catalog."""
+
+    name = "iceberg"
+
+    def open(self, spark: Any, identifier: TableName) -> Adapter[DataFrame]:
+        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError where Iceberg's jar is missing."""
+        jvm = Iceberg(spark)
+        if not jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.iceberg.spark.Spark3Util"):
+            raise AdapterError(f"{identifier.text}: the Spark session has no Iceberg jar; start it with one")
+        try:
+            table = jvm.load(identifier.sql)
+        except Exception as error:
+            told = causes(error)
+            detail = told[0][1].splitlines()[0] if told else str(error)
+            raise NotFound(identifier.text, f"no such Iceberg table ({detail})") from error
+        opened = IcebergTable(jvm, identifier, table)
+        opened.check()
+        return opened
+
+
+FORMAT = IcebergFormat()
+
+
+class IcebergTable:
+    """Satisfies ``spi.Adapter``; rows are DataFrames. Safe for reads and writes of several threads."""
+
+    def __init__(self, jvm: Iceberg, name: TableName, table: Any) -> None:
+        self._jvm = jvm
+        self._name = name
+        self._table = table
+        self._lock = threading.Lock()
+        self._planner = Planner(jvm)
+        self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
+        self._staged: dict[str, list[str]] = defaultdict(list)
+
+    @property
+    def table(self) -> str:
+        return self._name.text
+
+    @property
+    def capabilities(self) -> Capabilities:
+        version = int(self._metadata().formatVersion())
+        return Capabilities(
+            row_deletes=version > 1,
+            stores_level=True,
+            row_lineage=version > 2,
+            time_travel=True,
+            native_key=True,
+        )
+
+    def check(self) -> None:
+        """Raise Unsupported for a table that must not be rewritten."""
+        metadata = self._metadata()
+        check_supported(self.table, metadata, self._schema(metadata))
+
+    def properties(self) -> Mapping[str, str]:
+        self._table.refresh()
+        return self._properties(self._metadata())
+
+    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+        self._table.refresh()
+        metadata = self._metadata()
+        key = keys.columns_key(self._schema(metadata), columns, layout)
+        keys.metrics_modes(self._jvm, self._table, key)
+        if metadata.sortOrder().isUnsorted():
+            text = ", ".join(column.name for column in key.columns)
+            self._table.updateProperties().set(keys.PROPERTY, text).commit()
+            return
+        first = self._jvm.api.NullOrder.NULLS_FIRST
+        order = self._table.replaceSortOrder()
+        for column in key.columns:
+            # `asc(name)` is a default method, which py4j does not see on Iceberg's private classes.
+            order = order.asc(self._jvm.api.expressions.Expressions.ref(".".join(column.path)), first)
+        order.commit()
+
+    def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        self._table.refresh()
+        pinned = self._jvm.pinned(self._table)
+        metadata = pinned.operations().current()
+        schema = self._schema(metadata)
+        check_supported(self.table, metadata, schema)
+        properties = self._properties(metadata)
+        key = self._key(metadata, schema, properties, columns)
+        modes = keys.metrics_modes(self._jvm, pinned, key) if key else ()
+        current = metadata.currentSnapshot()
+        version = None if current is None else int(current.snapshotId())
+        blocks = self._blocks(metadata, version, key, modes)
+        if where is not None and version is not None:
+            chosen = files_that_may_match(self._jvm, pinned, self._name.sql, where)
+            if chosen is not None:
+                blocks = blocks.take(np.array([path in chosen for path in blocks.path.to_pylist()], np.bool_))
+        return Snapshot(
+            table=self.table,
+            format=IcebergFormat.name,
+            version=version,
+            table_uuid=str(metadata.uuid()),
+            schema_id=f"{metadata.currentSchemaId()}/{metadata.defaultSpecId()}",
+            key=key,
+            blocks=blocks,
+            complete=where is None,
+            properties=properties,
+        )
+
+    def read(self, task: MergeTask) -> DataFrame:
+        table = self._jvm.pinned(self._table)
+        tasks = self._planner.tasks(table, task.read_version, task.inputs)
+        group, rows = staging.read_staged(self._jvm, table, tasks, task)
+        with self._lock:
+            self._staged[task.id].append(group)
+        return rows
+
+    def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
+        table = self._jvm.pinned(self._table)
+        order = self._order(self._metadata())
+        sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
+        try:
+            files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
+        finally:
+            with self._lock:
+                groups = self._staged.pop(task.id, [])
+            for group in groups:
+                staging.unstage(self._jvm, table, group)
+        return Rewrite(task, outputs, native=files)
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        with _commit_locks[snapshot.table_uuid]:
+            seen = self.changes_since(snapshot)
+            lost = rebase(rewrites, seen).drop
+            if lost:
+                raise Conflict(f"{self.table}: {lost[0].reason}", _winner(seen))
+            try:
+                exchange = self._exchange(rewrites, snapshot, run_id)
+                done = swap(self._jvm, self._table, self.table, exchange)
+            except Conflict as error:
+                raise Conflict(str(error), _winner(self.changes_since(snapshot))) from error
+        removed = tuple(path for rewrite in rewrites for path in rewrite.task.inputs)
+        added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
+        return Commit(done.version, run_id, removed, added, done.removed_delete_files)
+
+    def discard(self, rewrites: Sequence[Rewrite]) -> None:
+        io = self._table.io()
+        for rewrite in rewrites:
+            for path in staging.own_files(self._table, rewrite):
+                io.deleteFile(path)
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        self._table.refresh()
+        metadata = self._metadata()
+        start = None if snapshot.version is None else metadata.snapshot(snapshot.version)
+        until = None if start is None else int(start.sequenceNumber())
+
+        def deletes_now(version: int) -> Mapping[str, str]:
+            if self._picture is None or self._picture[0] != (version, until):
+                files = listing.list_files(self._jvm.spark, self._name.sql, version)
+                applied = apply_deletes(files, self._unpartitioned(metadata), until)
+                named = dict(zip(files.data["path"].to_pylist(), applied.delete_id, strict=True))
+                self._picture = ((version, until), named)
+            return self._picture[1]
+
+        return changes.changes_since(metadata, self._schema(metadata), snapshot, deletes_now)
+
+    def _exchange(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Exchange:
+        """The Java files of a commit: inputs as of the snapshot, with the deletes that name nothing else."""
+        version = snapshot.version
+        if version is None:
+            raise Conflict(f"{self.table}: the table was empty when it was read")
+        paths = [path for rewrite in rewrites for path in rewrite.task.inputs]
+        tasks = self._planner.tasks(self._jvm.pinned(self._table), version, paths)
+        content = self._jvm.api.util.ContentFileUtil
+        deletes = {
+            str(d.location()): d
+            for task in tasks
+            for d in task.deletes()
+            # Deletion vectors leave with their data files by themselves.
+            if content.isFileScoped(d) and not content.isDV(d)
+        }
+        outputs = [file for rewrite in rewrites for file in rewrite.native]
+        return Exchange([t.file() for t in tasks], list(deletes.values()), outputs, version, run_id)
+
+    def _blocks(
+        self, metadata: Any, version: int | None, key: ClusterKey | None, modes: Sequence[str]
+    ) -> BlockSet:
+        if version is None:
+            empty: list[list[Any]] = [[] for _ in (key.columns if key else ())]
+            bounds = dict.fromkeys(("lo", "hi", "null_count", "exact"), empty)
+            return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, key)
+        names = [".".join(column.path) for column in key.columns] if key else []
+        files = listing.list_files(self._jvm.spark, self._name.sql, version, names)
+        applied = apply_deletes(files, self._unpartitioned(metadata))
+        return blocks_of(files, applied, key, modes, listing.committed_at(self._jvm.spark, self._name.sql))
+
+    def _key(
+        self,
+        metadata: Any,
+        schema: keys.SchemaFields,
+        properties: Mapping[str, str],
+        columns: Sequence[str] | None,
+    ) -> ClusterKey | None:
+        if columns is not None:
+            return keys.columns_key(schema, columns)
+        return keys.stored_key(schema, self._order(metadata), properties)
+
+    def _metadata(self) -> Any:
+        return self._table.operations().current()
+
+    def _schema(self, metadata: Any) -> keys.SchemaFields:
+        sensitive = str(self._jvm.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        return keys.SchemaFields(self._jvm, metadata.schema(), case_sensitive=sensitive)
+
+    def _order(self, metadata: Any) -> dict[str, Any]:
+        text = self._jvm.static("org.apache.iceberg.SortOrderParser", "toJson")(metadata.sortOrder())
+        order: dict[str, Any] = json.loads(str(text))
+        return order
+
+    def _properties(self, metadata: Any) -> dict[str, str]:
+        return {str(k): str(v) for k, v in dict(metadata.properties()).items()}
+
+    def _unpartitioned(self, metadata: Any) -> frozenset[int]:
+        return frozenset(int(s.specId()) for s in metadata.specs() if s.isUnpartitioned())
+
+
+def _winner(changes_seen: Changes) -> str:
+    return ", ".join(str(w) for w in changes_seen.winners) or changes_seen.obstacle
