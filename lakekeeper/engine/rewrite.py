@@ -43,14 +43,12 @@ def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterato
     waiting: set[Future[Rewrite | Failed]] = {pool.submit(_one, work, task) for task in tasks}
     try:
         while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for i, future in enumerate(ready := list(done)):
-                result = future.result()
-                waiting |= set(
-                    ready[i + 1 :]
-                )  # not handed over yet: to be discarded if the caller stops here
-                yield result
-                waiting -= set(ready[i + 1 :])
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                waiting.remove(
+                    future
+                )  # handed over with the next line, or failed; the others are ours to discard
+                yield future.result()
     except BaseException as stop:
         for future in waiting:
             future.cancel()

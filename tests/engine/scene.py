@@ -85,9 +85,7 @@ def rows(*values: Any) -> list[Row]:
     return [{"k": k, "v": f"v{k}"} for k in values]
 
 
-def overlapping(
-    batches: int = 6, size: int = 10, *, key: Sequence[str] = ("k",), settings: Settings | None = None
-) -> Scene:
+def overlapping(batches: int = 6, size: int = 10, *, settings: Settings | None = None) -> Scene:
     """Every batch spans the whole key: fully overlapping files."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=settings)
     for b in range(batches):

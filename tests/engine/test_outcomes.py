@@ -1,0 +1,205 @@
+"""Outcomes of a commit other than done or lost, crashes, failing groups; dry runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.errors import AdapterError, Rejected, Unknown
+from lakekeeper.testing.memory import MemoryAdapter, Parts
+from tests.engine.scene import Scene, groups_apart, overlapping
+
+
+def test_an_unknown_outcome_that_landed_is_settled_by_the_run_id() -> None:
+    scene = groups_apart(2)
+    before = scene.table.fingerprint()
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    report = scene.run()
+    assert report.commits == 1
+    assert scene.table.touched.attempts == 1
+    assert scene.table.current.run_id == report.run_ids[0]
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+    assert scene.table.touched.discarded == []
+
+
+def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
+    scene = groups_apart(2)
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    landing = scene.table.apply
+
+    def land_and_go_on(operation: str, change: Any, run_id: str = "") -> int:
+        number = landing(operation, change, run_id)
+        if operation == "lakekeeper":
+            scene.table.delete("k = 0")  # a user takes a row of our new file before we look
+        return number
+
+    scene.table.apply = land_and_go_on  # type: ignore[method-assign]  # the race of this test
+    report = scene.run()
+    assert report.version_after == scene.table.current.number - 1
+    assert len(scene.table.rows()) == 47
+    assert scene.table.leftovers() == set()
+
+
+def test_an_unknown_outcome_deletes_nothing_and_is_not_tried_twice() -> None:
+    scene = groups_apart(2)
+    before, version = scene.table.fingerprint(), scene.table.current.number
+    scene.adapter.faults.outcomes.append("unknown, lost")
+    with pytest.raises(Unknown, match="orphans"):
+        scene.run()
+    assert scene.table.touched.attempts == 1
+    assert scene.table.touched.discarded == []
+    assert len(scene.table.leftovers()) > 0
+    assert (scene.table.fingerprint(), scene.table.current.number) == (before, version)
+
+
+def test_a_rejected_commit_is_cleaned_up() -> None:
+    scene = groups_apart(2)
+    before = scene.table.fingerprint()
+    scene.adapter.faults.outcomes.append("rejected")
+    with pytest.raises(Rejected):
+        scene.run()
+    assert scene.table.leftovers() == set()
+    assert scene.table.fingerprint() == before
+    assert scene.run().commits == 1
+
+
+@pytest.mark.parametrize("phase", ["planned", "read", "written", "before_commit", "committed"])
+def test_a_crash_at_any_phase_leaves_the_table_as_before_or_after(phase: str) -> None:
+    class Crash(BaseException):
+        pass
+
+    def observer(told: str, info: Mapping[str, Any]) -> None:
+        if told == phase:
+            raise Crash
+
+    scene = groups_apart(3)
+    before = {v.number: scene.table.fingerprint(v.number) for v in scene.table.versions}
+    with pytest.raises(Crash):
+        scene.run(observer=observer)
+    assert {n: scene.table.fingerprint(n) for n in before} == before
+    assert scene.table.fingerprint() == before[max(before)]
+    assert scene.table.touched.discarded == [], "a crash cleans nothing up"
+    report = scene.run()
+    assert report.commits == (0 if phase == "committed" else 1)
+
+
+def test_a_failing_group_costs_itself_alone() -> None:
+    class Failing(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            parts = super().read(task)
+            if parts[0][0]["k"] < 1000:
+                raise OSError("a file that cannot be read")
+            return parts
+
+    scene = groups_apart(3)
+    scene.adapter = Failing(scene.table)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert sorted(group.status for group in report.groups) == ["committed", "committed", "failed"]
+    assert "cannot be read" in next(g.detail for g in report.groups if g.status == "failed")
+    assert report.failed_data_files_count == 3
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda part: part[1:], lambda part: [*part, part[0]]], ids=["lost", "doubled"]
+)
+def test_a_rewrite_that_loses_or_doubles_a_row_is_not_committed(change: Any) -> None:
+    class Careless(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            return [change(part) for part in super().read(task)]
+
+    scene = groups_apart(2)
+    scene.adapter = Careless(scene.table)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert {group.status for group in report.groups} == {"failed"}
+    assert "nothing was committed" in report.groups[0].detail
+    assert report.commits == 0
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+
+
+def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:
+    class Broken(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            parts = super().read(task)
+            if parts[0][0]["k"] >= 2000:
+                raise AdapterError("the contract is broken")
+            return parts
+
+    for threads in range(1, 20):  # several groups may be done when the failure is seen
+        scene = groups_apart(4)
+        scene.adapter = Broken(scene.table)
+        with pytest.raises(AdapterError, match="contract"):
+            scene.run(options={"max-concurrent-file-group-rewrites": threads})
+        assert scene.table.leftovers() == set()
+        assert scene.runner.working_now == []
+        assert len(scene.runner.cancelled) == 1
+
+
+def test_a_dry_run_writes_nothing_and_says_what_the_real_call_does() -> None:
+    scene = groups_apart(3)
+    dry: list[Any] = []
+    scene.untouched(lambda: dry.append(scene.run(dry_run=True)))
+    (planned,) = dry
+    real = scene.run()
+    assert planned.plan is not None
+    assert real.plan is not None
+    assert [group.id for group in planned.groups] == [task.id for task in planned.plan.tasks]
+    assert {group.id for group in planned.groups} == {group.id for group in real.groups}
+    assert {group.status for group in planned.groups} == {"planned"}
+    assert planned.plan.tasks == real.plan.tasks
+    assert (planned.commits, planned.version_after) == (0, planned.version_before)
+
+
+def test_a_final_dry_run_is_one_round() -> None:
+    scene = groups_apart(3)
+    scene.untouched(lambda: scene.run(dry_run=True, final=True))
+
+
+def test_phases_are_told_in_order() -> None:
+    scene = overlapping()
+    told: list[str] = []
+
+    def observer(phase: str, info: Mapping[str, Any]) -> None:
+        told.append(phase)
+
+    scene.run(observer=observer)
+    assert [phase for phase, _ in itertools.groupby(told)] == [
+        "planned", "read", "written", "before_commit", "committed",
+    ]  # fmt: skip
+
+
+def test_each_input_is_read_once() -> None:
+    scene = groups_apart(3)
+    report = scene.run(final=True)
+    assert len(scene.table.touched.data_reads) == report.rewritten_data_files_count == 9
+
+
+def test_threads_are_bounded() -> None:
+    scene = groups_apart(8)
+    most = 0
+
+    class Counting(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask) -> Any:
+            nonlocal most
+            most = max(most, len(scene.runner.working_now))
+            return super().write(rows, task)
+
+    scene.adapter = Counting(scene.table)
+    scene.run(options={"max-concurrent-file-group-rewrites": 2})
+    assert 1 <= most <= 2
+
+
+def test_where_limits_what_is_rewritten() -> None:
+    scene = groups_apart(3)
+    report = scene.run(where="k >= 1000 and k < 2000")
+    assert report.rewritten_data_files_count == 3
+    assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended == "nothing to do"

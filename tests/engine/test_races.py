@@ -1,0 +1,218 @@
+"""Races, played through the observer: users win, groups they touch are lost, all the others land."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.errors import Conflict
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import Scene, groups_apart, overlapping, rows
+
+BEFORE_COMMIT = ("planned", "read", "written", "before_commit")
+
+
+class At:
+    """An observer that acts once, at the first time that a phase is told."""
+
+    def __init__(self, phase: str, act: Callable[[], object]) -> None:
+        self.phase = phase
+        self.act = act
+        self.told: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        with self._lock:
+            first = phase == self.phase and phase not in self.told
+            self.told.append(phase)
+            if first:
+                self.act()
+
+
+@pytest.mark.parametrize("phase", [*BEFORE_COMMIT, "committed"])
+def test_a_concurrent_append_at_every_phase_is_no_conflict(phase: str) -> None:
+    scene = groups_apart()
+    before = scene.table.rows()
+    observer = At(phase, lambda: scene.table.append(rows(5, 2005)))
+    report = scene.run(observer=observer)
+    assert phase in observer.told
+    assert (report.commits, report.conflicts) == (1, 0)
+    assert {group.status for group in report.groups} == {"committed"}
+    assert _same(scene, [*before, *rows(5, 2005)])
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("phase", BEFORE_COMMIT)
+@pytest.mark.parametrize("where", ["k = 3", "k < 1000"], ids=["a row", "all files of the group"])
+def test_a_concurrent_delete_of_an_input_costs_that_group_alone(phase: str, where: str) -> None:
+    scene = groups_apart(4)
+    expected: list[Any] = []
+
+    def rival() -> None:
+        scene.table.delete(where)
+        expected.extend(scene.table.rows())
+
+    observer = At(phase, rival)
+    report = scene.run(observer=observer)
+    assert phase in observer.told
+    lost = [group for group in report.groups if group.status != "committed"]
+    assert (len(report.groups), len(lost), report.commits) == (4, 1, 1)
+    assert lost[0].status == "dropped"
+    assert "DELETE" in lost[0].detail
+    assert "conflict" in observer.told
+    assert _same(scene, expected)
+    assert scene.table.leftovers() == set()
+
+
+def test_a_delete_after_our_commit_takes_rows_of_our_files() -> None:
+    """The other order: we commit first, they second."""
+    scene = groups_apart(4)
+    report = scene.run(observer=At("committed", lambda: scene.table.delete("k = 3")))
+    assert {group.status for group in report.groups} == {"committed"}
+    assert sorted(row["k"] for row in scene.table.rows() if row["k"] < 10) == [0, 1, 2, *range(4, 10)]
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("where", ["k = 3", "k >= 0"], ids=["a row", "all rows"])
+def test_a_delete_in_the_last_moment_is_found_by_the_commit_itself(where: str) -> None:
+    """After all that the engine could check: the commit raises Conflict, and the rest goes again."""
+    scene = groups_apart(4)
+    scene.adapter.faults.races.append(lambda: scene.table.delete(where))
+    report = scene.run()
+    lost = [group for group in report.groups if group.status == "dropped"]
+    all_gone = where == "k >= 0"
+    assert len(lost) == (4 if all_gone else 1)
+    assert report.commits == (0 if all_gone else 1)
+    assert report.conflicts >= 1
+    assert scene.pauses == [0.1]
+    assert _same(scene, scene.table.rows(scene.table.current.number - report.commits))
+    assert scene.table.leftovers() == set()
+
+
+def test_two_runs_on_one_table_lose_no_row_and_no_file() -> None:
+    """Another run of ours wins in between: our groups are all dropped, in either order of the two."""
+    scene = groups_apart(3)
+    before = scene.table.fingerprint()
+    rival = Scene(scene.table)
+    ours = scene.run(observer=At("before_commit", rival.run))
+    assert {group.status for group in ours.groups} == {"dropped"}
+    assert all("lakekeeper run" in group.detail for group in ours.groups)
+    assert ours.commits == 0
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+    assert scene.run().ended == "nothing to do"
+
+
+def test_a_foreign_rewrite_of_inputs_wins() -> None:
+    scene = overlapping()
+    before = scene.table.fingerprint()
+    report = scene.run(observer=At("written", scene.table.rewrite_foreign))
+    assert [group.status for group in report.groups] == ["dropped"]
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda scene: scene.table.add_column("n", "int"), id="column added"),
+        pytest.param(lambda scene: scene.table.rename_column("v", "w"), id="column renamed"),
+        pytest.param(lambda scene: scene.table.drop_column("v"), id="column dropped"),
+        pytest.param(lambda scene: scene.table.repartition("v"), id="partitioning"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["planned", "before_commit"])
+def test_a_concurrent_schema_change_drops_all_groups_and_says_so(
+    phase: str, change: Callable[[Scene], object]
+) -> None:
+    scene = groups_apart(2)
+    report = scene.run(observer=At(phase, lambda: change(scene)))
+    assert {group.status for group in report.groups} == {"dropped"}
+    assert all("changed meanwhile" in group.detail for group in report.groups)
+    assert scene.table.leftovers() == set()
+    assert len(scene.table.rows()) == 48
+
+
+def test_retries_are_bounded_and_the_error_names_the_winner() -> None:
+    scene = groups_apart(8)
+    # At each attempt somebody touches another group in the last moment.
+    scene.adapter.faults.races.extend(_delete_one(scene, group) for group in range(8))
+    with pytest.raises(Conflict) as error:
+        scene.run(options={"commit.retry.num-retries": 2})
+    assert scene.table.touched.attempts == 3
+    assert "3 attempts" in str(error.value)
+    assert "DELETE" in str(error.value)
+    assert str(scene.table.current.number) in error.value.winner
+    assert scene.pauses == [0.1, 0.2]
+    assert scene.table.current.operation == "DELETE"
+    assert scene.table.leftovers() == set()
+
+
+def test_the_time_for_retries_is_bounded_too() -> None:
+    scene = groups_apart(8)
+    scene.adapter.faults.races.extend(_delete_one(scene, group) for group in range(8))
+    with pytest.raises(Conflict):
+        scene.run(options={"commit.retry.num-retries": 100, "commit.retry.total-timeout-ms": 3})
+    assert scene.table.touched.attempts < 5
+    assert scene.table.leftovers() == set()
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    scene = groups_apart(8)
+    scene.adapter.faults.races.extend(_delete_one(scene, group) for group in range(5))
+    options = {"commit.retry.num-retries": 5, "commit.retry.min-wait-ms": 10, "commit.retry.max-wait-ms": 50}
+    report = scene.run(options=options)
+    assert scene.pauses == [0.01, 0.02, 0.04, 0.05, 0.05]
+    assert [g.status for g in report.groups].count("dropped") == 5
+    assert report.commits == 1
+
+
+@pytest.mark.parametrize("maintenance_first", [True, False])
+def test_two_adapters_commit_in_both_orders(maintenance_first: bool) -> None:
+    """Groups that do not clash: whoever is first, both land and the table is the same."""
+    scene = groups_apart(2)
+    plan = scene.plan()
+    first, second = MemoryAdapter(scene.table), MemoryAdapter(scene.table)
+    snapshot = first.snapshot()
+    made = [
+        adapter.write(scene.runner.merge(adapter.read(task), task), task)
+        for adapter, task in zip((first, second), plan.tasks, strict=True)
+    ]
+    pairs = list(zip((first, second), made, strict=True))
+    before = scene.table.fingerprint()
+    for adapter, rewrite in pairs if maintenance_first else reversed(pairs):
+        adapter.commit([rewrite], snapshot, f"run-{id(adapter)}")
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+    assert scene.plan().tasks == ()
+
+
+@pytest.mark.parametrize("partial", [True, False])
+def test_partial_progress_commits_groups_as_they_finish(partial: bool) -> None:
+    scene = groups_apart(6)
+    options = {"partial-progress.enabled": partial, "partial-progress.max-commits": 3}
+    before = scene.table.fingerprint()
+    report = scene.run(options=options)
+    assert report.commits == (3 if partial else 1)
+    assert len(set(report.run_ids)) == report.commits
+    assert scene.table.fingerprint() == before
+
+
+def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
+    scene = groups_apart(6)
+    observer = At("committed", lambda: scene.table.delete("k >= 0 and k != 1"))
+    report = scene.run(observer=observer, options={"partial-progress.enabled": True})
+    assert "dropped" in {group.status for group in report.groups}
+    assert [row["k"] for row in scene.table.rows()] == [1]
+    assert scene.table.leftovers() == set()
+
+
+def _delete_one(scene: Scene, group: int) -> Callable[[], int]:
+    return lambda: scene.table.delete(f"k = {1000 * group}")
+
+
+def _same(scene: Scene, expected: list[Any]) -> bool:
+    return sorted(map(str, scene.table.rows())) == sorted(map(str, expected))
