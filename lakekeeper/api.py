@@ -8,7 +8,7 @@ print(t.recluster())
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.info import ClusteringInformation, measure
@@ -40,7 +40,7 @@ class Table:
 
     def __init__(
         self, spark: SparkSession, name: TableName, adapter: Adapter[Any], *, clock: Clock | None = None
-    ):
+    ) -> None:
         self._spark = spark
         self._name = name
         self._adapter = adapter
@@ -219,13 +219,15 @@ def run(
     verbs: Sequence[str] | None = None,
     dry_run: bool = False,
     observer: Observer | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
     """One pass over many tables: whatever is due, one failing table never stopping the rest.
 
-    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`.
+    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, what is
+    under way is finished and nothing else begun.
     """
     settings = _settings(spark, tables, verbs)
-    return _pass(spark, settings, Clock(), dry_run=dry_run, observer=observer)
+    return _pass(spark, settings, Clock(), dry_run=dry_run, observer=observer, stopping=stopping)
 
 
 def auto(
@@ -265,9 +267,18 @@ def _pass(
     *,
     dry_run: bool = False,
     observer: Observer | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
     names = expand(spark, settings.tables)
-    return sweep(names, lambda name: table(spark, name), settings, clock, dry_run=dry_run, observer=observer)
+    return sweep(
+        names,
+        lambda name: table(spark, name),
+        settings,
+        clock,
+        dry_run=dry_run,
+        observer=observer,
+        stopping=stopping,
+    )
 
 
 def _conf(spark: SparkSession) -> dict[str, str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 VERBS = ("recluster", "compact")
+STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -55,7 +56,7 @@ class TableResult:
     """One table's part of a pass.
 
     status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off), ``partial`` (some groups
-             failed or lost a race), ``failed``
+             failed or lost a race), ``failed``, ``stopped`` (the pass was told to stop before it was this table's turn)
     reason   why, in words
     """
 
@@ -82,9 +83,7 @@ class AutoReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: counts by status, then each table."""
-        counts = {
-            s: sum(t.status == s for t in self.tables) for s in ("done", "idle", "off", "partial", "failed")
-        }
+        counts = {status: sum(t.status == status for t in self.tables) for status in STATUSES}
         totals = {"duration_ms": self.duration_ms, "dry_run": self.dry_run, "exit_code": self.exit_code}
         return {**counts, **totals, "tables": [asdict(t) for t in self.tables]}
 
@@ -135,27 +134,36 @@ def sweep(
     *,
     dry_run: bool = False,
     observer: Observer | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """One pass over ``names``, in order."""
+    """One pass over ``names``, in order. Once ``stopping()``, what is under way is finished and nothing else begun."""
     started = clock.now_ms()
-    results = tuple(_one(name, open_table, settings, dry_run, observer) for name in names)
+    call = _Call(settings, dry_run, observer, stopping)
+    results = tuple(_one(name, open_table, call) for name in names)
     return AutoReport(results, clock.now_ms() - started, dry_run)
 
 
-def _one(
-    name: str,
-    open_table: Callable[[str], Maintained],
-    settings: AutoSettings,
-    dry_run: bool,
-    observer: Observer | None,
-) -> TableResult:
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one pass asks of each of its tables."""
+
+    settings: AutoSettings
+    dry_run: bool
+    observer: Observer | None
+    stopping: Callable[[], bool]
+
+
+def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> TableResult:
+    if call.stopping():
+        return TableResult(name, "stopped", "told to stop before its turn")
     try:
         table = open_table(name)
         options = table.options()
         if not options["auto.enabled"]:
             return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
-        verbs = options.words("auto.verbs") if options.origins["auto.verbs"] == "property" else settings.verbs
-        reports = _verbs(table, verbs, options, dry_run, observer)
+        standing = options.origins["auto.verbs"] == "property"
+        verbs = options.words("auto.verbs") if standing else call.settings.verbs
+        reports = _verbs(table, verbs, options, call)
     except LakekeeperError as error:
         return TableResult(name, "failed", f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -163,24 +171,25 @@ def _one(
         return TableResult(
             name, "failed", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         )
-    return _summary(name, reports, dry_run)
+    return _summary(name, reports, call.dry_run)
 
 
-def _verbs(
-    table: Maintained, verbs: Sequence[str], options: Options, dry_run: bool, observer: Observer | None
-) -> list[MergeReport]:
+def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> list[MergeReport]:
     budget = options.integer("budget-bytes")
     reports: list[MergeReport] = []
     for verb in verbs:
         if verb not in VERBS:
             raise OptionError("auto.verbs", verb, "verbs out of " + ", ".join(VERBS))
         spent = sum(r.rewritten_bytes_count for r in reports)
-        if spent >= budget:
+        if spent >= budget or (reports and call.stopping()):
             break
         act = table.recluster if verb == "recluster" else table.compact
         try:
             report = act(
-                final=options["auto.final"], dry_run=dry_run, budget_bytes=budget - spent, observer=observer
+                final=options["auto.final"],
+                dry_run=call.dry_run,
+                budget_bytes=budget - spent,
+                observer=call.observer,
             )
         except OptionError as error:
             if verb == "recluster" and error.key == "columns" and error.value is None:
