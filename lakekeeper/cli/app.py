@@ -1,0 +1,243 @@
+"""The commands, and what becomes of an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+
+from lakekeeper.cli.service import repeat
+from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.values import byte_count, pairs
+from lakekeeper.core.report import MergeReport
+from lakekeeper.errors import LakekeeperError, OptionError
+
+app = typer.Typer(
+    name="lakekeeper",
+    help="Table maintenance for Delta Lake and Apache Iceberg on Spark. Exit codes: 0 done, 1 failed, 2 wrong use.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+TableName = Annotated[
+    str, typer.Argument(metavar="TABLE", help="catalog.namespace.table, or the path of a Delta table.")
+]
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="SQL", help="Only files that may hold a match of this predicate over the columns."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Cluster key in place of the table's own: one to four columns."),
+]
+Policy = Annotated[
+    str | None, typer.Option(metavar="NAME,…", help="Policies in order, in place of the verb's own.")
+]
+Budget = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="The most that is rewritten: 10GB, 512MiB, bytes.")
+]
+Given = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of lakekeeper. Repeatable."),
+]
+Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until the thresholds hold.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")]
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    *,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"lakekeeper {version('lakekeeper-spark')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+@app.command()
+@with_setup
+def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
+    """Show how well a table is clustered.
+
+    Depth, overlaps, histogram, levels; reads no data file.
+    """
+    setup.check({})
+    setup.show(setup.table(table).clustering_information(columns, where=where))
+    return 0
+
+
+@app.command()
+@with_setup
+def plan(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Where = None,
+    columns: Columns = None,
+    policy: Policy = None,
+    budget: Budget = None,
+    option: Given = None,
+) -> int:
+    """Show what recluster would do, and why.
+
+    Each block that is taken or left has its reason. Writes nothing.
+    """
+    call = _call(setup, where=where, policy=policy, budget=budget, option=option)
+    report = setup.table(table).recluster(columns, dry_run=True, **call)
+    setup.show(report.plan)
+    return 0
+
+
+@app.command()
+@with_setup
+def recluster(  # noqa: PLR0913 - each is an option of the command line
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Where = None,
+    columns: Columns = None,
+    final: Final = False,
+    dry_run: DryRun = False,
+    policy: Policy = None,
+    budget: Budget = None,
+    option: Given = None,
+) -> int:
+    """Merge files whose key ranges overlap.
+
+    Queries on the key read fewer files after it.
+    """
+    call = _call(setup, where=where, policy=policy, budget=budget, option=option)
+    with setup.progress() as progress:
+        report = setup.table(table).recluster(
+            columns, final=final, dry_run=dry_run, observer=progress, **call
+        )
+    return _reported(setup, report)
+
+
+@app.command()
+@with_setup
+def compact(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Where = None,
+    final: Final = False,
+    dry_run: DryRun = False,
+    policy: Policy = None,
+    budget: Budget = None,
+    option: Given = None,
+) -> int:
+    """Pack small neighbouring files together.
+
+    Needs no cluster key, and keeps to it where there is one.
+    """
+    call = _call(setup, where=where, policy=policy, budget=budget, option=option)
+    with setup.progress() as progress:
+        report = setup.table(table).compact(final=final, dry_run=dry_run, observer=progress, **call)
+    return _reported(setup, report)
+
+
+@app.command()
+@with_setup
+def doctor(
+    setup: Setup,
+    *,
+    session: Annotated[bool, typer.Option("--session", help="Start a session and look at it too.")] = False,
+) -> int:
+    """Tell what is wrong with this machine.
+
+    Java, versions, jars, write access, and what to do about each. Exit code 1 if anything is wrong.
+    """
+    from lakekeeper.spark.doctor import examine
+
+    findings = examine(setup.session() if session else None, warehouse=setup.warehouse)
+    wrong = sum(not finding.ok for finding in findings)
+    if setup.as_json:
+        typer.echo(json.dumps({"ok": not wrong, "findings": [finding.to_dict() for finding in findings]}))
+    else:
+        typer.echo("\n".join(map(str, findings)))
+        typer.echo(f"{wrong} of {len(findings)} are wrong" if wrong else "all is well")
+    return 1 if wrong else 0
+
+
+@app.command()
+@with_setup
+def auto(
+    setup: Setup,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TABLES", help="Names or patterns (ice.db.*) in place of spark.lakekeeper.auto.tables."
+        ),
+    ] = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One pass, then end.")] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="PAUSE", help="Pause between passes, e.g. 15m; spark.lakekeeper.auto.every."),
+    ] = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Maintain many tables, once or repeatedly.
+
+    All it needs can stand in a properties file. Each pass ends with a line of JSON on stdout and a table on stderr.
+    SIGTERM lets what is under way be committed and ends.
+    """
+    if once and every:
+        raise OptionError("--every", every, "either --once or --every, not both")
+    return repeat(setup, tuple(tables or ()), every=every, once=once, dry_run=dry_run)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code. Errors are one line on stderr, and JSON on stdout where that was asked for."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given or given[:1] == ["auto"]
+    try:
+        return int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
+    except LakekeeperError as error:
+        return _failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
+    except KeyboardInterrupt:
+        return _failed("Interrupted", "interrupted; what was not committed is not in the table", 130, as_json)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
+            return _failed("UsageError", str(error.format_message()), 2, as_json)
+        if os.environ.get("LAKEKEEPER_TRACEBACK"):
+            raise
+        text = next(iter(str(error).strip().splitlines()), "")
+        return _failed(type(error).__name__, f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
+
+
+def _call(
+    setup: Setup, *, where: str | None, policy: str | None, budget: str | None, option: Sequence[str] | None
+) -> dict[str, Any]:
+    """Arguments of a verb; whatever is wrong in them is found before Spark starts."""
+    options: dict[str, Any] = dict(pairs("--option", option or ()))
+    budget_bytes = None if budget is None else byte_count(budget)
+    asked = {"policy": policy, "budget-bytes": budget_bytes}
+    setup.check(options | {key: value for key, value in asked.items() if value is not None})
+    return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
+
+
+def _reported(setup: Setup, report: MergeReport) -> int:
+    """Show a report. A run in which groups were lost and none landed has failed."""
+    setup.show(report)
+    lost = any(group.status in ("failed", "dropped") for group in report.groups)
+    return 1 if lost and not report.changed else 0
+
+
+def _failed(kind: str, message: str, code: int, as_json: bool) -> int:
+    typer.echo(f"lakekeeper: {message}" if message else f"lakekeeper: {kind}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
+    return code

@@ -1,0 +1,86 @@
+"""Progress on stderr, fed by the engine's observer: a bar at a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.render import size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from typing_extensions import Self  # in typing from Python 3.11 on
+
+
+class Progress:
+    """An observer. It is called from worker threads too, and must never raise: that would halt the run."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._lock = threading.Lock()
+        self._bar: Bar | None = None
+        self._task: Any = None
+        self._groups = self._finished = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_bar()
+
+    def say(self, text: str) -> None:
+        """One line, whatever the display is."""
+        if not self._quiet:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        # A closed stderr or a display that fails costs the progress, not the run.
+        with self._lock, contextlib.suppress(Exception):
+            tell = getattr(self, f"_{phase}", None)
+            if tell is not None and not self._quiet:
+                tell(info)
+
+    def _planned(self, info: Mapping[str, Any]) -> None:
+        self._end_bar()
+        self._groups, self._finished = int(info["tasks"]), 0
+        if not self._groups:
+            return
+        text = f"{info['table']}: round {info['round']}, {self._groups:,} groups, {size(info['bytes'])}"
+        self.say(text)
+        if sys.stderr.isatty():
+            self._begin_bar()
+
+    def _written(self, info: Mapping[str, Any]) -> None:
+        self._finished += 1
+        if self._bar is not None:
+            self._bar.advance(self._task)
+            return
+        wrote = f"{info['rows']:,} rows, {size(info['bytes'])}"
+        self.say(f"{info['table']}: written {self._finished:,} of {self._groups:,} ({wrote})")
+
+    def _committed(self, info: Mapping[str, Any]) -> None:
+        if self._finished >= self._groups:
+            self._end_bar()
+        self.say(f"{info['table']}: committed version {info['version']}, {info['rewrites']:,} groups")
+
+    def _conflict(self, info: Mapping[str, Any]) -> None:
+        what = f"{info['dropped']} groups dropped" if info["dropped"] else "trying again"
+        self.say(f"{info['table']}: another writer was first, {what}: {info['reason']}")
+
+    def _begin_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task("rewriting", total=self._groups)
+        self._bar.start()
+
+    def _end_bar(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()

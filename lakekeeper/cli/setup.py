@@ -1,0 +1,113 @@
+"""The options that all commands share, and the session that they make."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from lakekeeper.cli.progress import Progress
+from lakekeeper.cli.values import pairs, properties_file
+from lakekeeper.core.options import CONF_PREFIX, Options, resolve
+from lakekeeper.engine.registry import find_policies
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakekeeper.api import Table
+
+_CATALOG = (
+    "An Iceberg catalog: name=jdbc:sqlite:/a/catalog.db, name=rest:http://…, name=hadoop:/a/dir. Repeatable."
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How Spark is to be started and how results are to be shown; each field is an option of every command."""
+
+    catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE:URI", help=_CATALOG)] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="A Spark conf, as for spark-submit; spark.lakekeeper.* too. Repeatable."
+        ),
+    ] = None
+    properties_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Confs from a file like spark-defaults.conf; --conf wins."),
+    ] = None
+    warehouse: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where managed tables are kept, if no catalog says it.")
+    ] = None
+    master: Annotated[str | None, typer.Option(help="Where Spark runs; local[*] by default.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False
+
+    def confs(self) -> dict[str, str]:
+        """All confs that were given; raises OptionError."""
+        found = properties_file(self.properties_file) if self.properties_file else {}
+        found |= pairs("--conf", self.conf or ())
+        if self.master:
+            found["spark.master"] = self.master
+        return found
+
+    def check(self, options: Mapping[str, Any]) -> Options:
+        """What can be found wrong before Spark starts, which takes seconds; raises OptionError."""
+        confs = {key: value for key, value in self.confs().items() if key.startswith(CONF_PREFIX)}
+        resolved = resolve(options, confs)
+        find_policies(resolved.words("policy"))
+        return resolved
+
+    def session(self) -> SparkSession:
+        """The session, started here or taken over."""
+        from lakekeeper.spark.session import local_session
+
+        catalogs = pairs(
+            "--catalog", self.catalog or (), "name=type:uri, e.g. ice=jdbc:sqlite:/data/catalog.db"
+        )
+        return local_session(catalogs=catalogs, conf=self.confs(), warehouse=self.warehouse)
+
+    def table(self, name: str) -> Table:
+        """The table of that name, in a session made for it."""
+        from lakekeeper.api import table
+
+        return table(self.session(), name)
+
+    def progress(self) -> Progress:
+        """A display for one run."""
+        return Progress(quiet=self.quiet)
+
+    def show(self, result: Any) -> None:
+        """A result on stdout, as a page or as JSON."""
+        typer.echo(json.dumps(result.to_dict()) if self.as_json else str(result))
+
+
+def with_setup(command: Callable[..., int]) -> Callable[..., int]:
+    """``command`` with all fields of `Setup` as options; it is handed a Setup as its first argument.
+
+    Typer reads options from a signature: this one is put together, so that no command repeats the seven.
+    """
+    shared = inspect.signature(Setup).parameters
+    hints = get_type_hints(Setup, include_extras=True)
+    own = get_type_hints(command, include_extras=True)
+    mine = list(inspect.signature(command).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> int:
+        setup = Setup(**{name: given.pop(name) for name in shared})
+        return command(setup, **given)
+
+    after = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in shared.values()
+    ]
+    before = [p.replace(annotation=own[p.name]) for p in mine]
+    parameters = sorted([*before, *after], key=lambda p: p.kind)
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
