@@ -43,26 +43,27 @@ def bounded_groups(
     total = np.bincount(section, weights=size[order])
     large = (total > max_bytes) | (count > max_files)
     cut = np.zeros(len(group), dtype=np.bool_)
+    groups = _split(order, section, (count > 1) & ~large)
     if large.any():
         inside = large[section]
-        part = fill(section[inside], size[order[inside]], max_bytes=max_bytes, max_files=max_files)
-        again = section * 0
-        again[inside] = part + 1
-        refined = section * (int(again.max()) + 1) + again
-        order, section = _resection(order, refined, lo, hi)
-        cut[order] = np.bincount(section)[section] < 2
-        count = np.bincount(section)
-    mask = (count > 1)[section]
+        at = order[inside]
+        part = fill(section[inside], size[at], max_bytes=max_bytes, max_files=max_files)
+        inner, piece = sections(part, lo[at], hi[at])
+        at = at[inner]
+        paired = np.bincount(piece) > 1
+        cut[at] = ~paired[piece]
+        groups += _split(at, piece, paired)
+    return groups, cut
+
+
+def _split(order: Index, section: Ints, wanted: Bools) -> list[Index]:
+    """The members of each wanted section; sections stand together in ``order``."""
+    mask = wanted[section]
     kept, of = order[mask], section[mask]
     if not len(kept):
-        return [], cut
+        return []
     edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(kept)]
-    return [kept[a:b] for a, b in pairwise(edges)], cut
-
-
-def _resection(order: Index, part: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
-    inner, section = sections(part, lo[order], hi[order])
-    return order[inner], section
+    return [kept[a:b] for a, b in pairwise(edges)]
 
 
 def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bools | None = None) -> Ints:
