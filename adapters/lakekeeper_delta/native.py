@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -15,7 +16,7 @@ from lakekeeper.spark.jvm import Jvm
 
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can be large in memory
-_KEPT_TASKS = 512  # actions of tasks between their read and their write
+_KEPT_TASKS = 64  # actions of tasks between their read and their write; found again if there are more
 
 # Field metadata that tells how values lie in the files. Comments and identity marks come and go with appends.
 _LAYOUT_METADATA = (
@@ -188,6 +189,20 @@ class Log:
             while len(self._inputs) > _KEPT_TASKS:
                 self._inputs.popitem(last=False)
         return found
+
+    @contextmanager
+    def active(self, session: Any) -> Iterator[None]:
+        """This session is the thread's active one meanwhile: where Delta has no session at hand it takes that."""
+        kind = self.jvm.view.org.apache.spark.sql.classic.SparkSession
+        before = kind.getActiveSession()
+        kind.setActiveSession(session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                kind.setActiveSession(before.get())
+            else:
+                kind.clearActiveSession()
 
     def table_object(self) -> Any:
         """A DeltaTableV2, which Delta's ALTER TABLE commands work on."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +45,9 @@ def read(log: Log, task: MergeTask) -> DataFrame:
     """
     state = log.at(task.read_version, task.table_uuid)
     adds = log.scala_seq(log.inputs(state, task.id, task.inputs))
-    frame = log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
-    kept = log.singleton("RowTracking").preserveRowTrackingColumns(frame, state.snapshot)
+    with log.active(log.jvm.session):
+        frame = log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
+        kept = log.singleton("RowTracking").preserveRowTrackingColumns(frame, state.snapshot)
     rows: DataFrame = log.jvm.dataframe(kept)
     return rows
 
@@ -56,11 +56,13 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
     """Files below the table's directory that no version names. Raises what Spark raises."""
     state = log.at(task.read_version, task.table_uuid)
     inputs = log.inputs(state, task.id, task.inputs)
-    if task.live_rows == 0:
+    live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
+    if live == 0:
         # Spark would leave an empty file that nobody knows the name of.
         return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
     options = {"maxRecordsPerFile": str(rows_per_file(task)), "compression": _codec(log, state)}
-    with _write_session(log) as session:
+    session = _write_session(log)
+    with log.active(session):
         dataset = log.jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(
             session, rows._jdf.queryExecution().analyzed()
         )
@@ -74,7 +76,13 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
             raise AdapterError(f"{log.name}: Delta wrote {data['path']} without counting its rows")
         outputs.append(Output(data["path"], int(records), int(data["size"])))
         actions.append(log.edited(add, **_marks(state, task, data.get("tags"))))
-    return Rewrite(task, tuple(outputs), native=Written(log.jvm.array_list(actions), inputs))
+    return Rewrite(task, tuple(outputs), rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
+
+
+def _live_rows(inputs: Any) -> int | None:
+    """Rows of the inputs that are not masked, where the log tells for all of them."""
+    counts = [add.numLogicalRecords() for add in inputs]
+    return sum(int(n.get()) for n in counts) if all(n.isDefined() for n in counts) else None
 
 
 def rows_per_file(task: MergeTask) -> int:
@@ -114,18 +122,12 @@ def _codec(log: Log, state: State) -> str:
     return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else "zstd"
 
 
-@contextmanager
-def _write_session(log: Log) -> Iterator[Any]:
-    """A copy of the session with our own settings, active in this thread: the user's session is not touched."""
-    kind = log.jvm.view.org.apache.spark.sql.classic.SparkSession
+def _write_session(log: Log) -> Any:
+    """A copy of the session with our own settings: the user's is not touched."""
     session = log.jvm.session.cloneSession()
     for key, value in _WRITE_CONF.items():
         session.conf().set(key, value)
-    kind.setActiveSession(session)
-    try:
-        yield session
-    finally:
-        kind.setActiveSession(log.jvm.session)
+    return session
 
 
 def discard(log: Log, paths: Iterable[str]) -> None:
