@@ -114,7 +114,9 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     # What happens after the swap must never look like a failed commit.
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
-    return Swapped(int(made.snapshotId()), int(made.summary().get("removed-delete-files") or 0))
+    counted = made.summary()
+    removed, put_back = (int(counted.get(f"{what}-delete-files") or 0) for what in ("removed", "added"))
+    return Swapped(int(made.snapshotId()), removed - put_back)
 
 
 def _sequence(metadata: Any, snapshot_id: int) -> int:

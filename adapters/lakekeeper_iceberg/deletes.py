@@ -6,6 +6,8 @@ position delete, file-scoped  the file it names                      ≤ its own
 position delete, other        the same spec and partition            ≤ its own
 equality delete               the same spec and partition,           < its own
                               or anywhere where its spec has none
+
+A position delete cannot name a file that was added after it, whatever older sequence number a rewrite gave the file.
 """
 
 from __future__ import annotations
@@ -86,16 +88,19 @@ def apply_deletes(
     index = _index(listing.deletes, unpartitioned, equality_until)
     ids = [""] * n
     data = zip(
-        *(listing.data[name].to_pylist() for name in ("path", "seq", "spec", "partition")), strict=True
+        *(listing.data[name].to_pylist() for name in ("path", "seq", "file_seq", "spec", "partition")),
+        strict=True,
     )
-    for i, (path, seq, spec, partition) in enumerate(data):
-        ids[i], rows[i], size[i] = _one(index, path, seq, (spec, partition))
+    for i, (path, seq, added, spec, partition) in enumerate(data):
+        ids[i], rows[i], size[i] = _one(index, path, (seq, added), (spec, partition))
     physical = listing.data["rows"].to_numpy()
     # More masked rows than there are: a delete file names a row twice, so the count tells nothing.
     return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
 
 
-def _one(index: _Index, path: str, seq: int, place: tuple[int, str]) -> tuple[str, int, int]:
+def _one(index: _Index, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
+    """(delete id, masked rows, bytes) of a file with its (data, file) sequence numbers."""
+    seq, added = seqs
     parts: list[str] = []
     masked = total = 0
     unsure = False
@@ -108,7 +113,7 @@ def _one(index: _Index, path: str, seq: int, place: tuple[int, str]) -> tuple[st
         parts += [d[1] for d in own]
         masked, total = sum(d[2] for d in own), sum(d[3] for d in own)
         scope = index.positions.get(place)
-        digest, size = scope.of(bisect_left(scope.seqs, seq)) if scope else ("", 0)
+        digest, size = scope.of(bisect_left(scope.seqs, max(seq, added))) if scope else ("", 0)
         parts += [digest] if digest else []
         total += size
         unsure = bool(digest) or len(own) > 1  # two files may name the same row

@@ -37,6 +37,7 @@ def list_files(spark: Any, sql_name: str, snapshot_id: int, metrics: Sequence[st
         F.col("snapshot_id"),
         # Snapshots of v1 tables have no sequence numbers.
         F.coalesce(F.col("sequence_number"), F.lit(0).cast("bigint")).alias("seq"),
+        F.coalesce(F.col("file_sequence_number"), F.lit(0).cast("bigint")).alias("file_seq"),
         F.col(f"{file}.content").alias("content"),
         F.col(f"{file}.file_path").alias("path"),
         F.col(f"{file}.spec_id").alias("spec"),
