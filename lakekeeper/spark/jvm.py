@@ -89,10 +89,15 @@ class Jvm:
         return DataFrame(java, self.spark)
 
 
+def throwable(error: BaseException) -> Any:
+    """The Java object behind an error of py4j, or behind one that PySpark converted; None for a Python error."""
+    # Not by getattr on the Java object: py4j makes a member of any name up.
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
 def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
     """(class name, message) of a Java error and all its causes, outermost first; empty for a Python error."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    java = getattr(java, "java_exception", java)
+    java = throwable(error)
     found: list[tuple[str, str]] = []
     while java is not None and len(found) < 20:
         found.append((java.getClass().getName(), str(java.getMessage())))
