@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Winner
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import NotFound, Unsupported
+from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.blocks import delete_id
 from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log, State
@@ -44,7 +45,10 @@ def changes_since(log: Log, snapshot: Snapshot) -> Changes:
     base = -1 if snapshot.version is None else snapshot.version
     if now.table_uuid != snapshot.table_uuid:
         return Changes(now.version, obstacle=obstacle)  # its log is not ours: nothing to compare
-    since = commits_between(log, base, now.version)
+    try:
+        since = commits_between(log, base, now.version)
+    except NotFound as gap:
+        return Changes(now.version, obstacle=obstacle or str(gap))
     removed, changed = outcome(since.touching(snapshot.blocks.path))
     return Changes(now.version, since.winners, frozenset(removed), changed, obstacle)
 
@@ -79,7 +83,10 @@ def outcome(actions: pa.Table) -> tuple[set[str], dict[str, str]]:
 
 
 def commits_between(log: Log, after: int, upto: int) -> Since:
-    """The commits ``after`` < version ≤ ``upto``, in one Spark job; none for none."""
+    """The commits ``after`` < version ≤ ``upto``, in one Spark job; none for none.
+
+    Raises NotFound where the log was cleaned of one of them.
+    """
     from pyspark.sql import functions as F
 
     if upto <= after:
@@ -122,7 +129,14 @@ def _read_commits(log: Log, versions: range) -> DataFrame:
     folder = log.log.logPath()
     paths = jvm.seq(jvm.view.org.apache.hadoop.fs.Path(folder, f"{v:020d}.json") for v in versions)
     kind = log.singleton("DeltaLogFileIndex")
-    index = kind.apply(kind.COMMIT_FILE_FORMAT(), folder.getFileSystem(hadoop), paths)
+    try:
+        index = kind.apply(kind.COMMIT_FILE_FORMAT(), folder.getFileSystem(hadoop), paths)
+    except Exception as error:
+        if any(name.endswith("FileNotFoundException") for name, _ in causes(error)):
+            raise NotFound(
+                log.name, f"the log no longer has every commit after version {versions[0] - 1}"
+            ) from error
+        raise
     schema = jvm.view.org.apache.spark.sql.types.DataType.fromJson(_schema().json())
     raw: DataFrame = jvm.dataframe(log.log.loadIndex(index, schema))
     return raw

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown
-from lakekeeper.spark.jvm import causes
+from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
 from lakekeeper_delta.changes import RUN_TAG, commits_between, obstacle_to, outcome
 from lakekeeper_delta.native import Log, State
@@ -25,6 +25,22 @@ _LOST = (
     "DeltaConcurrentModificationException",
     "MetadataChangedException",
     "ProtocolChangedException",
+)
+
+# What OptimisticTransaction.commit calls before it writes to the log. A name that a later release of Delta
+# changes makes an error Unknown where it was Rejected, which is the safe side.
+_BEFORE_THE_LOG = frozenset(
+    {
+        "checkForSetTransactionConflictAndDedup",
+        "checkNoDuplicateActions",
+        "performCdcMetadataCheck",
+        "performRedirectCheck",
+        "precommitUpdateSchemaWithIdentityHighWaterMarks",
+        "prepareCommit",
+        "trackConsistentDataChange",
+        "validateActionsAddFileInvariants",
+        "validateDomainMetadataSupportedAndNoDuplicate",
+    }
 )
 
 
@@ -132,10 +148,9 @@ def _failure(log: Log, now: State, error: Exception) -> CommitError:
 
 def _while_preparing(error: Exception) -> bool:
     """Did the error come from the checks that Delta makes before it writes to the log?"""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    java = getattr(java, "java_exception", java)
+    java = throwable(error)
     while java is not None:
-        if any(str(frame.getMethodName()) == "prepareCommit" for frame in java.getStackTrace()):
+        if any(str(frame.getMethodName()) in _BEFORE_THE_LOG for frame in java.getStackTrace()):
             return True
         java = java.getCause()
     return False

@@ -18,9 +18,14 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
 
     Raises OptionError for text that does not parse or names no column of the table.
     """
-    frame = log.jvm.spark.read.format("delta").option("versionAsOf", state.version)
+    pinned = True  # as time travel does; else Delta would look for a newer version
+    with log.active(log.jvm.session):
+        relation = log.log.createRelation(
+            log.jvm.seq([]), log.jvm.some(state.snapshot), log.catalog_table, pinned
+        )
+    frame = log.jvm.dataframe(log.jvm.session.baseRelationToDataFrame(relation))
     try:
-        filtered = frame.load(str(log.log.dataPath().toString())).where(where)._jdf
+        filtered = frame.where(where)._jdf
         plan = filtered.queryExecution().optimizedPlan()
     except Exception as error:
         told = causes(error)

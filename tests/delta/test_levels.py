@@ -1,0 +1,80 @@
+"""Level and key id in the tags: what keeps them, what resets them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.delta.scene import Scene, recluster
+
+pytestmark = pytest.mark.delta
+
+
+@pytest.fixture
+def filled(scene: Scene) -> Scene:
+    return scene.run(
+        "CREATE TABLE {t} (k BIGINT, v STRING) USING delta TBLPROPERTIES "
+        "('delta.enableDeletionVectors'='true', 'delta.columnMapping.mode'='name')",
+        "INSERT INTO {t} SELECT id % 7, concat('v', id) FROM range(40)",
+    )
+
+
+def _levels(scene: Scene, column: str = "k") -> list[int]:
+    snapshot = scene.adapter().snapshot([column])
+    return sorted(int(n) for n in snapshot.blocks.level_under(snapshot.key))
+
+
+def test_they_survive_deletes_checkpoints_and_schema_changes(filled: Scene) -> None:
+    recluster(filled, level=3, target_rows=20)
+    assert _levels(filled) == [3, 3]
+    filled.run("DELETE FROM {t} WHERE v = 'v3'", "UPDATE {t} SET v = 'x' WHERE v = 'v39'")
+    assert _levels(filled) == [0, 3, 3]  # the updated row is new
+    jvm = filled.spark._jvm
+    assert jvm is not None
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(filled.spark._jsparkSession, str(filled.path))
+    log.checkpoint(log.unsafeVolatileSnapshot(), jvm.scala.Option.empty())
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert _levels(filled) == [0, 3, 3]
+    filled.run("ALTER TABLE {t} RENAME COLUMN k TO kk", "ALTER TABLE {t} ADD COLUMN z INT")
+    assert _levels(filled, "kk") == [0, 3, 3]
+
+
+def test_under_another_key_they_are_nothing(filled: Scene) -> None:
+    recluster(filled, level=3)
+    assert _levels(filled, "v") == [0]
+
+
+def test_native_optimize_resets_them(filled: Scene) -> None:
+    recluster(filled, level=3, target_rows=20)
+    filled.run("OPTIMIZE {t}")
+    assert _levels(filled) == [0]
+
+
+def test_native_optimize_of_a_clustered_table_leaves_our_files_alone(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT) USING delta CLUSTER BY (k)", "INSERT INTO {t} SELECT id FROM range(40)"
+    )
+    recluster(scene, None, level=2, target_rows=20)
+    assert {a["add"]["clusteringProvider"] for a in scene.actions() if "add" in a} == {"lakekeeper"}
+    version = scene.version
+    scene.run("OPTIMIZE {t}")
+    assert scene.version == version
+    scene.run("OPTIMIZE {t} FULL")
+    assert _levels(scene) == [0]
+
+
+def test_other_tags_are_kept_and_no_provider_without_clustering(filled: Scene) -> None:
+    recluster(filled)
+    add = next(a["add"] for a in filled.actions() if "add" in a)
+    assert "clusteringProvider" not in add
+    assert add["tags"].keys() == {"lakekeeper.level", "lakekeeper.key"}
+
+
+def test_a_level_that_is_no_number_is_none(filled: Scene) -> None:
+    import json
+
+    recluster(filled, level=3)
+    add = next(a["add"] for a in filled.actions() if "add" in a)
+    add["tags"]["lakekeeper.level"] = "high"
+    log = filled.path / "_delta_log" / f"{filled.version + 1:020d}.json"
+    log.write_text("\n".join(json.dumps(a) for a in ({"commitInfo": {"operation": "TAG"}}, {"add": add})))
+    assert _levels(filled) == [0]
