@@ -180,8 +180,8 @@ def _left(
     for mask, reason in reasons:
         at = np.flatnonzero(mask)
         if len(at):
-            group = field.group[at]
-            worst = int(group[np.argmax(gate.average[group])])
-            text = reason.format(average=gate.average[worst], threshold=gate.threshold[worst])
+            average, threshold = gate.average[field.group[at]], gate.threshold[field.group[at]]
+            worst = average.max()
+            text = reason.format(average=worst, threshold=threshold[average == worst].min())
             left.append(Skip(field.at[at], text))
     return left

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import OPTIONS, Option, lookup, resolve
+from lakekeeper.errors import OptionError
+
+BAD: list[tuple[str, Any, str]] = [
+    # name, value, what the message must say
+    ("target-file-size-bytes", "big", "whole number"),
+    ("target-file-size-bytes", "128MB", "whole number"),
+    ("target-file-size-bytes", 0, "1,024"),
+    ("target-file-size-bytes", 1023, "1,024"),
+    ("target-file-size-bytes", -1, "1,024"),
+    ("target-file-size-bytes", 500_000_001, "500,000,000"),
+    ("target-file-size-bytes", 2.5, "whole number"),
+    ("target-file-size-bytes", True, "whole number"),
+    ("target-file-size-bytes", "", "whole number"),
+    ("max-rows-per-file", 0, "from 1"),
+    ("max-rows-per-file", "1e6", "whole number"),
+    ("min-file-size-ratio", 0, "0.01"),
+    ("min-file-size-ratio", 1.01, "to 1"),
+    ("min-file-size-ratio", "nan", "number"),
+    ("min-file-size-ratio", float("nan"), "number"),
+    ("min-file-size-ratio", "75%", "number"),
+    ("min-input-files", 1, "from 2"),
+    ("max-file-group-size-bytes", 100, "1,024"),
+    ("max-file-group-input-files", 1, "from 2"),
+    ("single-task-bytes", -5, "1,024"),
+    ("max-concurrent-file-group-rewrites", 0, "from 1"),
+    ("max-concurrent-file-group-rewrites", 257, "256"),
+    ("depth-threshold", 0.5, "from 1"),
+    ("depth-threshold", "deep", "number"),
+    ("depth-threshold", float("inf"), "1,000,000,000"),
+    ("depth-threshold-ratio", -0.1, "from 0"),
+    ("depth-threshold-ratio", 1.1, "to 1"),
+    ("max-level", 0, "from 1"),
+    ("max-level", 1001, "1,000"),
+    ("max-level", [3], "whole number"),
+    ("constant-size-ratio", 2, "to 1"),
+    ("budget-bytes", 0, "from 1"),
+    ("budget-bytes", -1, "from 1"),
+    ("partial-progress.enabled", "yes", "true or false"),
+    ("partial-progress.enabled", 1, "true or false"),
+    ("partial-progress.enabled", "", "true or false"),
+    ("partial-progress.max-commits", 0, "from 1"),
+    ("commit.retry.num-retries", -1, "from 0"),
+    ("commit.retry.num-retries", 101, "100"),
+    ("commit.retry.min-wait-ms", "1s", "whole number"),
+    ("commit.retry.total-timeout-ms", 86_400_001, "86,400,000"),
+    ("max-rounds", 0, "from 1"),
+    ("auto.enabled", "off", "true or false"),
+    ("auto.final", "2", "true or false"),
+]
+
+
+def test_the_table_of_bad_values_is_long_enough() -> None:
+    assert len(BAD) >= 40
+
+
+@pytest.mark.parametrize("name, value, said", BAD, ids=[f"{name}={value!r}" for name, value, _ in BAD])
+def test_a_bad_value_is_refused_wherever_it_stands(name: str, value: Any, said: str) -> None:
+    places = (
+        {"call": {name: value}},
+        {"conf": {f"spark.lakekeeper.{name}": value}},
+        {"properties": {f"lakekeeper.{name}": value}},
+    )
+    for place in places:
+        with pytest.raises(OptionError) as error:
+            resolve(**place)
+        (key,) = next(iter(place.values()))
+        assert error.value.key in (key, name)
+        assert said in error.value.expected
+        assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, nearest",
+    [
+        ("target-file-size", "target-file-size-bytes"),
+        ("target_file_size_byte", "target-file-size-bytes"),
+        ("depth-treshold", "depth-threshold"),
+        ("min-input-file", "min-input-files"),
+        ("max-levels", "max-level"),
+        ("auto.enable", "auto.enabled"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
+    for place in (
+        {"call": {name: 1}},
+        {"conf": {f"spark.lakekeeper.{name}": "1"}},
+        {"properties": {f"lakekeeper.{name}": "1"}},
+    ):
+        with pytest.raises(OptionError, match=f"did you mean '{nearest}'"):
+            resolve(**place)  # type: ignore[arg-type]  # three places of one shape
+
+
+def test_precedence_is_call_then_conf_then_property_then_default() -> None:
+    call, conf, properties = (
+        {"max-level": 1},
+        {"spark.lakekeeper.max-level": "2"},
+        {"lakekeeper.max-level": "3"},
+    )
+    for given, value, origin in (
+        ((call, conf, properties), 1, "call"),
+        ((None, conf, properties), 2, "conf"),
+        ((None, None, properties), 3, "property"),
+        ((None, None, None), 32, "default"),
+        (({"max-level": None}, conf, properties), 2, "conf"),
+    ):
+        resolved = resolve(*given)
+        assert (resolved["max-level"], resolved.origins["max-level"]) == (value, origin)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"conf": {"spark.lakekeeper.auto.enabled": "true"}}, {"call": {"auto.enabled": True}}]
+)
+def test_switched_off_on_a_table_always_wins(elsewhere: dict[str, Any]) -> None:
+    assert resolve(properties={"lakekeeper.auto.enabled": "false"}, **elsewhere)["auto.enabled"] is False
+    assert (
+        resolve(
+            properties={"lakekeeper.auto.enabled": "true"}, conf={"spark.lakekeeper.auto.enabled": "false"}
+        )["auto.enabled"]
+        is False
+    )
+
+
+def test_an_option_of_the_session_is_none_of_a_table() -> None:
+    with pytest.raises(OptionError, match="session"):
+        resolve(properties={"lakekeeper.auto.tables": "db.*"})
+
+
+def test_keys_of_others_are_not_looked_at() -> None:
+    assert (
+        resolve(conf={"spark.sql.nonsense": "x"}, properties={"delta.nonsense": "y"}).origins
+        == resolve().origins
+    )
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
+def test_every_default_is_a_good_value_in_both_spellings(option: Option) -> None:
+    assert option.parse(option.default) == option.default
+    assert option.parse(str(option.default)) == option.default
+    assert lookup(option.name) is lookup(option.keyword) is option
+    assert option.doc.endswith((".", ")."))
+
+
+def test_both_spellings_are_taken() -> None:
+    assert resolve({"target_file_size_bytes": "2048"}).integer("target-file-size-bytes") == 2048
+    assert resolve().with_(max_level=7).integer("max-level") == 7
+    assert resolve({"policy": " ranges, ,sizes "}).words("policy") == ("ranges", "sizes")

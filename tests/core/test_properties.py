@@ -1,0 +1,211 @@
+"""What must hold for every plan, whatever the table: hypothesis draws the pictures, derandomised."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.blocks import BlockSet, Snapshot
+from lakekeeper.core.depth import overlaps
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.plan import MergeTask, Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.testing.drawing import parse_blocks, print_blocks
+from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.runner import MemoryRunner
+from lakekeeper.testing.strategies import snapshots
+from lakekeeper.testing.values import token
+
+CROWDED = Shape(most=40, columns=2, partitions=2)
+POLICIES: list[tuple[Policy, ...]] = [(RANGES,), (PEAKS,), (SIZES,), (FULL,), (RANGES, SIZES), (PEAKS, SIZES)]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"depth-threshold": 1},
+    {"max-file-group-size-bytes": 250 * MIB, "depth-threshold": 1},
+    {"max-file-group-input-files": 3},
+    {"depth-threshold-ratio": 0.1, "max-level": 2},
+    {"single-task-bytes": 1 * MIB},
+]
+
+many = settings(max_examples=150, derandomize=True, deadline=None)
+policies = st.sampled_from(POLICIES)
+choices = st.sampled_from(OPTIONS).map(resolve)
+
+
+def plan_of(snapshot: Snapshot, chosen: Sequence[Policy], options: Options) -> Plan:
+    return make_plan(snapshot, chosen, options, Env())
+
+
+@many
+@given(snapshots(CROWDED), policies, choices)
+def test_every_block_is_in_one_task_or_left_for_a_reason(
+    snapshot: Snapshot, chosen: tuple[Policy, ...], options: Options
+) -> None:
+    plan = plan_of(snapshot, chosen, options)
+    used = [path for task in plan.tasks for path in task.inputs]
+    left = [path for item in plan.left for path in item.paths.to_pylist()]
+    assert sorted(used + left) == sorted(snapshot.blocks.path.to_pylist())
+    assert all(item.reason and item.blocks == len(item.paths) for item in plan.left)
+
+
+@many
+@given(snapshots(CROWDED), policies, choices)
+def test_a_task_stays_within_partition_spec_level_and_bounds(
+    snapshot: Snapshot, chosen: tuple[Policy, ...], options: Options
+) -> None:
+    blocks = {b.path: b for b in snapshot.blocks}
+    level = dict(
+        zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.level_under(snapshot.key), strict=True)
+    )
+    for task in plan_of(snapshot, chosen, options).tasks:
+        inputs = [blocks[path] for path in task.inputs]
+        assert {(b.partition, b.spec) for b in inputs} == {(task.partition, task.spec)}
+        assert task.input_bytes == sum(b.bytes for b in inputs)
+        assert task.delete_ids == tuple(b.delete_id for b in inputs)
+        assert task.input_level == max(level[path] for path in task.inputs)
+        assert task.key == snapshot.key
+        fits = task.input_bytes <= options.integer("max-file-group-size-bytes")
+        if task.policy == "full":
+            assert fits or len(inputs) == 1
+            continue
+        assert fits
+        assert 2 <= len(inputs) <= options.integer("max-file-group-input-files")
+        assert len({level[path] for path in task.inputs}) == 1
+        assert task.level == task.input_level + (task.policy != "sizes")
+
+
+unbounded = st.sampled_from([o for o in OPTIONS if not any(name.startswith("max-file") for name in o)]).map(
+    resolve
+)
+
+
+@many
+@given(snapshots(CROWDED), policies, unbounded, st.randoms(use_true_random=False))
+def test_shuffling_blocks_changes_nothing(
+    snapshot: Snapshot, chosen: tuple[Policy, ...], options: Options, rng: random.Random
+) -> None:
+    """Where a group is cut at its bound, which of two blocks with equal bounds goes where is by their order."""
+    order = list(range(len(snapshot.blocks)))
+    rng.shuffle(order)
+    shuffled = picture(snapshot.blocks.take(np.array(order, np.intp)), snapshot.key)
+    assert _content(plan_of(shuffled, chosen, options)) == _content(plan_of(snapshot, chosen, options))
+
+
+def _content(plan: Plan) -> tuple[Any, Any]:
+    tasks = {(frozenset(t.inputs), t.level, t.cut_column, t.cuts, t.score) for t in plan.tasks}
+    return tasks, {(frozenset(item.paths.to_pylist()), item.reason) for item in plan.left}
+
+
+@many
+@given(snapshots(CROWDED), policies, st.integers(0, 800 * MIB))
+def test_a_budget_is_kept_but_for_the_first_task(
+    snapshot: Snapshot, chosen: tuple[Policy, ...], budget: int
+) -> None:
+    plan = plan_of(snapshot, chosen, resolve({"budget-bytes": max(budget, 1)}))
+    assert plan.input_bytes <= max(budget, max((t.input_bytes for t in plan.tasks), default=0))
+
+
+@many
+@given(snapshots(Shape(missing=0.0, blurred=0.0)), st.randoms(use_true_random=False))
+def test_widening_bounds_never_removes_an_overlap(snapshot: Snapshot, rng: random.Random) -> None:
+    if len(snapshot.blocks) < 2:
+        return
+    wide = _widened(snapshot.blocks, rng)
+    assert (overlaps(rank_blocks(wide)) >= overlaps(rank_blocks(snapshot.blocks))).all()
+
+
+def _widened(blocks: BlockSet, rng: random.Random) -> BlockSet:
+    """Some block takes another's upper or lower bound, where that is wider, in its first column."""
+    lo, hi = blocks.lo[0].to_pylist(), blocks.hi[0].to_pylist()
+    for _ in range(3):
+        i, j = rng.randrange(len(lo)), rng.randrange(len(lo))
+        if lo[i] is None or lo[j] is None:
+            continue
+        lo[i] = min(lo[i], lo[j], key=token)
+        hi[i] = max(hi[i], hi[j], key=token)
+    first = blocks.lo[0].type
+    return replace(blocks, lo=(pa.array(lo, first), *blocks.lo[1:]), hi=(pa.array(hi, first), *blocks.hi[1:]))
+
+
+@many
+@given(snapshots(CROWDED), policies, choices)
+def test_tasks_go_through_json(snapshot: Snapshot, chosen: tuple[Policy, ...], options: Options) -> None:
+    plan = plan_of(snapshot, chosen, options)
+    assert tuple(MergeTask.from_json(task.to_json()) for task in plan.tasks) == plan.tasks
+    assert len({task.id for task in plan.tasks}) == len(plan.tasks)
+    assert str(plan)
+    assert plan.to_dict()["blocks"] == len(snapshot.blocks)
+
+
+@many
+@given(snapshots(Shape(columns=1, kinds=("int",))))
+def test_drawn_blocks_parse_as_they_print(snapshot: Snapshot) -> None:
+    assert snapshot.key is not None
+    blocks = snapshot.blocks
+    if any(end is not None and end < 0 for b in blocks for end in (b.lo[0], b.hi[0])):
+        return  # a drawing has no minus sign
+    text = print_blocks(snapshot)
+    assert print_blocks(parse_blocks(text, snapshot.key)) == text
+    again = list(parse_blocks(text, snapshot.key).blocks)
+    assert [(b.path, b.lo, b.hi, b.level, b.bytes, b.partition) for b in again] == [
+        (b.path, b.lo, b.hi, b.level, b.bytes, b.partition) for b in blocks
+    ]
+
+
+@pytest.mark.parametrize("policy", [RANGES, PEAKS], ids=lambda p: p.name)
+@pytest.mark.parametrize("seed", range(60))
+def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
+    seed: int, policy: Policy
+) -> None:
+    rng = random.Random(seed)
+    table = MemoryTable("db.t", {"k": "int"})
+    table.set_key(["k"])
+    for _ in range(rng.randint(2, 8)):
+        start, width = rng.randrange(60), rng.choice([0, 3, 20, 60])
+        table.append([{"k": rng.randint(start, start + width)} for _ in range(rng.choice([2, 8, 20]))])
+    adapter, runner = MemoryAdapter(table), MemoryRunner()
+    options = resolve(
+        {"max-rows-per-file": rng.choice([3, 7]), "depth-threshold": 1, "single-task-bytes": 1024}
+    )
+    for _ in range(3):
+        snapshot = adapter.snapshot()
+        plan = make_plan(snapshot, [policy], options, Env())
+        if not plan.tasks:
+            break
+        before = _depths(snapshot)
+        made = [adapter.write(runner.merge(adapter.read(task), task), task) for task in plan.tasks]
+        adapter.commit(made, snapshot, "run")
+        after = adapter.snapshot()
+        added = {output.path for rewrite in made for output in rewrite.outputs}
+        edges = [end for b in after.blocks if b.path in added for end in (b.lo[0], b.hi[0])]
+        shared = {end for end in edges if edges.count(end) > 1}
+        raised = {k for k, depth in enumerate(_depths(after)) if depth > before[k]}
+        assert raised <= shared
+
+
+def _depths(snapshot: Snapshot) -> list[int]:
+    blocks = list(snapshot.blocks)
+    return [sum(b.lo[0] <= k <= b.hi[0] for b in blocks) for k in range(130)]
+
+
+def test_the_pictures_make_plans() -> None:
+    """The properties above are worth something only if there are tasks to hold them."""
+    for chosen in POLICIES:
+        plans = [plan_of(draw_snapshot(random.Random(i), CROWDED), chosen, resolve()) for i in range(100)]
+        assert sum(bool(plan.tasks) for plan in plans) > 40, chosen
