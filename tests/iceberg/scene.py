@@ -43,7 +43,8 @@ class Scene:
     def create(self, columns: str, version: int = 2, *, more: str = "", **properties: str) -> Scene:
         """An empty table that masks deleted rows; ``more`` follows the columns (PARTITIONED BY …)."""
         given = {"format-version": str(version)}
-        given |= {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+        if version > 1:
+            given |= {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
         given |= {name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
         listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
         return self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg {more} TBLPROPERTIES ({listed})")

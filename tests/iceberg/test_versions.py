@@ -1,0 +1,186 @@
+"""Every version reads the same before and after a rewrite, by two readers, for tables of all shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
+
+pytestmark = pytest.mark.iceberg
+
+_FILL = "INSERT INTO {t} SELECT cast(id % 7 AS int) AS k, concat('v', id) AS v FROM range(0, 40)"
+_MORE = "INSERT INTO {t} SELECT cast(id % 5 AS int), concat('w', id) FROM range(0, 30)"
+_KINDS = (
+    "k BIGINT, i INT, f FLOAT, d DOUBLE, c DECIMAL(38,18), s DECIMAL(9,2), day DATE, at TIMESTAMP, "
+    "local TIMESTAMP_NTZ, t STRING, b BINARY, ok BOOLEAN"
+)
+_VALUES = (
+    "(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+    "(1, 2, cast('NaN' AS float), cast('NaN' AS double), 99999999999999999999.999999999999999999, -0.01, "
+    "date'1600-01-01', timestamp'1969-12-31 23:59:59.999999', "
+    "timestamp_ntz'2026-03-29 02:30:00.000001', repeat('b', 40), X'FFFF', true)",
+    "(-9223372036854775808, -1, cast('-Infinity' AS float), -0.0D, "
+    "-99999999999999999999.999999999999999999, 9999999.99, "
+    "date'9999-12-31', timestamp'2200-01-01 00:00:00.123456', timestamp_ntz'1969-12-31 00:00:00', '𝄞', X'', false)",
+    "(9223372036854775807, 0, 1.5F, 0.0D, 0, 0, date'1970-01-01', timestamp'2026-03-29 01:59:59.123457', "
+    "timestamp_ntz'2200-01-01 00:00:00', '', X'00', NULL)",
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How to make a table; ``oracle`` is off where pyiceberg reads it wrong or not at all."""
+
+    columns: str
+    steps: Sequence[str]
+    key: tuple[str, ...] = ("k",)
+    more: str = ""
+    oracle: bool = True
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+_ONE_ROW = [f"INSERT INTO {{t}} VALUES {row}" for row in _VALUES]
+SHAPES = {
+    "plain": Shape("k INT, v STRING", [_FILL, _MORE, "DELETE FROM {t} WHERE v = 'v3'"]),
+    "partitioned": Shape(
+        "k INT, v STRING", [_FILL, _MORE, "DELETE FROM {t} WHERE v LIKE 'v%1'"], more="PARTITIONED BY (k)"
+    ),
+    "evolved spec": Shape(
+        "k INT, v STRING",
+        [
+            _FILL,
+            "ALTER TABLE {t} ADD PARTITION FIELD truncate(v, 1)",
+            _MORE,
+            "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k)",
+            _FILL,
+            "UPDATE {t} SET v = concat(v, '!') WHERE k = 3",
+            "ALTER TABLE {t} DROP PARTITION FIELD truncate(v, 1)",
+        ],
+    ),
+    "evolved columns": Shape(
+        "k INT, v STRING, w INT",
+        [
+            "INSERT INTO {t} VALUES (1, 'a', 1), (5, 'b', 2)",
+            "ALTER TABLE {t} RENAME COLUMN k TO key",
+            "ALTER TABLE {t} ALTER COLUMN key TYPE BIGINT",
+            "ALTER TABLE {t} DROP COLUMN w",
+            "INSERT INTO {t} VALUES (5000000000, 'c'), (2, 'd')",
+            "ALTER TABLE {t} ADD COLUMN w DOUBLE",
+            "ALTER TABLE {t} ALTER COLUMN v FIRST",
+            "INSERT INTO {t} VALUES ('e', 3, 1.5), ('f', 4, NULL)",
+            "DELETE FROM {t} WHERE v = 'd'",
+        ],
+        key=("key", "w"),
+    ),
+    "all kinds": Shape(_KINDS, _ONE_ROW, key=("f", "c", "at", "t")),
+    "more kinds": Shape(_KINDS, _ONE_ROW, key=("d", "b", "ok", "day")),
+    "still more kinds": Shape(_KINDS, _ONE_ROW, key=("local", "s", "i", "k")),
+    "nested": Shape(
+        "id INT, a STRUCT<b: STRING, `y.z`: INT, deep: STRUCT<x: BIGINT>>, `with.dot` INT, "
+        "m MAP<STRING, INT>, l ARRAY<INT>",
+        [
+            "INSERT INTO {t} VALUES "
+            "(1, named_struct('b','x','y.z',3,'deep',named_struct('x',9L)), 1, map('q', 1), array(1, 2))",
+            "INSERT INTO {t} VALUES (2, NULL, NULL, NULL, NULL), "
+            "(3, named_struct('b',NULL,'y.z',1,'deep',NULL), 0, map(), array())",
+        ],
+        key=("a.`y.z`", "`with.dot`", "a.deep.x", "a.b"),
+    ),
+    "one giant value": Shape(
+        "k INT, v STRING",
+        [
+            "INSERT INTO {t} VALUES (1, repeat('x', 2000000)), (2, 'y')",
+            "INSERT INTO {t} VALUES (0, 'z'), (3, 'z')",
+        ],
+    ),
+    "one file": Shape("k INT, v STRING", ["INSERT INTO {t} VALUES (2, 'b'), (1, 'a')"]),
+    "all rows deleted": Shape(
+        "k INT, v STRING",
+        [
+            "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), 'x' FROM range(0, 10)",
+            "DELETE FROM {t} WHERE k % 2 = 0",
+            "DELETE FROM {t} WHERE k % 2 = 1",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_version_reads_the_same(scene: Scene, name: str, version: int) -> None:
+    shape = SHAPES[name]
+    scene.create(shape.columns, version, more=shape.more).run(*shape.steps)
+    before, rows = scene.every_version(), scene.spark_rows()
+    assert all(a == b for a, b in before.values())
+    done = recluster(scene, shape.key)
+    after = scene.every_version()
+    assert {v: after[v] for v in before} == before
+    assert scene.spark_rows() == rows
+    assert after[done.version] == (rows, rows)
+    assert scene.adapter().snapshot(shape.key).blocks.deleted_rows.sum() == 0
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    if rows:
+        recluster(scene, shape.key, level=2, run_id="run-2")
+    assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_format_1(scene: Scene) -> None:
+    scene.create("k INT, v STRING", 1, more="PARTITIONED BY (truncate(v, 2))").run(_FILL, _MORE, _FILL)
+    scene.run("DELETE FROM {t} WHERE k = 3")
+    before, rows = scene.every_version(), scene.spark_rows()
+    assert not scene.adapter().capabilities.row_deletes
+    done = recluster(scene)
+    after = scene.every_version()
+    assert {v: after[v] for v in before} == before
+    assert after[done.version] == (rows, rows)
+
+
+def test_a_table_upgraded_from_1_to_3(scene: Scene) -> None:
+    """reliability 6: files of format 1 have sequence number 0; row ids are given at the first commit of format 3."""
+    scene.create("k INT, v STRING", 1).run(_FILL, _MORE)
+    for version in (2, 3):
+        scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('format-version'='{version}')")
+        scene.run(f"DELETE FROM {{t}} WHERE v LIKE '%{version}'")
+        rows = scene.spark_rows()
+        recluster(scene, run_id=f"run-{version}")
+        assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_an_empty_table_has_no_version(scene: Scene) -> None:
+    snapshot = scene.create("k INT, v STRING").adapter().snapshot(["k"])
+    assert (snapshot.version, len(snapshot.blocks)) == (None, 0)
+    scene.run(_FILL)
+    changes = scene.adapter().changes_since(snapshot)
+    assert [w.operation for w in changes.winners] == ["append"]
+
+
+def test_outputs_go_to_the_current_spec(scene: Scene) -> None:
+    scene.create("k INT, v STRING").run(_FILL, "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k)", _FILL)
+    rows = scene.spark_rows()
+    recluster(scene)
+    blocks = scene.adapter().snapshot(["k"]).blocks
+    assert set(blocks.spec.tolist()) == {1}
+    assert set(blocks.level.tolist()) == {1}
+    assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_columns_and_specs_that_change_during_a_rewrite_are_no_obstacle(scene: Scene) -> None:
+    """A stale table and a spec that evolved meanwhile end in a NullPointerException of Iceberg's."""
+    scene.create("k INT, v STRING").run(_FILL, _MORE)
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    (task,) = tasks_of(snapshot)
+    made = rewritten(adapter, task)
+    scene.run(
+        "ALTER TABLE {t} ADD COLUMN w INT",
+        "ALTER TABLE {t} RENAME COLUMN v TO x",
+        "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k)",
+        "INSERT INTO {t} VALUES (3, 'n', 1)",
+    )
+    rows = scene.spark_rows()
+    assert not adapter.changes_since(snapshot).obstacle
+    adapter.commit([made], snapshot, "run-1")
+    assert scene.spark_rows() == scene.log_rows() == rows
