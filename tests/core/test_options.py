@@ -56,18 +56,22 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
+def _places(name: str, value: Any) -> list[dict[str, dict[str, Any]]]:
+    """The three places where an option may stand."""
+    return [
+        {"call": {name: value}},
+        {"conf": {f"spark.lakekeeper.{name}": value}},
+        {"properties": {f"lakekeeper.{name}": value}},
+    ]
+
+
 def test_the_table_of_bad_values_is_long_enough() -> None:
     assert len(BAD) >= 40
 
 
 @pytest.mark.parametrize("name, value, said", BAD, ids=[f"{name}={value!r}" for name, value, _ in BAD])
 def test_a_bad_value_is_refused_wherever_it_stands(name: str, value: Any, said: str) -> None:
-    places = (
-        {"call": {name: value}},
-        {"conf": {f"spark.lakekeeper.{name}": value}},
-        {"properties": {f"lakekeeper.{name}": value}},
-    )
-    for place in places:
+    for place in _places(name, value):
         with pytest.raises(OptionError) as error:
             resolve(**place)
         (key,) = next(iter(place.values()))
@@ -88,13 +92,9 @@ def test_a_bad_value_is_refused_wherever_it_stands(name: str, value: Any, said: 
     ],
 )
 def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
-    for place in (
-        {"call": {name: 1}},
-        {"conf": {f"spark.lakekeeper.{name}": "1"}},
-        {"properties": {f"lakekeeper.{name}": "1"}},
-    ):
+    for place in _places(name, "1"):
         with pytest.raises(OptionError, match=f"did you mean '{nearest}'"):
-            resolve(**place)  # type: ignore[arg-type]  # three places of one shape
+            resolve(**place)
 
 
 def test_precedence_is_call_then_conf_then_property_then_default() -> None:
@@ -144,7 +144,7 @@ def test_every_default_is_a_good_value_in_both_spellings(option: Option) -> None
     assert option.parse(option.default) == option.default
     assert option.parse(str(option.default)) == option.default
     assert lookup(option.name) is lookup(option.keyword) is option
-    assert option.doc.endswith((".", ")."))
+    assert option.doc.rstrip(")").endswith(".")
 
 
 def test_both_spellings_are_taken() -> None:
