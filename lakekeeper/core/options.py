@@ -54,8 +54,9 @@ class Option:
         noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
         if self.low is None and self.high is None:
             return noun
-        high = "…" if self.high is None else f"{self.high:,.10g}"
-        return f"{noun} of {self.unit} from {self.low:,.10g} to {high}".replace(" of  ", " ")
+        what = f"a share {self.unit}" if self.unit.startswith("of ") else f"{noun} of {self.unit}"
+        high = "…" if self.high is None else f"{self.high:,.16g}"
+        return f"{what} from {self.low:,.16g} to {high}"
 
     def parse(self, value: Any) -> Any:
         """``value`` (typed, or text from a conf) as this option's type; raises OptionError."""
