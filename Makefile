@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden bench clean
+.PHONY: help setup demo test check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -29,10 +29,13 @@ format: setup ## format the code and mend what ruff can mend
 golden: setup ## write the golden files anew; look at the diff before you commit it
 	LAKEKEEPER_REWRITE_GOLDENS=1 $(PYTHON_BIN) -m pytest tests/core tests/engine
 
+generate: setup ## write the conf file of defaults and the reference pages anew
+	$(PYTHON_BIN) tools/generate_reference.py
+
 bench: setup ## measure planning at scale
 	$(PYTHON_BIN) -m pytest tests/bench -s
 
 clean: ## remove what the commands made, but .venv
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
-	rm -rf spark-warehouse metastore_db derby.log artifacts demo-tables
+	rm -rf spark-warehouse metastore_db derby.log artifacts demo
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
