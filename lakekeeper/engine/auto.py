@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport, count_status
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import LakekeeperError, OptionError
+from lakekeeper.errors import OptionError
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
@@ -111,11 +111,7 @@ def settings_from(options: Options) -> AutoSettings:
         raise OptionError(
             "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
         )
-    verbs = options.words("auto.verbs")
-    for verb in verbs:
-        if verb not in VERBS:
-            raise OptionError("auto.verbs", verb, "verbs out of " + ", ".join(VERBS))
-    return AutoSettings(tables, verbs, seconds(options["auto.every"]))
+    return AutoSettings(tables, _known_verbs(options), seconds(options["auto.every"]))
 
 
 def seconds(text: str) -> float:
@@ -156,65 +152,72 @@ class _Call:
 def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> TableResult:
     if call.stopping():
         return TableResult(name, "stopped", "told to stop before its turn")
+    reports: list[MergeReport] = []
     try:
         table = open_table(name)
         options = table.options()
         if not options["auto.enabled"]:
-            return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
+            place = "on the table" if options.origins["auto.enabled"] == "property" else "by conf"
+            return TableResult(name, "off", f"lakekeeper.auto.enabled=false {place}")
         standing = options.origins["auto.verbs"] == "property"
-        verbs = options.words("auto.verbs") if standing else call.settings.verbs
-        reports = _verbs(table, verbs, options, call)
-    except LakekeeperError as error:
-        return TableResult(name, "failed", f"{type(error).__name__}: {error}")
+        verbs = _known_verbs(options) if standing else call.settings.verbs
+        for report in _verbs(table, verbs, options, call):
+            reports.append(report)  # noqa: PERF402 - one by one: an error must not take earlier reports with it
     except Exception as error:
-        # A fleet goes on whatever one table throws: a lost executor, a catalog that is down.
-        return TableResult(
-            name, "failed", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        )
+        # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
+        text = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {text[0] if text else 'no message'}"
+        return _summary(name, reports, call.dry_run, error=reason)
     return _summary(name, reports, call.dry_run)
 
 
-def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> list[MergeReport]:
-    budget = options.integer("budget-bytes")
-    reports: list[MergeReport] = []
-    for verb in verbs:
-        if verb not in VERBS:
-            raise OptionError("auto.verbs", verb, "verbs out of " + ", ".join(VERBS))
-        spent = sum(r.rewritten_bytes_count for r in reports)
-        if spent >= budget or (reports and call.stopping()):
-            break
+def _known_verbs(options: Options) -> tuple[str, ...]:
+    verbs = options.words("auto.verbs")
+    if not verbs or not set(verbs) <= set(VERBS):
+        raise OptionError("auto.verbs", options["auto.verbs"], "verbs out of " + ", ".join(VERBS))
+    return verbs
+
+
+def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:
+    """Each verb's report as it comes, so that what landed is told even if the next verb fails."""
+    left = options.integer("budget-bytes")
+    for number, verb in enumerate(verbs):
+        if left <= 0 or (number and call.stopping()):
+            return
         act = table.recluster if verb == "recluster" else table.compact
         try:
             report = act(
                 final=options["auto.final"],
                 dry_run=call.dry_run,
-                budget_bytes=budget - spent,
+                budget_bytes=left,
                 observer=call.observer,
             )
         except OptionError as error:
             if verb == "recluster" and error.key == "columns" and error.value is None:
                 continue  # a table without a cluster key has nothing to recluster by; other verbs may be due
             raise
-        reports.append(report)
-    return reports
+        left -= report.rewritten_bytes_count
+        yield report
 
 
-def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool) -> TableResult:
+def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error: str = "") -> TableResult:
     groups = tuple(group for report in reports for group in report.groups)
     counts = count_status(groups)
     lost = counts.get("failed", 0) + counts.get("dropped", 0)
     landed = any(r.changed for r in reports)
-    if not reports:
-        return TableResult(name, "idle", "no cluster key, and no other verb asked for")
-    if dry_run and groups:
+    said = "; ".join(_what_was_done(r) for r in reports if r.changed)
+    if error:
+        status, reason = "failed", f"{error} (after {said})" if said else error
+    elif not reports:
+        status, reason = "idle", "no cluster key, and no other verb asked for"
+    elif dry_run and groups:
         status, reason = "idle", f"dry run: {len(groups)} groups are due"
     elif not groups:
         status, reason = "idle", "; ".join(f"{r.verb}: {_why_idle(r)}" for r in reports)
     elif lost and not landed:
         status, reason = "failed", next(g.detail for g in groups if g.status in ("failed", "dropped"))
     else:
-        status = "partial" if lost else "done"
-        reason = "; ".join(_what_was_done(r) for r in reports if r.changed)
+        status, reason = ("partial" if lost else "done"), said
     return TableResult(
         table=name,
         status=status,
@@ -260,7 +263,8 @@ class Service:
     def stop(self) -> None:
         """Let the present pass finish and start no other; returns when the thread has ended."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # else it never started
+            self._thread.join()
 
     def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
         """Block until that many passes are over; False after ``timeout`` seconds."""
