@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,14 @@ class Scene:
     def sql(self) -> str:
         return f"{self.catalog}.db.{self.name}"
 
-    def create(self, columns: str, version: int = 2, *, more: str = "", **properties: str) -> Scene:
+    def create(
+        self, columns: str, version: int = 2, *, more: str = "", properties: Mapping[str, str] | None = None
+    ) -> Scene:
         """An empty table that masks deleted rows; ``more`` follows the columns (PARTITIONED BY …)."""
         given = {"format-version": str(version)}
         if version > 1:
             given |= {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
-        given |= {name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
+        given |= dict(properties or {})
         listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
         return self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg {more} TBLPROPERTIES ({listed})")
 

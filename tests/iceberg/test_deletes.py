@@ -14,8 +14,8 @@ from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks
 pytestmark = pytest.mark.iceberg
 
 
-def three_files(scene: Scene, version: int, **properties: str) -> Scene:
-    scene.create("k INT, v STRING", version, **properties)
+def three_files(scene: Scene, version: int) -> Scene:
+    scene.create("k INT, v STRING", version)
     for start in (0, 10, 20):
         rows = f"SELECT /*+ COALESCE(1) */ cast(id AS int), concat('v', id) FROM range({start}, {start + 15})"
         scene.run(f"INSERT INTO {{t}} {rows}")
@@ -51,7 +51,9 @@ def test_deletes_of_other_files_stay(scene: Scene) -> None:
 
 def test_deletes_of_a_whole_partition_are_counted_as_unknown(scene: Scene) -> None:
     """One delete file for many data files tells nothing about each of them."""
-    scene.create("k INT, d INT", more="PARTITIONED BY (d)", write__delete__granularity="partition")
+    scene.create(
+        "k INT, d INT", more="PARTITIONED BY (d)", properties={"write.delete.granularity": "partition"}
+    )
     for start in (0, 10, 20):
         scene.run(
             f"INSERT INTO {{t}} SELECT cast(id AS int), cast(id % 2 AS int) FROM range({start}, {start + 10})"

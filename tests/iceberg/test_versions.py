@@ -17,17 +17,18 @@ _KINDS = (
     "k BIGINT, i INT, f FLOAT, d DOUBLE, c DECIMAL(38,18), s DECIMAL(9,2), day DATE, at TIMESTAMP, "
     "local TIMESTAMP_NTZ, t STRING, b BINARY, ok BOOLEAN"
 )
-_VALUES = (
-    "(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
-    "(1, 2, cast('NaN' AS float), cast('NaN' AS double), 99999999999999999999.999999999999999999, -0.01, "
-    "date'1600-01-01', timestamp'1969-12-31 23:59:59.999999', "
-    "timestamp_ntz'2026-03-29 02:30:00.000001', repeat('b', 40), X'FFFF', true)",
-    "(-9223372036854775808, -1, cast('-Infinity' AS float), -0.0D, "
-    "-99999999999999999999.999999999999999999, 9999999.99, "
-    "date'9999-12-31', timestamp'2200-01-01 00:00:00.123456', timestamp_ntz'1969-12-31 00:00:00', '𝄞', X'', false)",
-    "(9223372036854775807, 0, 1.5F, 0.0D, 0, 0, date'1970-01-01', timestamp'2026-03-29 01:59:59.123457', "
-    "timestamp_ntz'2200-01-01 00:00:00', '', X'00', NULL)",
-)
+_VALUES = """
+NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+;
+1, 2, cast('NaN' AS float), cast('NaN' AS double), 99999999999999999999.999999999999999999, -0.01, date'1600-01-01',
+timestamp'1969-12-31 23:59:59.999999', timestamp_ntz'2026-03-29 02:30:00.000001', repeat('b', 40), X'FFFF', true
+;
+-9223372036854775808, -1, cast('-Infinity' AS float), -0.0D, -99999999999999999999.999999999999999999, 9999999.99,
+date'9999-12-31', timestamp'2200-01-01 00:00:00.123456', timestamp_ntz'1969-12-31 00:00:00', '𝄞', X'', false
+;
+9223372036854775807, 0, 1.5F, 0.0D, 0, 0, date'1970-01-01', timestamp'2026-03-29 01:59:59.123457',
+timestamp_ntz'2200-01-01 00:00:00', '', X'00', NULL
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,11 @@ class Shape:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-_ONE_ROW = [f"INSERT INTO {{t}} VALUES {row}" for row in _VALUES]
+_ONE_ROW = [f"INSERT INTO {{t}} VALUES ({row})" for row in _VALUES.split(";")]
+_STRUCTS = """INSERT INTO {t} VALUES
+(1, named_struct('b', 'x', 'y.z', 3, 'deep', named_struct('x', 9L)), 1, map('q', 1), array(1, 2)),
+(2, NULL, NULL, NULL, NULL), (3, named_struct('b', NULL, 'y.z', 1, 'deep', NULL), 0, map(), array())
+"""
 SHAPES = {
     "plain": Shape("k INT, v STRING", [_FILL, _MORE, "DELETE FROM {t} WHERE v = 'v3'"]),
     "partitioned": Shape(
@@ -79,15 +84,9 @@ SHAPES = {
     "more kinds": Shape(_KINDS, _ONE_ROW, key=("d", "b", "ok", "day")),
     "still more kinds": Shape(_KINDS, _ONE_ROW, key=("local", "s", "i", "k")),
     "nested": Shape(
-        "id INT, a STRUCT<b: STRING, `y.z`: INT, deep: STRUCT<x: BIGINT>>, `with.dot` INT, "
-        "m MAP<STRING, INT>, l ARRAY<INT>",
-        [
-            "INSERT INTO {t} VALUES "
-            "(1, named_struct('b','x','y.z',3,'deep',named_struct('x',9L)), 1, map('q', 1), array(1, 2))",
-            "INSERT INTO {t} VALUES (2, NULL, NULL, NULL, NULL), "
-            "(3, named_struct('b',NULL,'y.z',1,'deep',NULL), 0, map(), array())",
-        ],
-        key=("a.`y.z`", "`with.dot`", "a.deep.x", "a.b"),
+        "i INT, a STRUCT<b: STRING, `y.z`: INT, deep: STRUCT<x: BIGINT>>, `c.d` INT, m MAP<STRING, INT>, l ARRAY<INT>",
+        [_STRUCTS, _STRUCTS.replace("3", "7")],
+        key=("a.`y.z`", "`c.d`", "a.deep.x", "a.b"),
     ),
     "one giant value": Shape(
         "k INT, v STRING",

@@ -1,0 +1,139 @@
+"""Keys and their bounds: which columns can be one, and that no bound is narrower than the values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lakekeeper.errors import OptionError
+from tests.iceberg.scene import Scene, recluster
+
+pytestmark = pytest.mark.iceberg
+
+
+def test_nan_is_never_left_out_of_the_bounds(scene: Scene) -> None:
+    scene.create("d DOUBLE, f FLOAT")
+    nan = "double('NaN')"
+    for values in ("1, 2", f"1, {nan}", nan, f"{nan}, NULL", "NULL"):
+        exploded = f"SELECT explode(array({values})) AS x"
+        scene.run(f"INSERT INTO {{t}} SELECT cast(x AS double), cast(x AS float) FROM ({exploded})")
+    for column in ("d", "f"):
+        found = [(b.lo[0], b.hi[0], b.null_count[0]) for b in scene.adapter().snapshot([column]).blocks]
+        assert (1.0, 2.0, 0) in found
+        assert (None, None, 1) in found
+        with_nan = [(lo, nulls) for lo, hi, nulls in found if hi is not None and math.isnan(hi)]
+        assert sorted((str(lo), nulls) for lo, nulls in with_nan) == [("1.0", 0), ("nan", 0), ("nan", 1)]
+
+
+def test_truncated_bounds_are_wide_and_said_to_be(scene: Scene) -> None:
+    long = "b" * 40
+    scene.create("s STRING").run(
+        f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES ('a'), ('{long}')"
+    )
+    (block,) = scene.adapter().snapshot(["s"]).blocks
+    assert (block.lo, block.exact) == (("a",), (False,))
+    assert long <= block.hi[0] == "b" * 15 + "c"
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.s' = 'full')")
+    assert [b.exact for b in scene.adapter().snapshot(["s"]).blocks] == [(False,)]  # the file is older
+    recluster(scene, ("s",))
+    (block,) = scene.adapter().snapshot(["s"]).blocks
+    assert (block.lo, block.hi, block.exact) == (("a",), (long,), (True,))
+
+
+@pytest.mark.parametrize(
+    "columns,key,said",
+    [
+        ("id INT, m MAP<STRING, INT>", "m", "of type map"),
+        ("id INT, l ARRAY<INT>", "l", "of type list"),
+        ("id INT, a STRUCT<b: INT>", "a", "of type struct"),
+        ("id INT, a STRUCT<b: INT>", "a.c", "a.b"),
+        ("id INT, v VARIANT", "v", "of type variant"),
+        ("id INT, user_id INT", "userid", "did you mean 'user_id'"),
+    ],
+)
+def test_columns_that_can_be_no_key(scene: Scene, columns: str, key: str, said: str) -> None:
+    adapter = scene.create(columns, 3).adapter()
+    for call in (lambda: adapter.snapshot([key]), lambda: adapter.set_cluster_key([key], "linear")):
+        with pytest.raises(OptionError, match=said):
+            call()
+
+
+def test_a_key_without_statistics_says_what_to_set(scene: Scene) -> None:
+    wide = ", ".join(f"c{i} INT" for i in range(101))
+    scene.create(f"k INT, {wide}, last INT").run(
+        "ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.k' = 'counts')"
+    )
+    for column in ("k", "last"):
+        with pytest.raises(OptionError, match=rf"write.metadata.metrics.column.{column}=full"):
+            scene.adapter().snapshot([column])
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.last' = 'full')")
+    assert scene.adapter().snapshot(["last"]).key is not None
+
+
+def test_names_are_resolved_as_spark_does(scene: Scene) -> None:
+    adapter = scene.create("UserId INT, a STRUCT<`Y.z`: INT>").adapter()
+    key = adapter.snapshot(["userid", "A.`y.Z`"]).key
+    assert key is not None
+    assert [c.name for c in key.columns] == ["UserId", "a.`Y.z`"]
+    scene.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(OptionError, match="UserId"):
+            adapter.snapshot(["userid"])
+    finally:
+        scene.spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize(
+    "order,expected",
+    [
+        ("k, v DESC", ["k", "v"]),
+        ("days(at), truncate(2, v), k", ["at", "v", "k"]),
+        ("k, bucket(4, v), at", ["k"]),
+        ("bucket(4, v), k", None),
+        ("days(at), hours(at), k", ["at", "k"]),
+    ],
+)
+def test_the_key_of_a_sort_order(scene: Scene, order: str, expected: list[str] | None) -> None:
+    scene.create("k INT, v STRING, at TIMESTAMP").run(f"ALTER TABLE {{t}} WRITE ORDERED BY {order}")
+    key = scene.adapter().snapshot().key
+    assert (None if key is None else [c.name for c in key.columns]) == expected
+
+
+def test_cluster_by_replaces_a_sort_order_and_is_a_property_otherwise(scene: Scene) -> None:
+    scene.create("k INT, v STRING, a STRUCT<b: INT>")
+    scene.adapter().set_cluster_key(["v", "k"], "linear")
+    assert scene.adapter().properties()["lakekeeper.cluster-by"] == "v, k"
+    scene.run("ALTER TABLE {t} WRITE ORDERED BY k")
+    scene.adapter().set_cluster_key(["a.b", "v"], "linear")
+    key = scene.adapter().snapshot().key
+    assert key is not None
+    assert [c.name for c in key.columns] == ["a.b", "v"]
+    assert str(scene.java().sortOrder().fields().get(0).nullOrder()) == "NULLS FIRST"
+
+
+def test_where_of_many_forms_loses_no_file(scene: Scene) -> None:
+    scene.create("k INT, v STRING, at TIMESTAMP")
+    for day in (1, 2, 3):
+        scene.run(f"INSERT INTO {{t}} VALUES ({day}, 'v{day}', timestamp'2026-01-0{day} 12:00:00')")
+    adapter = scene.adapter()
+    for where, least in (
+        ("k = 2", 1),
+        ("K = 2", 1),
+        ("k + 0 = 2", 1),
+        ("upper(v) = 'V2'", 1),
+        ("at >= '2026-01-02'", 2),
+        ("date(at) = date'2026-01-02'", 1),
+        ("v LIKE 'v%' AND k IN (1, 3)", 2),
+        ("true", 3),
+        ("NOT (k = 2)", 2),
+        ("v IS NULL", 0),
+        ("1 = 0", 0),
+    ):
+        chosen = adapter.snapshot(["k"], where)
+        wanted = {r.f for r in scene.spark.table(scene.sql).where(where).selectExpr("_file AS f").collect()}
+        assert wanted <= set(chosen.blocks.path.to_pylist()), where
+        assert len(wanted) == least
+        assert not chosen.complete
+    assert len(adapter.snapshot(["k"], "k = 2").blocks) == 1
+    assert len(adapter.snapshot(["k"], "1 = 0").blocks) == 0
