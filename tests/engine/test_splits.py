@@ -1,0 +1,89 @@
+"""Where outputs are cut: the seeds' 500 MB and 1,000,000 rows, and the target size before either."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakekeeper.core.options import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS, resolve
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter, Parts
+from lakekeeper.testing.versions import row_bytes
+from tests.engine.scene import POLICIES, Scene, rows
+
+
+def _scene(batches: int, size: int, *, row_megabytes: int) -> Scene:
+    """Overlapping files whose rows are all of one size."""
+    measured = row_bytes({"1": 10})
+    table = MemoryTable(
+        "db.t", {"k": "int"}, settings=Settings(byte_scale=row_megabytes * 1_000_000 // measured)
+    )
+    for b in range(batches):
+        table.append([{"k": 10 + k} for k in range(b, batches * size, batches)])
+    table.set_key(["k"])
+    return Scene(table)
+
+
+def _run(scene: Scene, **options: int) -> list[int]:
+    """Recluster with the defaults but for ``options``; megabytes of the files there are then, by key."""
+    request = Request("recluster", (POLICIES["ranges"],), resolve(options))
+    before = scene.table.fingerprint()
+    assert maintain(scene.adapter, scene.runner, request, clock=scene.clock).commits == 1
+    assert scene.table.fingerprint() == before
+    return [b.bytes // 10**6 for b in sorted(scene.adapter.snapshot().blocks, key=lambda b: b.lo)]
+
+
+def test_seed_002_a_merged_block_above_500_mb_is_split() -> None:
+    """Twelve rows of 99 MB: five make 495 MB, a sixth would be above the bound."""
+    scene = _scene(3, 4, row_megabytes=99)
+    assert MAX_BLOCK_BYTES == 500_000_000
+    assert _run(scene, target_file_size_bytes=MAX_BLOCK_BYTES, single_task_bytes=1 << 40) == [495, 495, 198]
+
+
+def test_the_target_size_comes_before_that() -> None:
+    scene = _scene(3, 8, row_megabytes=30)
+    sizes = _run(scene, single_task_bytes=1 << 40)
+    assert len(sizes) == 5
+    assert max(sizes) <= 150  # 128 MiB is reached with the fifth row
+
+
+def test_seed_000_a_merged_block_above_1_000_000_rows_is_split() -> None:
+    """The default is the seed's number; that it is obeyed is shown with a thousandth of it."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"})
+    for b in range(3):
+        table.append(rows(*range(b, 2500, 3)))
+    table.set_key(["k"])
+    scene = Scene(table)
+    (task,) = make_plan(scene.adapter.snapshot(), [POLICIES["ranges"]], resolve(), Env()).tasks
+    assert task.target_rows == MAX_BLOCK_ROWS == 1_000_000
+    _run(scene, max_rows_per_file=1000)
+    assert sorted(scene.adapter.snapshot().blocks.rows.tolist()) == [500, 1000, 1000]
+
+
+def test_a_writer_that_cuts_too_late_is_asked_again_with_finer_cuts() -> None:
+    """Estimates of size can be off: no output of more than one row is let through above the bound."""
+
+    class Late(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+            return super().write(rows, replace(task, max_bytes=1 << 60, target_bytes=2 * task.target_bytes))
+
+    scene = _scene(3, 8, row_megabytes=90)
+    scene.adapter = Late(scene.table)
+    assert max(_run(scene, target_file_size_bytes=MAX_BLOCK_BYTES)) <= 500
+    assert scene.table.leftovers() == set()
+
+
+def test_large_groups_are_cut_into_ranges_by_the_statistics() -> None:
+    scene = _scene(4, 10, row_megabytes=40)
+    plan = scene.plan(options={"single-task-bytes": 512 << 20, "target-file-size-bytes": 128 << 20})
+    (task,) = plan.tasks
+    assert len(task.cuts) == 2
+    parts = scene.runner.merge(scene.adapter.read(task), task)
+    assert sum(len(part) for part in parts) == 40
+    assert all(abs(len(part) - 40 / 3) < 3 for part in parts)
+    keys = [row["k"] for part in parts for row in part]
+    assert keys == sorted(keys)
