@@ -57,9 +57,9 @@ class Scene:
                 step(self).execute()
         return self
 
-    def builder(self) -> Any:
-        """Delta's own builder, for what its SQL does not know."""
-        return DeltaTable.create(self.spark).location(str(self.path))
+    def builder(self, verb: str = "create") -> Any:
+        """Delta's own builder (``create`` or ``replace``), for what its SQL does not know at a path."""
+        return getattr(DeltaTable, verb)(self.spark).location(str(self.path))
 
     def features(self) -> set[str]:
         """Features in force, also those that old writer versions imply."""
