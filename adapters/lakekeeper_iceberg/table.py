@@ -43,9 +43,7 @@ class IcebergFormat:
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
-            told = causes(error)
-            detail = told[0][1].splitlines()[0] if told else str(error)
-            raise NotFound(identifier.text, f"no such Iceberg table ({detail})") from error
+            raise NotFound(identifier.text, f"no such Iceberg table ({_first_line(error)})") from error
         opened = IcebergTable(jvm, identifier, table)
         opened.check()
         return opened
@@ -87,11 +85,11 @@ class IcebergTable:
         check_supported(self.table, metadata, self._schema(metadata))
 
     def properties(self) -> Mapping[str, str]:
-        self._table.refresh()
+        self._refresh()
         return self._properties(self._metadata())
 
     def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
-        self._table.refresh()
+        self._refresh()
         metadata = self._metadata()
         key = keys.columns_key(self._schema(metadata), columns, layout)
         keys.metrics_modes(self._jvm, self._table, key)
@@ -107,7 +105,7 @@ class IcebergTable:
         order.commit()
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
-        self._table.refresh()
+        self._refresh()
         pinned = self._jvm.pinned(self._table)
         metadata = pinned.operations().current()
         schema = self._schema(metadata)
@@ -177,7 +175,7 @@ class IcebergTable:
                 io.deleteFile(path)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
-        self._table.refresh()
+        self._refresh()
         metadata = self._metadata()
         start = None if snapshot.version is None else metadata.snapshot(snapshot.version)
         until = None if start is None else int(start.sequenceNumber())
@@ -233,6 +231,17 @@ class IcebergTable:
             return keys.columns_key(schema, columns)
         return keys.stored_key(schema, self._order(metadata), properties)
 
+    def _refresh(self) -> None:
+        try:
+            self._table.refresh()
+        except Exception:
+            # Dropped, or created again under its name, which is no error here: the new table is looked at then.
+            try:
+                self._table = self._jvm.load(self._name.sql)
+                self._table.refresh()
+            except Exception as error:
+                raise NotFound(self.table, f"can no longer be read ({_first_line(error)})") from error
+
     def _metadata(self) -> Any:
         return self._table.operations().current()
 
@@ -254,3 +263,9 @@ class IcebergTable:
 
 def _winner(changes_seen: Changes) -> str:
     return ", ".join(str(w) for w in changes_seen.winners) or changes_seen.obstacle
+
+
+def _first_line(error: Exception) -> str:
+    told = causes(error)
+    text = told[0][1] if told else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,202 @@
+"""The swap: who wins, what is left when it fails, and when nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
+from lakekeeper.spi import TableName
+from lakekeeper_iceberg import IcebergTable
+from lakekeeper_iceberg import commit as commits
+from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
+
+pytestmark = pytest.mark.iceberg
+
+
+def fill(start: int, stop: int) -> str:
+    rows = f"SELECT /*+ COALESCE(1) */ cast(id % 7 AS int) AS k, concat('v', id) AS v FROM range({start}, {stop})"
+    return f"INSERT INTO {{t}} {rows}"
+
+
+def prepared(scene: Scene) -> tuple[IcebergTable, Snapshot, list[Rewrite]]:
+    """A table of two files with a rewrite that is not committed yet."""
+    scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    return adapter, snapshot, [rewritten(adapter, task) for task in tasks_of(snapshot)]
+
+
+class Swap:
+    """Stands for a table's operations: does something before or instead of the swap."""
+
+    def __init__(self, real: Any, act: Callable[[Any, Any, Any], None]) -> None:
+        self._real = real
+        self._act = act
+
+    def commit(self, base: Any, updated: Any) -> None:
+        self._act(self._real, base, updated)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Faulty:
+    """A table object whose swap is tampered with."""
+
+    def __init__(self, table: Any, act: Callable[[Any, Any, Any], None]) -> None:
+        self._table = table
+        self._act = act
+
+    def operations(self) -> Any:
+        return Swap(self._table.operations(), self._act)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+
+def test_a_winner_between_check_and_swap_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
+    adapter, snapshot, made = prepared(scene)
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        scene.run(fill(40, 41))
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict) as lost:
+        adapter.commit(made, snapshot, "run-1")
+    assert "append" in lost.value.winner
+    assert scene.metadata_leftovers() == set()
+    assert len(scene.leftovers()) == 1  # the output: it can be committed again
+    adapter.commit(made, snapshot, "run-1")
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert scene.spark.table(scene.sql).count() == 41
+
+
+def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
+    adapter, snapshot, made = prepared(scene)
+
+    def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
+        real.commit(base, updated)
+        raise ConnectionResetError("reset by peer")
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, landed_and_lost)), pytest.raises(Unknown):
+        adapter.commit(made, snapshot, "run-1")
+    assert adapter.changes_since(snapshot).landed("run-1") == scene.versions()[-1]
+    assert scene.spark.table(scene.sql).count() == 40
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
+    adapter, snapshot, made = prepared(scene)
+    with patch.object(commits, "_sequence", side_effect=ValueError), pytest.raises(Rejected):
+        adapter.commit(made, snapshot, "run-1")
+    assert scene.versions()[-1] == snapshot.version
+    adapter.discard(made)
+    assert scene.leftovers() == set()
+
+
+def test_a_failure_after_the_swap_is_no_failure(scene: Scene) -> None:
+    adapter, snapshot, made = prepared(scene)
+    with patch.object(commits, "_remove_manifests", side_effect=OSError("disk on fire")):
+        done = adapter.commit(made, snapshot, "run-1")
+    assert done.version == scene.versions()[-1]
+
+
+_AGAIN = ("DROP TABLE {t} PURGE", "CREATE TABLE {t} (k INT, v STRING) USING iceberg", fill(0, 5))
+_BACK = (fill(40, 50), "CALL ice.system.rollback_to_snapshot('{t}', {first})")
+_LATE = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+_EXPIRED = (fill(40, 50), fill(50, 60), f"CALL ice.system.expire_snapshots(table => '{{t}}', {_LATE})")
+
+
+@pytest.mark.parametrize(
+    "steps,said",
+    [
+        pytest.param(_AGAIN, "created again", id="created again"),
+        pytest.param(_BACK, "rolled back", id="rolled back"),
+        pytest.param(_EXPIRED, "expired", id="expired"),
+        pytest.param(("ALTER TABLE {t} DROP COLUMN k",), "key column k was dropped", id="key dropped"),
+    ],
+)
+def test_obstacles_are_told_and_nothing_is_committed(scene: Scene, steps: tuple[str, ...], said: str) -> None:
+    scene.create("k INT, v STRING").run(fill(0, 20))
+    first = scene.versions()[-1]
+    scene.run(fill(20, 40))
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    scene.run(*(step.replace("{first}", str(first)) for step in steps))
+    rows = scene.spark_rows()
+    assert said in adapter.changes_since(snapshot).obstacle
+    with pytest.raises(Conflict, match=said):
+        adapter.commit(made, snapshot, "run-1")
+    assert scene.spark_rows() == rows
+
+
+def test_the_run_id_and_operation_are_in_the_history(scene: Scene) -> None:
+    scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+    done = recluster(scene, run_id="run-of-mine")
+    row = scene.spark.table(f"{scene.sql}.snapshots").where(f"snapshot_id = {done.version}").collect()[0]
+    assert row.operation == "replace"
+    assert row.summary["lakekeeper.run-id"] == "run-of-mine"
+
+
+def test_groups_side_by_side_in_one_process(scene: Scene) -> None:
+    scene.create("k INT, v STRING", more="PARTITIONED BY (k)").run(fill(0, 40), fill(40, 80))
+    rows = scene.spark_rows()
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["v"])
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda task: rewritten(adapter, task), tasks_of(snapshot)))
+        done = list(pool.map(lambda i: adapter.commit([made[i]], snapshot, f"run-{i}"), range(len(made))))
+    assert len({c.version for c in done}) == 7
+    assert scene.spark_rows() == scene.log_rows() == rows
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+
+
+def test_manifests_that_are_merged_away_leave_nothing_behind(scene: Scene) -> None:
+    """reliability 5: with manifests merged, files keep their sequence numbers, and no manifest is left."""
+    scene.create("k INT, v STRING", properties={"commit.manifest.min-count-to-merge": "2"})
+    for start in range(0, 60, 20):
+        scene.run(fill(start, start + 20))
+    for level in (1, 2, 3):
+        scene.run(f"DELETE FROM {{t}} WHERE v = 'v{level}'")
+        recluster(scene, level=level, run_id=f"run-{level}")
+        assert scene.metadata_leftovers() == scene.leftovers() == set()
+    assert scene.spark.table(scene.sql).count() == 57
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def test_discard_touches_nothing_outside_the_table(scene: Scene, tmp_path: Any) -> None:
+    from dataclasses import replace
+
+    from lakekeeper.core.rebase import Output
+
+    adapter, _, made = prepared(scene)
+    foreign = tmp_path / "precious.parquet"
+    foreign.write_text("x")
+    sly = f"{scene.java().location()}/data/../../../../../../../..{foreign}"
+    adapter.discard([replace(made[0], outputs=(Output(str(foreign), 1, 1), Output(sly, 1, 1)))])
+    assert foreign.exists()
+
+
+def test_what_is_refused_when_a_table_is_opened(scene: Scene) -> None:
+    from lakekeeper_iceberg import FORMAT
+
+    with pytest.raises(NotFound, match="no such Iceberg table"):
+        scene.adapter()
+    scene.create("k INT")
+    with (
+        patch("lakekeeper_iceberg.features.FORMATS", (1,)),
+        pytest.raises(Unsupported, match="format-version 2"),
+    ):
+        scene.adapter()
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('encryption.key-id' = 'x')")
+    with suppress(NotFound), pytest.raises(Unsupported, match="encryption"):
+        FORMAT.open(scene.spark, TableName(scene.sql, "iceberg", scene.sql))
