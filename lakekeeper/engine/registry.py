@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, metadata
 from typing import Any, cast
 
 from lakekeeper.core.policies import Policy
 from lakekeeper.errors import AdapterError, OptionError, nearest
 from lakekeeper.spi import Format
 
+DISTRIBUTION = "lakekeeper-spark"
 ADAPTERS = "lakekeeper.adapters"
 POLICIES = "lakekeeper.policies"
 
@@ -35,9 +36,11 @@ def _load(group: str, name: str, table: str) -> Any:
     matches: list[EntryPoint] = list({(e.value): e for e in entry_points(group=group, name=name)}.values())
     if not matches:
         installed = ", ".join(sorted(entry_points(group=group).names)) or "none"
+        extra = f'python -m pip install "{DISTRIBUTION}[{name}]"'
+        other = f"another format takes a package with an entry point in the group {ADAPTERS}"
+        advice = extra if name in _extras() else other
         raise AdapterError(
-            f"{table}: no adapter for format '{name}' is installed (there are: {installed}); "
-            f"install one, e.g. the extra [{name}] of this distribution"
+            f"{table}: no adapter for format '{name}' is installed (there are: {installed}); {advice}"
         )
     if len(matches) > 1:
         packages = ", ".join(sorted(e.value for e in matches))
@@ -48,5 +51,13 @@ def _load(group: str, name: str, table: str) -> Any:
         return matches[0].load()
     except ImportError as error:
         raise AdapterError(
-            f"'{name}' could not be loaded ({error}): install the extra [{name}] of this distribution"
+            f"'{name}' could not be loaded ({error}): python -m pip install \"{DISTRIBUTION}[{name}]\""
         ) from error
+
+
+def _extras() -> tuple[str, ...]:
+    """Names of the optional parts that this distribution offers."""
+    try:
+        return tuple(metadata(DISTRIBUTION).get_all("Provides-Extra") or ())
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return ()
