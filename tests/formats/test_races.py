@@ -57,9 +57,7 @@ def test_a_delete_of_one_input_costs_that_group_only(lake: Lake, phase: str) -> 
     name = three_groups(lake)
     table = lake.table(name)
     delete = f"DELETE FROM {name} WHERE id = 10001"
-    expected = (
-        lake.spark.table(name).where("id <> 10001").collect()
-    )
+    expected = lake.spark.table(name).where("id <> 10001").collect()
     report = table.recluster(observer=once_at(phase, lambda: lake.spark.sql(delete)))
     by_status = sorted(g.status for g in report.groups)
     assert by_status == ["committed", "committed", "dropped"]

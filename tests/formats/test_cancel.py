@@ -1,0 +1,43 @@
+"""A call that is interrupted stops its jobs, commits nothing, and the next one works."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from oracles.spark_jobs import Phases
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+
+def test_an_interrupt_stops_the_work_and_commits_nothing(lake: Lake) -> None:
+    name = lake.overlapping(5, 200)
+    table = lake.table(name)
+    table.cluster_by("k")
+    rows, versions, phases = lake.fingerprint(name), lake.versions(name), Phases()
+
+    def interrupt(phase: str, info: Mapping[str, Any]) -> None:
+        phases(phase, info)
+        if phase == "read":  # in a worker thread: the caller's thread is waiting for it
+            _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt):
+        table.recluster(observer=interrupt)
+
+    scala: Any = lake.spark.sparkContext._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()  # the status store hears of ends a moment later
+    tracker = lake.spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(j) for j in tracker.getJobIdsForGroup(phases.run_id)]
+    assert "RUNNING" not in {job.status for job in jobs if job is not None}
+    assert "committed" not in phases.names
+    assert lake.versions(name) == versions
+    assert lake.fingerprint(name) == rows
+    assert table.recluster().changed
+    assert lake.fingerprint(name) == rows
