@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from lakekeeper.errors import AdapterError, NotFound, OptionError
+from lakekeeper.spi import TableName
+from lakekeeper.testing.harness import task_for
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import Lake, MemoryAdapter, MemoryFormat
+from lakekeeper.testing.runner import MemoryRunner
+
+
+def table() -> MemoryTable:
+    made = MemoryTable("db.t", {"k": "int", "a": {"b": "string"}, "v": "map"})
+    made.append([{"k": 1, "a": {"b": "x"}, "v": "m"}, {"k": 2, "a": None, "v": None}])
+    return made
+
+
+def test_columns_are_kept_by_id_through_schema_changes() -> None:
+    t = table()
+    t.rename_column("k", "key")
+    t.add_column("n", "int")
+    t.append([{"key": 3, "n": 7}])
+    t.drop_column("a.b")
+    assert [tuple(row.values()) for row in t.rows()] == [(1, "m", None), (2, None, None), (3, None, 7)]
+    assert list(t.rows()[0]) == ["key", "v", "n"]
+    assert t.rows(1) == [{"k": 1, "a": {"b": "x"}, "v": "m"}, {"k": 2, "a": {"b": None}, "v": None}]
+    assert t.rows(0) == []
+
+
+def test_a_key_follows_a_rename_and_keeps_its_id() -> None:
+    t = table()
+    t.set_key(["k"])
+    before = MemoryAdapter(t).snapshot().key
+    t.rename_column("k", "key")
+    after = MemoryAdapter(t).snapshot().key
+    assert before is not None
+    assert after is not None
+    assert (before.key_id, after.columns[0].name) == (after.key_id, "key")
+
+
+def test_a_column_added_later_is_null_in_older_files() -> None:
+    t = table()
+    t.add_column("n", "int")
+    (block,) = MemoryAdapter(t).snapshot(["n"]).blocks
+    assert (block.lo, block.null_count) == ((None,), (2,))
+
+
+def test_keys_that_can_be_none_are_refused() -> None:
+    t = MemoryTable("db.t", {"k": "int", "v": "map"}, settings=Settings(no_statistics=frozenset({"k"})))
+    for columns, said in ((["v"], "orderable"), (["k"], "statistics"), (["kk"], "did you mean 'k'")):
+        with pytest.raises(OptionError, match=said):
+            MemoryAdapter(t).snapshot(columns)
+        with pytest.raises(OptionError, match=said):
+            t.set_key(columns)
+
+
+def test_tables_are_found_by_name_or_not_at_all() -> None:
+    lake = Lake()
+    lake.create("db.t", {"k": "int"})
+    assert MemoryFormat(lake).open(None, TableName("db.t", "memory", "db.t")).table == "db.t"
+    with pytest.raises(NotFound, match=r"db\.u"):
+        MemoryFormat(lake).open(None, TableName("db.u", "memory", "db.u"))
+    with pytest.raises(OptionError):
+        lake.create("db.t", {"k": "int"})
+    with pytest.raises(NotFound):
+        lake.tables["db.t"].rows(7)
+
+
+@pytest.mark.parametrize("wrong", ["lost", "doubled", "foreign"])
+def test_a_commit_that_is_not_the_rows_it_read_is_refused(wrong: str) -> None:
+    """The adapter does not trust the engine: the rows' ids must be the same, one for one."""
+    t = table()
+    adapter = MemoryAdapter(t)
+    snapshot = adapter.snapshot(["k"])
+    task = task_for(snapshot)
+    ((first, second),) = adapter.read(task)
+    rows = {
+        "lost": [first],
+        "doubled": [first, second, second],
+        "foreign": [first, {**second, "_row_id": 99}],
+    }
+    made = adapter.write(MemoryRunner().merge([rows[wrong]], task), task)
+    with pytest.raises(AdapterError, match="read 2 rows"):
+        adapter.commit([made], snapshot, "run")
+
+
+def test_live_files_cannot_be_discarded() -> None:
+    t = table()
+    adapter = MemoryAdapter(t)
+    snapshot = adapter.snapshot(["k"])
+    task = task_for(snapshot)
+    made = adapter.write(adapter.read(task), task)
+    adapter.commit([made], snapshot, "run")
+    with pytest.raises(AdapterError, match="part of the table"):
+        adapter.discard([made])
+
+
+def test_what_is_touched_is_counted() -> None:
+    t = table()
+    adapter = MemoryAdapter(t)
+    snapshot = adapter.snapshot(["k"])
+    assert (t.touched.snapshots, t.touched.data_reads) == (1, [])
+    adapter.read(task_for(snapshot))
+    assert t.touched.data_reads == list(t.current.files)
