@@ -56,8 +56,11 @@ class RaceContract(Selected):
         assert fingerprint(table.rows()) == rows
         assert adapter.snapshot(["k"]).version == version
         assert rebase([made], adapter.changes_since(snapshot)).keep == ()
+        # A rival may leave an empty file of its own behind; of ours, all go and nothing else does.
+        with_ours = table.leftovers()
         adapter.discard([made])
-        assert table.leftovers() == set()
+        assert len(with_ours - table.leftovers()) == len(made.outputs)
+        assert table.leftovers() <= with_ours
 
     def test_only_the_touched_group_is_lost(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)
