@@ -7,6 +7,7 @@ The source serves staged tasks under a group id that stands for a table name:
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -88,5 +89,10 @@ def own_files(table: Any, rewrite: Rewrite) -> tuple[str, ...]:
     """The outputs of a rewrite that lie below the table's own folders; nothing else may ever be deleted."""
     location = str(table.location()).rstrip("/")
     properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
-    roots = (location + "/", data_root(location, properties) + "/")
-    return tuple(o.path for o in rewrite.outputs if o.path.startswith(roots) and "/../" not in o.path)
+    roots = tuple(_plain(root) + "/" for root in (location, data_root(location, properties)))
+    return tuple(o.path for o in rewrite.outputs if _plain(o.path).startswith(roots) and "/../" not in o.path)
+
+
+def _plain(path: str) -> str:
+    """A local path without its scheme: catalogs say ``/a``, ``file:/a`` or ``file:///a`` for the same."""
+    return re.sub(r"^file:/{1,3}", "/", path)

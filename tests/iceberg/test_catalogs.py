@@ -1,0 +1,83 @@
+"""The same work through other catalogs than SQLite: a directory, REST, and one in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.errors import Conflict
+from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
+from tests.oracles.rest_catalog import rest_catalog
+
+pytestmark = pytest.mark.iceberg
+
+
+def fill(start: int, stop: int) -> str:
+    rows = f"SELECT /*+ COALESCE(1) */ cast(id % 7 AS int) AS k, concat('v', id) AS v FROM range({start}, {stop})"
+    return f"INSERT INTO {{t}} {rows}"
+
+
+@pytest.fixture
+def rest(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
+    with rest_catalog(tmp_path) as address:
+        name = f"rest_{uuid.uuid4().hex[:8]}"
+        spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
+        spark.conf.set(f"spark.sql.catalog.{name}.uri", address)
+        spark.sql(f"CREATE NAMESPACE {name}.db")
+        yield Scene(spark, name)
+
+
+@pytest.fixture
+def memory(spark: SparkSession, tmp_path: Path) -> Scene:
+    name = f"memory_{uuid.uuid4().hex[:8]}"
+    prefix = f"spark.sql.catalog.{name}"
+    spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{prefix}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
+    spark.conf.set(f"{prefix}.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+    spark.conf.set(f"{prefix}.warehouse", str(tmp_path))
+    spark.sql(f"CREATE NAMESPACE {name}.db")
+    return Scene(spark, name)
+
+
+@pytest.fixture
+def directory(spark: SparkSession) -> Scene:
+    return Scene(spark, "hdp")
+
+
+@pytest.mark.parametrize("catalog", ["directory", "rest", "memory"])
+def test_a_rewrite_and_its_races(catalog: str, request: pytest.FixtureRequest) -> None:
+    scene: Scene = request.getfixturevalue(catalog)
+    scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
+    rows = scene.spark_rows()
+    recluster(scene, level=2)
+    assert scene.spark_rows() == rows
+    if catalog != "memory":  # there metadata is no file that another process could open
+        assert scene.log_rows() == rows
+    assert {(b.level, b.deleted_rows) for b in scene.adapter().snapshot(["k"]).blocks} == {(2, 0)}
+
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot, level=3)]
+    scene.run(fill(40, 50), "ALTER TABLE {t} ADD COLUMN w INT")
+    delete_equal(scene, "k", [5])
+    scene.run("INSERT INTO {t} VALUES (5, 'later', 1)")
+    rows = scene.spark_rows()
+    adapter.commit(made, snapshot, "run-2")
+    assert scene.spark_rows() == rows
+    assert sorted(b.level for b in scene.adapter().snapshot(["k"]).blocks) == [0, 0, 3]
+
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    scene.run("DELETE FROM {t} WHERE v = 'v7'")
+    rows = scene.spark_rows()
+    with pytest.raises(Conflict) as lost:
+        adapter.commit(made, snapshot, "run-3")
+    assert lost.value.winner
+    adapter.discard(made)
+    assert scene.spark_rows() == rows
+    assert scene.leftovers() == scene.metadata_leftovers() == set()

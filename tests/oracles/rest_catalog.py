@@ -1,0 +1,154 @@
+"""A REST catalog for tests, in one process, without dependencies of its own: http.server over a SqlCatalog.
+
+Enough of the protocol for Spark: namespaces, create, load, commit with requirements, drop. Commits are
+compare-and-swap in SQLite, so that lost races answer 409 as a real catalog does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import CommitTableRequest, Table
+
+_STATUS: dict[type[Exception], int] = {
+    NoSuchTableError: 404,
+    NoSuchNamespaceError: 404,
+    TableAlreadyExistsError: 409,
+    NamespaceAlreadyExistsError: 409,
+    CommitFailedException: 409,
+}
+_SPACE_SEPARATOR = "\x1f"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """One request; the server has the catalog and a lock, as SQLite takes one writer at a time."""
+
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        self._answer("POST")
+
+    def do_DELETE(self) -> None:
+        self._answer("DELETE")
+
+    def do_HEAD(self) -> None:
+        self._answer("HEAD")
+
+    def log_message(self, *_: Any) -> None:
+        """Tests have no use for an access log."""
+
+    def _answer(self, method: str) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size) or b"{}")
+        path = self.path.partition("?")[0].removeprefix("/v1/")
+        steps = [unquote(step) for step in path.split("/")]
+        try:
+            with self.server.lock:
+                status, answer = 200, self._route(method, steps, body)
+        except Exception as error:  # every failure is an answer of the protocol
+            status = _STATUS.get(type(error), 500)
+            kind = type(error).__name__.replace("Error", "Exception")
+            answer = {"error": {"message": str(error), "type": kind, "code": status}}
+        told = json.dumps(answer).encode() if answer is not None else b""
+        self.send_response(status if told else 204)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        if method != "HEAD":
+            self.wfile.write(told)
+
+    def _route(self, method: str, steps: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
+        if steps == ["config"]:
+            return {"defaults": {}, "overrides": {}}
+        space = tuple(steps[1].split(_SPACE_SEPARATOR)) if len(steps) > 1 else ()
+        if len(steps) <= 2:
+            return self._namespace(method, space, body)
+        name = (*space, steps[3]) if len(steps) > 3 else ()
+        return self._table(method, space, name, body)
+
+    def _namespace(self, method: str, space: tuple[str, ...], body: dict[str, Any]) -> dict[str, Any] | None:
+        catalog = self.server.catalog
+        if method == "POST":
+            catalog.create_namespace(tuple(body["namespace"]), body.get("properties") or {})
+            return {"namespace": body["namespace"], "properties": {}}
+        if not space:
+            return {"namespaces": [list(found) for found in catalog.list_namespaces()]}
+        return {"namespace": list(space), "properties": dict(catalog.load_namespace_properties(space))}
+
+    def _table(
+        self, method: str, space: tuple[str, ...], name: tuple[str, ...], body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        catalog = self.server.catalog
+        if method == "POST" and not name:
+            return _loaded(self._create(space, body))
+        if method == "POST":
+            body.setdefault("identifier", {"namespace": list(space), "name": name[-1]})
+            asked = CommitTableRequest.model_validate_json(json.dumps(body))
+            catalog.commit_table(catalog.load_table(name), asked.requirements, asked.updates)
+            return _loaded(catalog.load_table(name))
+        if method == "DELETE":
+            catalog.drop_table(name)
+            return None
+        if not name:
+            return {
+                "identifiers": [
+                    {"namespace": list(n[:-1]), "name": n[-1]} for n in catalog.list_tables(space)
+                ]
+            }
+        return _loaded(catalog.load_table(name))
+
+    def _create(self, space: tuple[str, ...], body: dict[str, Any]) -> Table:
+        asked = CreateTableRequest.model_validate_json(json.dumps(body))
+        given: dict[str, Any] = {"properties": asked.properties, "location": asked.location}
+        if asked.partition_spec is not None:
+            given["partition_spec"] = asked.partition_spec
+        if asked.write_order is not None:
+            given["sort_order"] = asked.write_order
+        return self.server.catalog.create_table((*space, asked.name), asked.table_schema, **given)
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, catalog: SqlCatalog) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.catalog = catalog
+        self.lock = threading.Lock()
+
+
+def _loaded(table: Table) -> dict[str, Any]:
+    metadata = json.loads(table.metadata.model_dump_json())
+    return {"metadata-location": table.metadata_location, "metadata": metadata, "config": {}}
+
+
+@contextmanager
+def rest_catalog(home: Path) -> Iterator[str]:
+    """The address of a running catalog whose tables are below ``home``."""
+    catalog = SqlCatalog("rest", uri=f"sqlite:///{home}/rest.db", warehouse=home.as_uri())
+    server = _Server(catalog)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        catalog.engine.dispose()
