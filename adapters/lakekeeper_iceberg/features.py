@@ -8,10 +8,10 @@ from lakekeeper.errors import Unsupported
 from lakekeeper_iceberg.keys import SchemaFields
 
 FORMATS = (1, 2, 3)
-_TYPES = frozenset(
-    "boolean int long float double date time timestamp timestamptz timestamp_ns timestamptz_ns string uuid binary "  # noqa: SIM905
-    "variant decimal fixed".split()
-)
+# Types that Spark reads and writes without loss. It has none for `time` and for nanoseconds.
+_NUMBERS = ("boolean", "int", "long", "float", "double", "decimal")
+_OTHERS = ("date", "timestamp", "timestamptz", "string", "uuid", "binary", "fixed", "variant")
+_TYPES = frozenset((*_NUMBERS, *_OTHERS))
 
 
 def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:
@@ -19,6 +19,8 @@ def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:
     version = int(metadata.formatVersion())
     if version not in FORMATS:
         raise Unsupported(table, f"format-version {version}")
+    if metadata.uuid() is None:
+        raise Unsupported(table, "a table without uuid", "any commit by a current writer gives it one")
     encrypted = metadata.properties().get("encryption.key-id")
     if encrypted is not None or not metadata.encryptionKeys().isEmpty():
         raise Unsupported(table, "encryption keys")

@@ -6,6 +6,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,8 @@ class IcebergTable:
         io = self._table.io()
         for rewrite in rewrites:
             for path in staging.own_files(self._table, rewrite):
-                io.deleteFile(path)
+                with suppress(Exception):  # gone already; or it stays, as an orphan for the next vacuum
+                    io.deleteFile(path)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         self._refresh()
