@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
@@ -60,15 +62,33 @@ CASES: dict[str, list[list[Any]]] = {
     ],
 }
 
+_ARROW = {
+    "TINYINT": pa.int8(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "DECIMAL(38,18)": pa.decimal128(38, 18),
+    "DECIMAL(9,2)": pa.decimal128(9, 2),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "STRING": pa.string(),
+}
+
 
 def _make(
     spark: SparkSession, scene: Scene, kind: str, files: Sequence[Sequence[Any]], properties: str = ""
 ) -> None:
     extra = f"TBLPROPERTIES ({properties})" if properties else ""
     scene.run(f"CREATE TABLE {{t}} (k {kind}) USING delta {extra}")
-    for values in files:
-        frame = spark.createDataFrame([(v,) for v in values], f"k {kind.lower()}").coalesce(1)
-        frame.write.format("delta").mode("append").save(str(scene.path))
+    table = pa.table(
+        {
+            "k": pa.array([v for values in files for v in values], _ARROW[kind]),
+            "file": pa.array([n for n, values in enumerate(files) for _ in values], pa.int32()),
+        }
+    )
+    frame = spark.createDataFrame(table).repartitionById(len(files), F.col("file"))
+    frame.select(F.col("k").cast(kind.lower())).write.format("delta").mode("append").save(str(scene.path))
 
 
 def _order(value: Any) -> Any:
