@@ -154,7 +154,8 @@ OPTIONS: tuple[Option, ...] = (
         float,
         2.0,
         "blocks",
-        "A level whose average depth is not above this is clustered well enough.",
+        "A level whose average depth is not above this is clustered well enough. Above level 0 it counts as at least "
+        "twice the key's columns: what bounds kept column by column can show of a single sorted run.",
         1.0,
         1e9,
     ),

@@ -107,9 +107,9 @@ class MergeTask:
 
 
 def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
-    """Twelve hex digits: the same plan on the same picture has the same ids."""
+    """Twelve hex digits: the same inputs on the same picture have the same id, in whatever order they come."""
     digest = hashlib.sha256(f"{table_uuid}|{version}|".encode())
-    for path in inputs:
+    for path in sorted(inputs):
         digest.update(path.encode() + b"\0")
     return digest.hexdigest()[:12]
 

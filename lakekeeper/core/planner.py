@@ -135,7 +135,7 @@ def _within_budget(
     if not kept:
         return ()
     # One gather for all tasks, then slices of it: a take for each of 10⁵ groups would cost seconds.
-    members = [np.sort(merge.blocks) for _, merge in kept]
+    members = [merge.blocks for _, merge in kept]
     chosen = snapshot.blocks.take(np.concatenate(members))
     edges = [0, *np.cumsum([len(m) for m in members]).tolist()]
     build = _Builder(snapshot, chosen, options)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import Bools, Index, Ints
 
@@ -31,12 +33,13 @@ def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
 
 
 def bounded_groups(
-    group: Ints, lo: Ints, hi: Ints, size: Ints, *, max_bytes: int, max_files: int
+    group: Ints, lo: Ints, hi: Ints, size: Ints, *, names: pa.Array, max_bytes: int, max_files: int
 ) -> tuple[list[Index], Bools]:
     """Groups of two and more connected blocks, none above the bounds; and which blocks lost theirs to a bound.
 
     Groups come as positions in (group, lo) order. A stretch above the bounds is cut along ``lo`` into
-    consecutive parts; a part may fall apart into several sections, or into single blocks.
+    consecutive parts; a part may fall apart into several sections, or into single blocks. Where blocks
+    start at the same point ``names`` decide, so that the parts do not depend on the order of the input.
     """
     order, section = sections(group, lo, hi)
     count = np.bincount(section)
@@ -46,8 +49,10 @@ def bounded_groups(
     groups = _split(order, section, (count > 1) & ~large)
     if large.any():
         inside = large[section]
-        at = order[inside]
-        part = fill(section[inside], size[at], max_bytes=max_bytes, max_files=max_files)
+        at, of = order[inside], section[inside]
+        ordered = np.lexsort((by_name(names.take(pa.array(at))), hi[at], lo[at], of))
+        at, of = at[ordered], of[ordered]
+        part = fill(of, size[at], max_bytes=max_bytes, max_files=max_files)
         inner, piece = sections(part, lo[at], hi[at])
         at = at[inner]
         paired = np.bincount(piece) > 1
@@ -64,6 +69,12 @@ def _split(order: Index, section: Ints, wanted: Bools) -> list[Index]:
         return []
     edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(kept)]
     return [kept[a:b] for a, b in pairwise(edges)]
+
+
+def by_name(names: pa.Array) -> Ints:
+    """The place of each name among all, sorted: breaks ties the same way whatever the order of the input."""
+    ranked = pc.rank(names, sort_keys="ascending", tiebreaker="first")
+    return np.asarray(ranked.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bools | None = None) -> Ints:

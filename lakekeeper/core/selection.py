@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
 from lakekeeper.core.depth import DepthCurve, depth_curve, range_max
@@ -121,6 +122,7 @@ def _groups(field: _Field, run: Ints, options: Options) -> tuple[list[Index], Bo
         field.intervals.lo[chosen],
         field.intervals.hi[chosen],
         field.blocks.bytes[chosen],
+        names=field.blocks.path if len(chosen) == len(run) else field.blocks.path.take(pa.array(chosen)),
         max_bytes=options.integer("max-file-group-size-bytes"),
         max_files=options.integer("max-file-group-input-files"),
     )
@@ -146,7 +148,7 @@ def _lowest_level(field: _Field, groups: list[Index], curve: DepthCurve) -> tupl
     size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
     at, bounds, levels, depths = field.at[members], edges.tolist(), level.tolist(), depth.tolist()
     merges = []
-    order = np.lexsort((head, -size, -depth, level))
+    order = np.lexsort((field.intervals.lo[head], -size, -depth, level))
     for i in order[~late[order]].tolist():
         own, deep, start, end = levels[i], depths[i], bounds[i], bounds[i + 1]
         reason = f"level {own}: {end - start} blocks overlap, up to {deep} deep"

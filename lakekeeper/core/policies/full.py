@@ -13,7 +13,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Merge, Skip
 from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import rank_blocks
-from lakekeeper.core.sections import fill
+from lakekeeper.core.sections import by_name, fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Full:
             return []
         blocks = snapshot.blocks.take(candidates)
         place, lo = partition_group(blocks), rank_blocks(blocks, null_region=False).lo
-        order = np.lexsort((lo, place))
+        order = np.lexsort((by_name(blocks.path), lo, place))
         part = fill(
             place[order],
             blocks.bytes[order],

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
 from lakekeeper.core.levels import frozen, partition_group
@@ -23,7 +24,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Merge, Skip
 from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import dense, rank_blocks
-from lakekeeper.core.sections import fill
+from lakekeeper.core.sections import by_name, fill
 
 _ROW_SLACK = 0.6
 _UNIT = 1 << 30  # one file's worth in whole numbers
@@ -71,8 +72,7 @@ class Sizes:
 
 def _by_age(blocks: BlockSet, group: Ints) -> Ints:
     """Without a key, blocks lie in the order in which they were added."""
-    names = np.asarray(blocks.path.to_pylist(), dtype=object)
-    order = np.lexsort((names, blocks.added_at, group))
+    order = np.lexsort((by_name(blocks.path), blocks.added_at, group))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place
@@ -87,7 +87,7 @@ def _pack(
     merges: list[Index] = []
     if not len(at):
         return merges, packed
-    order = at[np.lexsort((lo[at], group[at]))]
+    order = at[np.lexsort((by_name(blocks.path.take(pa.array(at))), lo[at], group[at]))]
     weight = _files_worth(blocks, options)
     apart = _apart(order, line, small)
     max_bytes = options.integer("max-file-group-size-bytes")
