@@ -74,7 +74,9 @@ def _bounds(
     if kind == "float":
         lo, hi = _with_nan(data, i, lo, hi, nulls)
     elif kind in ("string", "binary"):
-        exact = _whole(lo, mode) & _whole(hi, mode)
+        # Some values have no upper bound of the width at all, e.g. 0xFF many times: then only one side is kept.
+        paired = pc.equal(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False)
+        exact = _whole(lo, mode) & _whole(hi, mode) & paired
     return lo, hi, np.asarray(nulls, np.int64), exact
 
 

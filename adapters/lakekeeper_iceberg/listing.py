@@ -12,6 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
 
+from lakekeeper_iceberg.native import Iceberg
+
 _PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
 BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_count", "value_count")
 
@@ -24,13 +26,13 @@ class Listing:
     deletes: pa.Table
 
 
-def list_files(spark: Any, sql_name: str, snapshot_id: int, metrics: Sequence[str] = ()) -> Listing:
-    """Live files of a snapshot.
+def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing:
+    """Live files of the current snapshot of a pinned table.
 
     ``metrics`` names columns as Iceberg spells them (``a.b`` for a nested one); column ``i`` brings
     ``lower_bound_i``, ``upper_bound_i``, ``null_value_count_i``, ``nan_value_count_i``, ``value_count_i``.
     """
-    entries = spark.read.option("versionAsOf", snapshot_id).table(f"{sql_name}.`entries`")
+    entries = jvm.metadata_table(table, "ENTRIES")
     file = "data_file"
     position = F.col(f"{file}.content") == 1
     columns = [
@@ -60,9 +62,9 @@ def list_files(spark: Any, sql_name: str, snapshot_id: int, metrics: Sequence[st
     return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
 
 
-def committed_at(spark: Any, sql_name: str) -> dict[int, int]:
+def committed_at(jvm: Iceberg, table: Any) -> dict[int, int]:
     """Snapshot id → time of its commit in ms since the epoch, for snapshots that are still known."""
-    snapshots = spark.table(f"{sql_name}.`snapshots`")
+    snapshots = jvm.metadata_table(table, "SNAPSHOTS")
     rows = snapshots.select("snapshot_id", F.unix_millis("committed_at").alias("at")).toArrow()
     return dict(zip(rows["snapshot_id"].to_pylist(), rows["at"].to_pylist(), strict=True))
 

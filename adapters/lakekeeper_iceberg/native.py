@@ -62,6 +62,14 @@ class Iceberg(Jvm):
         operations = self.api.StaticTableOperations(metadata, io, place)
         return self.api.BaseTable(operations, table.name())
 
+    def metadata_table(self, table: Any, kind: str) -> Any:
+        """A metadata table (``ENTRIES``, ``SNAPSHOTS``) of this very table object, as a DataFrame.
+
+        Asked for by name it would come out of Spark's catalog, whose cached table may be older than ours.
+        """
+        of_kind = getattr(self.api.MetadataTableType, kind)
+        return self.dataframe(self.api.spark.SparkTableUtil.loadMetadataTable(self.session, table, of_kind))
+
     def paths(self, scan: Any) -> list[str]:
         """Locations of the files that a scan plans."""
         planned = scan.planFiles()

@@ -116,7 +116,7 @@ class IcebergTable:
         modes = keys.metrics_modes(self._jvm, pinned, key) if key else ()
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
-        blocks = self._blocks(metadata, version, key, modes)
+        blocks = self._blocks(pinned, version, key, modes)
         if where is not None and version is not None:
             chosen = files_that_may_match(self._jvm, pinned, self._name.sql, where)
             if chosen is not None:
@@ -178,13 +178,14 @@ class IcebergTable:
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         self._refresh()
-        metadata = self._metadata()
+        pinned = self._jvm.pinned(self._table)
+        metadata = pinned.operations().current()
         start = None if snapshot.version is None else metadata.snapshot(snapshot.version)
         until = None if start is None else int(start.sequenceNumber())
 
         def deletes_now(version: int) -> Mapping[str, str]:
             if self._picture is None or self._picture[0] != (version, until):
-                files = listing.list_files(self._jvm.spark, self._name.sql, version)
+                files = listing.list_files(self._jvm, pinned)
                 applied = apply_deletes(files, self._unpartitioned(metadata), until)
                 named = dict(zip(files.data["path"].to_pylist(), applied.delete_id, strict=True))
                 self._picture = ((version, until), named)
@@ -211,16 +212,16 @@ class IcebergTable:
         return Exchange([t.file() for t in tasks], list(deletes.values()), outputs, version, run_id)
 
     def _blocks(
-        self, metadata: Any, version: int | None, key: ClusterKey | None, modes: Sequence[str]
+        self, pinned: Any, version: int | None, key: ClusterKey | None, modes: Sequence[str]
     ) -> BlockSet:
         if version is None:
             empty: list[list[Any]] = [[] for _ in (key.columns if key else ())]
             bounds = dict.fromkeys(("lo", "hi", "null_count", "exact"), empty)
             return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, key)
         names = [".".join(column.path) for column in key.columns] if key else []
-        files = listing.list_files(self._jvm.spark, self._name.sql, version, names)
-        applied = apply_deletes(files, self._unpartitioned(metadata))
-        return blocks_of(files, applied, key, modes, listing.committed_at(self._jvm.spark, self._name.sql))
+        files = listing.list_files(self._jvm, pinned, names)
+        applied = apply_deletes(files, self._unpartitioned(pinned.operations().current()))
+        return blocks_of(files, applied, key, modes, listing.committed_at(self._jvm, pinned))
 
     def _key(
         self,
