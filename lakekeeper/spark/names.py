@@ -26,6 +26,8 @@ def resolve(spark: Any, text: str) -> TableName:
             "table", text, "a table name such as catalog.db.table, or a path with a slash"
         ) from error
     if len(parts) == 2 and "/" in parts[1]:
+        if parts[0].lower() not in ("delta", "iceberg"):
+            return TableName(text, parts[0].lower(), text, path=parts[1])  # no adapter: the registry says so
         return _by_path(jvm, text, parts[1], parts[0].lower())
     return _by_name(jvm, text, parts)
 
@@ -58,11 +60,14 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     try:
         table = manager.catalog(catalog).loadTable(identifier)
     except Exception as error:
-        told = causes(error)
-        detail = told[0][1].splitlines()[0] if told else str(error)
-        if any("View" in name for name, _ in told):
+        if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view: name the table under it") from error
+        told = causes(error)
+        detail = (told[0][1] if told else str(error)).splitlines()[0]
         raise NotFound(text, f"no such table ({detail})") from error
+    if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
+        owner = ".".join((catalog, *namespace))
+        raise NotFound(text, f"is a part of a table (metadata, branch or tag): name the table, {owner}")
     provider = str(table.properties().get("provider") or "").lower()
     if not provider:
         raise AdapterError(f"{text}: catalog '{catalog}' does not say what format the table has")
@@ -93,6 +98,13 @@ def _refuse_view(jvm: Jvm, text: str) -> None:
         raise NotFound(text, "is a view: name the table under it")
 
 
+def _is_view(manager: Any, catalog: str, identifier: Any) -> bool:
+    try:
+        return manager.catalog(catalog).loadView(identifier) is not None
+    except Exception:  # no such view, or a catalog that has none at all
+        return False
+
+
 def _quoted(step: str) -> str:
     return "`" + step.replace("`", "``") + "`"
 
@@ -121,8 +133,19 @@ def _matching(spark: Any, pattern: str) -> list[str]:
     for space in sorted(row[0] for row in spaces if fnmatch.fnmatchcase(row[0], namespace)):
         inside = f"{_quoted(catalog)}.{_quoted(space)}"
         rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
+        views = _views(spark, inside)
         tables = sorted(
-            r.tableName for r in rows if not r.isTemporary and fnmatch.fnmatchcase(r.tableName, name)
+            r.tableName
+            for r in rows
+            if not r.isTemporary and r.tableName not in views and fnmatch.fnmatchcase(r.tableName, name)
         )
         found += [".".join(quote(step) for step in (catalog, space, table)) for table in tables]
     return found
+
+
+def _views(spark: Any, inside: str) -> set[str]:
+    """Views of a namespace: some catalogs list them among the tables."""
+    try:
+        return {row.viewName for row in spark.sql(f"SHOW VIEWS IN {inside}").collect()}
+    except Exception:  # a catalog without views
+        return set()

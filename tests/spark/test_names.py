@@ -1,0 +1,153 @@
+"""Which table a text means: names, paths, quotes, patterns; and what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.errors import AdapterError, NotFound, OptionError
+from lakekeeper.spark.names import expand, resolve
+
+pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, warehouse: Path) -> Iterator[Path]:
+    """Tables and views in two catalogs, and a Delta and a parquet folder."""
+    for space in ("spark_catalog.names", "ice.names", "ice.other"):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+    spark.sql("CREATE TABLE spark_catalog.names.events (id INT) USING delta")
+    spark.sql("CREATE TABLE spark_catalog.names.plain (id INT) USING parquet")
+    spark.sql("CREATE VIEW spark_catalog.names.shown AS SELECT * FROM spark_catalog.names.plain")
+    for name in ("ice.names.events", "ice.names.`odd-name`", "ice.names.facts", "ice.other.events"):
+        spark.sql(f"CREATE TABLE {name} (id INT) USING iceberg")
+    spark.sql("CREATE VIEW ice.names.shown AS SELECT * FROM ice.names.events")
+    spark.range(1).createOrReplaceTempView("names_temporary")
+    place = warehouse / "names folder"
+    spark.range(1).write.format("delta").save(str(place / "delta"))
+    spark.range(1).write.parquet(str(place / "parquet"))
+    yield place
+    spark.catalog.dropTempView("names_temporary")
+
+
+@pytest.mark.parametrize(
+    "text, provider, sql",
+    [
+        ("ice.names.events", "iceberg", "`ice`.`names`.`events`"),
+        ("ice.names.`odd-name`", "iceberg", "`ice`.`names`.`odd-name`"),
+        ("`ice`.names.EVENTS", "iceberg", None),
+        ("names.events", "delta", "`spark_catalog`.`names`.`events`"),
+        ("spark_catalog.names.events", "delta", "`spark_catalog`.`names`.`events`"),
+        ("names.plain", "parquet", "`spark_catalog`.`names`.`plain`"),
+    ],
+)
+def test_names(spark: SparkSession, home: Path, text: str, provider: str, sql: str | None) -> None:
+    if sql is None:  # the catalog decides about upper case: an embedded one keeps it apart
+        with pytest.raises(NotFound):
+            resolve(spark, text)
+        return
+    found = resolve(spark, text)
+    assert (found.text, found.provider, found.sql) == (text, provider, sql)
+    assert spark.table(found.sql).columns == ["id"]
+
+
+def test_a_short_name_is_of_the_current_catalog_and_namespace(spark: SparkSession, home: Path) -> None:
+    before = spark.catalog.currentCatalog()
+    spark.sql("USE ice.other")
+    try:
+        assert resolve(spark, "events").sql == "`ice`.`other`.`events`"
+        assert resolve(spark, "names.facts").sql == "`ice`.`names`.`facts`"
+    finally:
+        spark.catalog.setCurrentCatalog(before)
+
+
+def test_paths(spark: SparkSession, home: Path) -> None:
+    path = str(home / "delta")
+    for text in (path, path + "/", f"file:{path}", f"delta.`{path}`"):
+        found = resolve(spark, text)
+        assert (found.text, found.provider) == (text, "delta")
+        assert spark.sql(f"SELECT count(*) FROM {found.sql}").collect()[0][0] == 1
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("ice.names.nothing", "no such table"),
+        ("ice.nowhere.events", "no such table"),
+        ("names.nothing", "no such table"),
+        ("nothing", "no such table"),
+        ("nocatalog.names.events", "no such table"),
+        ("/no/such/path", "no table at this path"),
+        ("names.shown", "is a view: name the table under it"),
+        ("ice.names.shown", "is a view: name the table under it"),
+        ("names_temporary", "is a view: name the table under it"),
+        ("ice.names.events.files", "a part of a table .*: name the table, ice.names.events"),
+        ("ice.names.events.branch_main", "a part of a table"),
+    ],
+)
+def test_not_found(spark: SparkSession, home: Path, text: str, said: str) -> None:
+    with pytest.raises(NotFound, match=said) as raised:
+        lk.table(spark, text)
+    assert str(raised.value).startswith(f"{text}: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_without_a_log_is_no_table(spark: SparkSession, home: Path) -> None:
+    with pytest.raises(NotFound, match="no _delta_log"):
+        resolve(spark, str(home / "parquet"))
+    folder = home.parent / "ice" / "names" / "events"
+    with pytest.raises(NotFound, match="reached through a catalog"):
+        resolve(spark, str(folder))
+
+
+@pytest.mark.parametrize("text", ["a b c", "", "x..y", "ice.names.`events"])
+def test_no_name_at_all(spark: SparkSession, text: str) -> None:
+    with pytest.raises(OptionError, match="a table name such as"):
+        resolve(spark, text)
+
+
+def test_a_format_without_adapter(spark: SparkSession, home: Path) -> None:
+    for text in ("names.plain", f"parquet.`{home}/parquet`"):
+        with pytest.raises(AdapterError, match=r"'parquet'.*\(there are: delta, iceberg\)"):
+            lk.table(spark, text)
+
+
+def test_a_connect_session() -> None:
+    class Connect:
+        """Has no _jsparkSession, like a session of Spark Connect."""
+
+    with pytest.raises(AdapterError, match=r"Spark Connect session.*needs a classic one"):
+        lk.table(Connect(), "ice.names.events")  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(AdapterError, match="classic"):
+        lk.run(Connect(), "ice.names.*")  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.parametrize(
+    "pattern, expected",
+    [
+        ("ice.names.*", ["ice.names.events", "ice.names.facts", "ice.names.`odd-name`"]),
+        ("ice.*.events", ["ice.names.events", "ice.other.events"]),
+        ("ice.names.ev*", ["ice.names.events"]),
+        ("ice.names.nothing*", []),
+        ("names.*", ["spark_catalog.names.events", "spark_catalog.names.plain"]),
+        ("no.such.table", ["no.such.table"]),
+    ],
+)
+def test_patterns(spark: SparkSession, home: Path, pattern: str, expected: list[str]) -> None:
+    found = expand(spark, (pattern,))
+    assert sorted(found) == sorted(expected)
+    assert expand(spark, (pattern, pattern)) == found
+
+
+def test_a_pattern_of_paths_is_a_path(spark: SparkSession) -> None:
+    assert expand(spark, ("/data/delta/*",)) == ("/data/delta/*",)
+
+
+@pytest.mark.parametrize("pattern", ["*", "a.b.c.*"])
+def test_a_pattern_needs_catalog_and_namespace(spark: SparkSession, pattern: str) -> None:
+    with pytest.raises(OptionError, match=r"catalog\.namespace\.pattern"):
+        expand(spark, (pattern,))
