@@ -35,8 +35,8 @@ def check_where(spark: Any, table: TableName, where: str) -> None:
     try:
         analyzed = frame.where(where)._jdf.queryExecution().analyzed()
     except Exception as error:
-        hint = nearest(where.split(maxsplit=1)[0].strip("`("), frame.columns) if where.split() else ""
-        raise OptionError("where", where, f"{_EXPECTED}{hint}; {_first_line(error)}") from error
+        said = _unknown_column(error, frame.columns) or _first_line(error)
+        raise OptionError("where", where, f"{_EXPECTED}; {said}") from error
     for expression in jvm.python_list(analyzed.expressions()):
         _check(jvm, where, expression)
 
@@ -53,6 +53,15 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
         _check(jvm, where, child)
     if not expression.deterministic():
         raise OptionError("where", where, f"{_EXPECTED}; '{expression.sql()}' is not deterministic")
+
+
+def _unknown_column(error: Exception, columns: list[str]) -> str:
+    """Which column Spark could not find, with the nearest one; empty if it complains of something else."""
+    told: Any = getattr(error, "getMessageParameters", dict)() or {}
+    name = str(told.get("objectName", "")).strip("`")
+    if not name or "UNRESOLVED_COLUMN" not in str(error):
+        return ""
+    return f"the table has no column '{name}'{nearest(name, columns)}"
 
 
 def _first_line(error: Exception) -> str:
