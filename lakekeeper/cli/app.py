@@ -17,6 +17,8 @@ from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.report import MergeReport
 from lakekeeper.errors import LakekeeperError, OptionError
 
+_INTERRUPTED = 130  # what shells say of a program that SIGINT ended
+
 app = typer.Typer(
     name="lakekeeper",
     help="Table maintenance for Delta Lake and Apache Iceberg on Spark. Exit codes: 0 done, 1 failed, 2 wrong use.",
@@ -204,18 +206,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given or given[:1] == ["auto"]
     try:
-        return int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
+        code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
+        if code == _INTERRUPTED:  # Typer makes this of a KeyboardInterrupt
+            raise KeyboardInterrupt
+        return code
     except LakekeeperError as error:
         return _failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     except KeyboardInterrupt:
-        return _failed("Interrupted", "interrupted; what was not committed is not in the table", 130, as_json)
+        return _failed(
+            "Interrupted", "interrupted; what was not committed is not in the table", _INTERRUPTED, as_json
+        )
     except Exception as error:
         if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
             return _failed("UsageError", str(error.format_message()), 2, as_json)
         if os.environ.get("LAKEKEEPER_TRACEBACK"):
             raise
         text = next(iter(str(error).strip().splitlines()), "")
-        return _failed(type(error).__name__, f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
+        message = f"{type(error).__name__}: {text} (LAKEKEEPER_TRACEBACK=1 shows where)"
+        return _failed(type(error).__name__, message, 1, as_json)
 
 
 def _call(
@@ -237,7 +245,7 @@ def _reported(setup: Setup, report: MergeReport) -> int:
 
 
 def _failed(kind: str, message: str, code: int, as_json: bool) -> int:
-    typer.echo(f"lakekeeper: {message}" if message else f"lakekeeper: {kind}", err=True)
+    typer.echo(f"lakekeeper: {message}", err=True)
     if as_json:
         typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
     return code

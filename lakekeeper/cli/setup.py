@@ -66,8 +66,13 @@ class Setup:
 
     def session(self) -> SparkSession:
         """The session, started here or taken over."""
+        from pyspark.logger import PySparkLogger
+
         from lakekeeper.spark.session import local_session
 
+        # PySpark prints each error that it raises as JSON on stderr, too; here they are told once, in a line.
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = True
         catalogs = pairs(
             "--catalog", self.catalog or (), "name=type:uri, e.g. ice=jdbc:sqlite:/data/catalog.db"
         )

@@ -1,0 +1,419 @@
+"""The command line on real tables: results, exit codes, JSON, and one clear line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.cli import main
+from lakekeeper.cli.progress import Progress
+from lakekeeper.cli.values import byte_count, pairs, properties_file
+from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.errors import LakekeeperError, OptionError
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Exactly one JSON object on stdout."""
+        assert self.out.count("\n") == 1
+        return json.loads(self.out)
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process, whose session it takes over; what the JVM prints is caught too."""
+
+    def called(*arguments: str) -> Said:
+        capfd.readouterr()
+        code = main(arguments)
+        return Said(code, *capfd.readouterr())
+
+    return called
+
+
+# ------------------------------------------------------------------------------------------------- without a session
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("10GB", 10_000_000_000),
+        ("512MiB", 512 << 20),
+        ("1.5 kb", 1500),
+        ("10g", 10 << 30),
+        ("7", 7),
+        ("7b", 7),
+        ("2TiB", 2 << 40),
+    ],
+)
+def test_byte_counts(text: str, expected: int) -> None:
+    assert byte_count(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "10 parsecs", "1e9", "10GBB"])
+def test_bad_byte_counts(text: str) -> None:
+    with pytest.raises(OptionError, match="10GB, 512MiB"):
+        byte_count(text)
+
+
+def test_pairs_keep_what_follows_the_first_equals_sign() -> None:
+    assert pairs("--conf", ["a=b=c", "d= e ", "a=last"]) == {"a": "last", "d": "e"}
+    with pytest.raises(OptionError, match="--conf: got 'abc', expected key=value"):
+        pairs("--conf", ["abc"])
+
+
+def test_a_properties_file_is_read_as_spark_does(tmp_path: Path) -> None:
+    file = tmp_path / "some.conf"
+    file.write_text("# words\n\nspark.a  1 2\nspark.b=x=y\n  spark.c\tz  \n! more words\nspark.d : 4\n")
+    assert properties_file(file) == {"spark.a": "1 2", "spark.b": "x=y", "spark.c": "z", "spark.d": "4"}
+
+
+@pytest.mark.parametrize("line", ["lakekeeper.auto.tables x", "spark.alone", "= x"])
+def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "some.conf"
+    file.write_text(f"# one\n{line}\n")
+    with pytest.raises(OptionError, match="line 2"):
+        properties_file(file)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["recluster"], "Missing argument"),
+        (["recluster", "t", "--finall"], "--final"),
+        (["vacuumm"], "No such command"),
+        (["plan", "t", "--budget", "ten"], "--budget: got 'ten', expected bytes"),
+        (["plan", "t", "--option", "depth"], "--option: got 'depth', expected key=value"),
+        (["plan", "t", "--option", "depth-treshold=2"], "did you mean 'depth-threshold'?"),
+        (["plan", "t", "--conf", "spark.lakekeeper.depth-treshold=2"], "did you mean 'depth-threshold'?"),
+        (["info", "t", "--conf", "spark.lakekeeper.max-level=0"], "from 1 to 1,000"),
+        (["recluster", "t", "--option", "depth-threshold=0.5"], "a number of blocks from 1 to"),
+        (["recluster", "t", "--option", "target-file-size-bytes=600000000"], "from 1,024 to 500,000,000"),
+        (["recluster", "t", "--option", "max-level=many"], "a whole number of merges"),
+        (["recluster", "t", "--policy", "rnages"], "did you mean 'ranges'?"),
+        (["compact", "t", "--policy", "sizes,fulll"], "did you mean 'full'?"),
+        (["info", "t", "--properties-file", "/no/such/file"], "No such file"),
+        (["info", "t", "--catalog", "ice"], "--catalog: got 'ice', expected name=type:uri"),
+        (["auto", "--once"], "spark.lakekeeper.auto.tables"),
+        (["auto", "--once", "--every", "5m", "t"], "not both"),
+        (["auto", "--every", "often", "t"], "30s, 15m or 2h"),
+    ],
+)
+def test_wrong_use_is_found_before_spark_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr(
+        "lakekeeper.spark.session.local_session", lambda **_: pytest.fail("Spark was started")
+    )
+    result = run(*arguments)
+    assert result.code == 2
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert run(*arguments, "--json").json["error"]["message"] in result.err + run(*arguments).err
+
+
+def test_no_command_shows_help_and_is_wrong_use(run: Run) -> None:
+    result = run()
+    assert (result.code, result.out) == (2, "")
+    assert "recluster" in result.err
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").out.startswith("lakekeeper 0.")
+    result = run("recluster", "--help")
+    assert (result.code, result.err) == (0, "")
+    assert "--dry-run" in result.out
+
+
+def test_the_doctor_tells_by_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    well = run("doctor", "--json")
+    assert (well.code, well.json["ok"]) == (0, True)
+    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
+    ill = run("doctor")
+    assert ill.code == 1
+    assert "FAIL java" in ill.out
+    assert run("doctor", "--json").json["ok"] is False
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [
+        (LakekeeperError("all is lost"), 1, "lakekeeper: all is lost\n"),
+        (KeyboardInterrupt(), 130, "lakekeeper: interrupted; what was not committed is not in the table\n"),
+        (
+            RuntimeError("first\nsecond"),
+            1,
+            "lakekeeper: RuntimeError: first (LAKEKEEPER_TRACEBACK=1 shows where)\n",
+        ),
+    ],
+)
+def test_errors_are_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
+) -> None:
+    def broken(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("lakekeeper.spark.session.local_session", broken)
+    assert run("info", "t") == Said(code, "", line)
+    assert run("info", "t", "--json").json["error"]["type"] in (type(error).__name__, "Interrupted")
+
+
+@pytest.mark.parametrize(
+    "statuses, commits, code",
+    [
+        ([], 0, 0),
+        (["committed"], 1, 0),
+        (["committed", "failed"], 1, 0),
+        (["failed"], 0, 1),
+        (["dropped"], 0, 1),
+    ],
+)
+def test_a_run_whose_groups_all_failed_has_failed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, statuses: list[str], commits: int, code: int
+) -> None:
+    groups = tuple(GroupResult("g", status, 2, 10, detail="lost executor") for status in statuses)
+
+    class Fake:
+        def recluster(self, *_: Any, **__: Any) -> MergeReport:
+            return MergeReport("t", "recluster", False, 1, 1, groups=groups, commits=commits, run_ids=("r",))
+
+    monkeypatch.setattr("lakekeeper.cli.setup.Setup.table", lambda *_: Fake())
+    result = run("recluster", "t")
+    assert result.code == code
+    if "failed" in statuses:
+        assert "lost executor" in result.out
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    phases: list[tuple[str, Mapping[str, Any]]] = [
+        ("planned", {"tasks": 2, "bytes": 2048, "round": 1}),
+        ("read", {"task": "a"}),
+        ("written", {"rows": 10, "bytes": 1024}),
+        ("written", {"rows": 1000, "bytes": 2048}),
+        ("conflict", {"dropped": 1, "reason": "deleted a row"}),
+        ("committed", {"version": 7, "rewrites": 1}),
+        ("written", {}),  # a phase that it can not show never stops the run
+    ]
+    for quiet in (False, True):
+        with Progress(quiet=quiet) as progress:
+            for phase, info in phases:
+                progress(phase, {"table": "t", **info})
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "t: round 1, 2 groups, 2.0 KiB",
+        "t: written 1 of 2 (10 rows, 1.0 KiB)",
+        "t: written 2 of 2 (1,000 rows, 2.0 KiB)",
+        "t: another writer was first, 1 groups dropped: deleted a row",
+        "t: committed version 7, 1 groups",
+    ]
+
+
+def test_progress_is_a_bar_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress() as progress:
+        progress("planned", {"table": "t", "tasks": 2, "bytes": 2048, "round": 1})
+        progress("written", {"table": "t", "rows": 10, "bytes": 1024})
+        assert progress._bar is not None
+        assert progress._bar.tasks[0].completed == 1
+        progress("written", {"table": "t", "rows": 10, "bytes": 1024})
+        progress("committed", {"table": "t", "version": 7, "rewrites": 2})
+        assert progress._bar is None
+
+
+# ---------------------------------------------------------------------------------------------------- with a session
+
+
+@pytest.fixture
+def table(spark: SparkSession, request: pytest.FixtureRequest, table_name: str) -> Iterator[str]:
+    """Six files that all overlap in ``k``; Delta or Iceberg."""
+    name = f"{request.param}.cli.{table_name}"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {request.param}.cli")
+    provider = "iceberg" if request.param == "ice" else "delta"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, k INT, m MAP<INT, INT>) USING {provider}")
+    for i in range(6):
+        made = "id", "cast(pmod(hash(id), 100) AS INT) AS k", "map(1, 2) AS m"
+        spark.range(i * 50, (i + 1) * 50).selectExpr(*made).coalesce(1).writeTo(name).append()
+    yield name
+    spark.sql(f"DROP TABLE {name}")
+
+
+both = pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param("spark_catalog", marks=[pytest.mark.spark, pytest.mark.delta]),
+        pytest.param("ice", marks=[pytest.mark.spark, pytest.mark.iceberg]),
+    ],
+    indirect=True,
+)
+
+
+@both
+def test_look_plan_recluster_and_look_again(run: Run, spark: SparkSession, table: str) -> None:
+    before = run("info", table, "--columns", "k", "--json")
+    assert (before.code, before.json["average_depth"], before.json["total_partition_count"]) == (0, 6.0, 6)
+    shown = run("plan", table, "--columns", "k")
+    assert "1 groups to merge: 6 files" in shown.out
+    planned = run("plan", table, "--columns", "k", "--json", "--quiet")
+    assert len(planned.json["tasks"]) == 1
+    assert planned.err == ""
+    dry = run("recluster", table, "--columns", "k", "--dry-run", "--json")
+    assert (dry.code, dry.json["dry_run"], dry.json["commits"]) == (0, True, 0)
+    done = run("recluster", table, "--columns", "k", "--final", "--budget", "1GB", "--json")
+    assert (done.code, done.json["commits"], done.json["rewritten_data_files_count"]) == (0, 1, 6)
+    assert "written 1 of 1" in done.err
+    assert f"{table}: committed version" in done.err
+    again = run("recluster", table, "--columns", "k")
+    assert (again.code, "committed nothing" in again.out) == (0, True)
+    assert run("info", table, "--columns", "k", "--json").json["average_depth"] == 1.0
+    assert spark.table(table).count() == 300
+
+
+@both
+def test_compact_needs_no_key(run: Run, table: str) -> None:
+    done = run("compact", table, "--json", "--option", "min-input-files=3")
+    assert (done.code, done.json["added_data_files_count"]) == (0, 1)
+
+
+@both
+@pytest.mark.parametrize(
+    "arguments, code, said",
+    [
+        (["recluster"], 2, "a cluster key: set one with cluster_by(...), or name columns"),
+        (["info"], 2, "a cluster key"),
+        (["recluster", "--columns", "kk"], 2, "did you mean 'k'?"),
+        (["recluster", "--columns", "m"], 2, "m"),
+        (["recluster", "--columns", "id,k,id,k,id"], 2, "column"),
+        (["recluster", "--columns", "k", "--where", "k IN (SELECT 1)"], 2, "a subquery is none"),
+        (["recluster", "--columns", "k", "--where", "rand() < 1"], 2, "not deterministic"),
+        (["recluster", "--columns", "k", "--where", "cli_udf(k) < 1"], 2, "a UDF is none"),
+        (["compact", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
+        (["compact", "--where", "k ="], 2, "does not parse"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_writes_nothing(
+    run: Run, spark: SparkSession, table: str, arguments: list[str], code: int, said: str
+) -> None:
+    spark.udf.register("cli_udf", lambda x: x, "int")
+    before = _versions(spark, table)
+    result = run(arguments[0], table, *arguments[1:])
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    wrong = run(arguments[0], table, *arguments[1:], "--json")
+    assert wrong.json["error"]["type"] == "OptionError"
+    assert wrong.json["error"]["message"] in wrong.err
+    assert _versions(spark, table) == before
+
+
+def _versions(spark: SparkSession, table: str) -> int:
+    if table.startswith("ice."):
+        return spark.table(f"{table}.history").count()
+    return spark.sql(f"DESCRIBE HISTORY {table}").count()
+
+
+@pytest.mark.delta
+@pytest.mark.iceberg
+def test_what_is_no_table_is_said(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.cli")
+    spark.sql("CREATE OR REPLACE VIEW spark_catalog.cli.seen AS SELECT 1 AS k")
+    spark.sql("CREATE TABLE IF NOT EXISTS spark_catalog.cli.plain (k INT) USING parquet")
+    spark.range(1).createOrReplaceTempView("cli_temporary")
+    for name, kind, said in (
+        ("ice.db.no_such", "NotFound", "ice.db.no_such: no such table"),
+        (str(tmp_path), "NotFound", "no _delta_log"),
+        ("cli.seen", "NotFound", "is a view"),
+        ("cli_temporary", "NotFound", "is a view"),
+        (
+            "cli.plain",
+            "AdapterError",
+            "no adapter for format 'parquet' is installed (there are: delta, iceberg)",
+        ),
+    ):
+        result = run("recluster", name, "--columns", "k", "--json")
+        assert (result.code, result.json["error"]["type"]) == (1, kind)
+        assert said in result.json["error"]["message"]
+
+
+@pytest.mark.delta
+def test_a_key_without_statistics_says_what_to_set(
+    run: Run, spark: SparkSession, tmp_table_path: Path
+) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_table_path}` (a INT, b INT) USING delta "
+        "TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'a')"
+    )
+    spark.sql(f"INSERT INTO delta.`{tmp_table_path}` VALUES (1, 1)")
+    result = run("recluster", str(tmp_table_path), "--columns", "b")
+    assert result.code == 2
+    assert "delta.dataSkippingStatsColumns" in result.err
+
+
+@pytest.mark.iceberg
+def test_an_iceberg_key_without_statistics_says_what_to_set(
+    run: Run, spark: SparkSession, table_name: str
+) -> None:
+    name = f"ice.db.{table_name}"
+    spark.sql(
+        f"CREATE TABLE {name} (a INT, b INT) USING iceberg "
+        "TBLPROPERTIES ('write.metadata.metrics.column.b' = 'none')"
+    )
+    spark.sql(f"INSERT INTO {name} VALUES (1, 1)")
+    result = run("recluster", name, "--columns", "b")
+    assert result.code == 2
+    assert "write.metadata.metrics" in result.err
+
+
+@pytest.mark.delta
+def test_an_unknown_feature_is_refused_by_name(run: Run, spark: SparkSession, tmp_table_path: Path) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_table_path}` (k INT) USING delta TBLPROPERTIES ('delta.minWriterVersion' = '7')"
+    )
+    spark.sql(f"INSERT INTO delta.`{tmp_table_path}` VALUES (1)")
+    log = tmp_table_path / "_delta_log"
+    protocol = {
+        "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["fromTheFuture"]}
+    }
+    (log / f"{2:020}.json").write_text(json.dumps(protocol) + "\n")
+    result = run("recluster", str(tmp_table_path), "--columns", "k")
+    assert result.code == 1
+    assert "fromTheFuture" in result.err
+    assert result.err.count("\n") == 1
+    assert len(list(log.glob("*.json"))) == 3
+
+
+# ------------------------------------------------------------------------------------------- a process of its own
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_json_is_alone_on_stdout_in_a_process_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lakekeeper.cli", "info", "ice.db.none", "--json"]
+    command += ["--catalog", f"ice=jdbc:sqlite:{tmp_path}/c.db", "--warehouse", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    said = json.loads(done.stdout)
+    assert said["error"]["type"] == "NotFound"
+    assert done.stderr.splitlines()[-1] == f"lakekeeper: {said['error']['message']}"
+    assert "Traceback" not in done.stderr
