@@ -97,8 +97,8 @@ class BlockSet:
             delete_id=self.delete_id[i].as_py(),
             level=int(self.level[i]),
             key_id=self.key_ids[code] if code >= 0 else "",
-            lo=tuple(_python(column[i]) for column in self.lo),
-            hi=tuple(_python(column[i]) for column in self.hi),
+            lo=tuple(python_value(column[i]) for column in self.lo),
+            hi=tuple(python_value(column[i]) for column in self.hi),
             null_count=tuple(int(column[i]) for column in self.null_count),
             exact=tuple(bool(column[i]) for column in self.exact),
             added_at=int(self.added_at[i]),
@@ -144,8 +144,12 @@ class BlockSet:
         return np.where(same, self.level, 0).astype(np.int64)
 
 
-def _python(scalar: pa.Scalar) -> Any:
-    return scalar.as_py()
+def python_value(scalar: pa.Scalar) -> Any:
+    """A bound as a Python value; days or µs in words beyond the year 9999, where Python's dates end."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return f"{scalar.value} {'days' if pa.types.is_date(scalar.type) else 'µs'} since 1970"
 
 
 def encode(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:

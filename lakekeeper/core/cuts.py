@@ -11,20 +11,20 @@ Cuts need not be exact: a range that comes out larger is still cut by size where
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakekeeper.core.blocks import BlockSet
 from lakekeeper.core.keys import ClusterKey, to_json_value
 
 Floats = npt.NDArray[np.float64]
 _NARROW = 1e-12  # of the line: a block narrower than that is a step
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_COUNTED = ("date", "timestamp", "timestamp_ntz")
 
 
 def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tuple[int, tuple[Any, ...]]:
@@ -39,8 +39,8 @@ def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tupl
         bounds = [
             (lo, hi, int(rows))
             for lo, hi, rows in zip(
-                blocks.lo[column][at].to_pylist(),
-                blocks.hi[column][at].to_pylist(),
+                _plain(blocks.lo[column][at]),
+                _plain(blocks.hi[column][at]),
                 blocks.rows[at],
                 strict=True,
             )
@@ -48,10 +48,21 @@ def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tupl
         ]
         if bounds and any(lo != bounds[0][0] or hi != bounds[0][0] for lo, hi, _ in bounds):
             cuts = _cut(bounds, described.kind, parts)
-            return column, tuple(to_json_value(c, described.kind) for c in cuts)
+            whole = described.kind in _COUNTED  # days and µs are what JSON keeps of them
+            return column, tuple(c if whole else to_json_value(c, described.kind) for c in cuts)
         if bounds:
             continue
     return 0, ()
+
+
+def _plain(bounds: pa.Array) -> list[Any]:
+    """Python values; dates as days and timestamps as µs, since both go beyond what Python's own types hold."""
+    if pa.types.is_date32(bounds.type):
+        bounds = bounds.cast(pa.int32())
+    elif pa.types.is_timestamp(bounds.type):
+        bounds = bounds.cast(pa.int64())
+    values: list[Any] = bounds.to_pylist()
+    return values
 
 
 def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]:
@@ -96,14 +107,6 @@ def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
 
 def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
     """How a kind of value becomes a place on a line of floats, and back."""
-    if kind == "date":
-        return (lambda v: float(v.toordinal()), lambda x: dt.date.fromordinal(int(x)))
-    if kind in ("timestamp", "timestamp_ntz"):
-        start = _EPOCH if kind == "timestamp" else _EPOCH.replace(tzinfo=None)
-        return (
-            lambda v: (v - start) / dt.timedelta(microseconds=1),
-            lambda x: start + dt.timedelta(microseconds=int(x)),
-        )
     if kind.startswith("decimal"):
         scale = int(kind[:-1].rsplit(",", 1)[1])
         return (float, lambda x: Decimal(int(x * 10**scale)).scaleb(-scale))

@@ -19,7 +19,9 @@ from lakekeeper.core.ranks import Intervals, constant
 
 def partition_group(blocks: BlockSet) -> Ints:
     """A number per block for its (partition, spec): a merge never crosses either."""
-    partition = np.argsort(np.argsort(np.array(blocks.partitions)))[blocks.partition]  # by text, not by chance
+    partition = np.argsort(np.argsort(np.array(blocks.partitions)))[
+        blocks.partition
+    ]  # by text, not by chance
     if not len(blocks) or (blocks.spec == blocks.spec[0]).all():
         return partition
     specs, spec = np.unique(blocks.spec, return_inverse=True)

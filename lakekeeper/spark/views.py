@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.blocks import Snapshot, python_value
 from lakekeeper.core.depth import block_depth, depth_curve, overlaps
 from lakekeeper.core.info import intervals_of
 
@@ -45,6 +45,10 @@ def blocks_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 
 
 def _bounds(bounds: tuple[pa.Array, ...], count: int) -> pa.Array:
-    per_column = [[None if v is None else str(v) for v in column.to_pylist()] for column in bounds]
+    per_column = [_as_text(column) for column in bounds]
     rows = [list(row) for row in zip(*per_column, strict=True)] if per_column else [[] for _ in range(count)]
     return pa.array(rows, pa.list_(pa.string()))
+
+
+def _as_text(column: pa.Array) -> list[str | None]:
+    return [str(python_value(bound)) if bound.is_valid else None for bound in column]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakekeeper.core.blocks import make_blocks
@@ -71,3 +72,26 @@ def test_the_first_column_that_differs_is_cut() -> None:
         "exact": [[True, True], [True, True]],
     }
     assert range_cuts(make_blocks(columns, key), EVERY, key, 2) == (1, (50,))
+
+
+def test_times_beyond_pythons_own_years_are_cut_and_shown() -> None:
+    """Delta and Iceberg hold timestamps up to the year 294247, and dates as far."""
+    key = ClusterKey((KeyColumn(("k",), "timestamp", "1"),))
+    lo, hi = [0, 2**61], [2**61, 2**62]
+    moments = [pa.array(side, pa.int64()).cast(pa.timestamp("us", tz="UTC")) for side in (lo, hi)]
+    blocks = make_blocks(
+        {
+            "path": ["a", "b"],
+            "rows": [10, 10],
+            "bytes": [10, 10],
+            "lo": [moments[0]],
+            "hi": [moments[1]],
+            "null_count": [[0, 0]],
+            "exact": [[True, True]],
+        },
+        key,
+    )
+    column, cuts = range_cuts(blocks, EVERY, key, 4)
+    assert (column, len(cuts)) == (0, 3)
+    assert list(cuts) == sorted(cuts)
+    assert blocks.block(1).hi[0] == f"{2**62} µs since 1970"
