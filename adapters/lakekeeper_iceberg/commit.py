@@ -99,6 +99,9 @@ def _apply(table: Any, name: str, exchange: Exchange, rescued: Sequence[Any]) ->
 
 def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
+    counted = made.summary()
+    removed, put_back = (int(counted.get(f"{what}-delete-files") or 0) for what in ("removed", "added"))
+    done = Swapped(int(made.snapshotId()), removed - put_back)
     try:
         table.operations().commit(base, updated)
     except Exception as error:
@@ -114,9 +117,7 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     # What happens after the swap must never look like a failed commit.
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
-    counted = made.summary()
-    removed, put_back = (int(counted.get(f"{what}-delete-files") or 0) for what in ("removed", "added"))
-    return Swapped(int(made.snapshotId()), removed - put_back)
+    return done
 
 
 def _sequence(metadata: Any, snapshot_id: int) -> int:

@@ -16,7 +16,7 @@ from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, rebase
-from lakekeeper.errors import AdapterError, Conflict, NotFound
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Adapter, Capabilities, Commit, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
@@ -165,6 +165,13 @@ class IcebergTable:
                 done = swap(self._jvm, self._table, self.table, exchange)
             except Conflict as error:
                 raise Conflict(str(error), _winner(self.changes_since(snapshot))) from error
+            except LakekeeperError:
+                raise
+            except Exception as error:
+                # The swap itself turns all its errors into ours: whatever else fails, failed before it.
+                raise Rejected(
+                    f"{self.table}: the commit could not be prepared: {_first_line(error)}"
+                ) from error
         removed = tuple(path for rewrite in rewrites for path in rewrite.task.inputs)
         added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)

@@ -98,6 +98,8 @@ def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
     with patch.object(commits, "_sequence", side_effect=ValueError), pytest.raises(Rejected):
         adapter.commit(made, snapshot, "run-1")
     assert scene.versions()[-1] == snapshot.version
+    with patch.object(adapter._planner, "tasks", side_effect=LookupError("gone")), pytest.raises(Rejected):
+        adapter.commit(made, snapshot, "run-1")
     adapter.discard(made)
     assert scene.leftovers() == set()
 
