@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import _thread
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from oracles.spark_jobs import Phases
-
-if TYPE_CHECKING:
-    from conftest import Lake
+from tests.formats.lakes import Lake
+from tests.oracles.spark_jobs import Phases
 
 
 def test_an_interrupt_stops_the_work_and_commits_nothing(lake: Lake) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-if TYPE_CHECKING:
-    from conftest import Lake
+from tests.formats.lakes import Lake
 
 PHASES = ("planned", "read", "written", "before_commit")
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lakekeeper.errors import OptionError
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from oracles.spark_jobs import Phases, stages_of_group
-
-if TYPE_CHECKING:
-    from conftest import Lake
+from tests.formats.lakes import Lake
+from tests.oracles.spark_jobs import Phases, stages_of_group
 
 SMALL: dict[str, Any] = {"target-file-size-bytes": 20_000}
 

@@ -34,18 +34,17 @@ def stages_of_group(spark: SparkSession, group: str) -> tuple[list[Stage], int]:
     jvm: Any = gateway.jvm
     none = gateway.new_array(jvm.double, 0)
     listed = scala.statusStore().stageList(None, False, False, none, jvm.java.util.ArrayList())
-    found = []
-    for stage in jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed):
-        if stage.stageId() in wanted and stage.status().toString() == "COMPLETE":
-            found.append(
-                Stage(
-                    stage.numTasks(),
-                    stage.inputRecords(),
-                    stage.inputBytes(),
-                    stage.shuffleWriteRecords(),
-                    stage.outputRecords(),
-                )
-            )
+    found = [
+        Stage(
+            stage.numTasks(),
+            stage.inputRecords(),
+            stage.inputBytes(),
+            stage.shuffleWriteRecords(),
+            stage.outputRecords(),
+        )
+        for stage in jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed)
+        if stage.stageId() in wanted and stage.status().toString() == "COMPLETE"
+    ]
     return found, len(jobs)
 
 

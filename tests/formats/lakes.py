@@ -1,0 +1,90 @@
+"""One kind of table after the other, through the public face: Delta, Iceberg v2 and v3."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import lakekeeper as lk
+
+_NUMBER = itertools.count()
+KINDS = ("delta", "iceberg-v2", "iceberg-v3")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Makes and writes tables of one kind, by Spark alone."""
+
+    spark: SparkSession
+    kind: str
+
+    @property
+    def iceberg(self) -> bool:
+        return self.kind.startswith("iceberg")
+
+    def create(self, columns: str, *, partitioned: str = "", properties: dict[str, str] | None = None) -> str:
+        """A new empty table; its name."""
+        name = f"{'ice' if self.iceberg else 'spark_catalog'}.formats.t{next(_NUMBER)}"
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
+        given = dict(properties or {})
+        if self.iceberg:
+            given |= {"format-version": self.kind[-1], "write.delete.mode": "merge-on-read"}
+        else:
+            given |= {"delta.enableDeletionVectors": "true"}
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
+        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+        provider = "iceberg" if self.iceberg else "delta"
+        self.spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {by} TBLPROPERTIES ({listed})")
+        return name
+
+    def append(self, name: str, frame: DataFrame) -> None:
+        """One commit of one file (one for each partition value)."""
+        frame.coalesce(1).writeTo(name).append()
+
+    def overlapping(self, files: int, rows: int, *, columns: str = "id bigint, k int, v string") -> str:
+        """``files`` files of ``rows`` rows, each over the whole domain of ``k``."""
+        name = self.create(columns)
+        for i in range(files):
+            made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
+            self.append(name, self.spark.range(i * rows, (i + 1) * rows).selectExpr(*made))
+        return name
+
+    def fingerprint(self, name: str, version: int | None = None) -> tuple[Any, ...]:
+        """Rows as an order-independent value; rendered first, so that hashing normalises nothing."""
+        at = "" if version is None else f" VERSION AS OF {version}"
+        rendered = f"SELECT xxhash64(to_json(struct(*))) AS h FROM {name}{at}"
+        row = self.spark.sql(
+            f"SELECT count(*), sum(cast(h AS decimal(38))), bit_xor(h) FROM ({rendered})"
+        ).first()
+        assert row is not None
+        return tuple(row)
+
+    def versions(self, name: str) -> list[int]:
+        """All versions that can be read, oldest first."""
+        if self.iceberg:
+            rows = self.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()
+        else:
+            rows = self.spark.sql(f"DESCRIBE HISTORY {name}").select("version").orderBy("version").collect()
+        return [row[0] for row in rows]
+
+    def on_disk(self, name: str) -> set[str]:
+        """Base names of all parquet data files under the table's folder, in the log or not."""
+        path = self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
+        assert path is not None
+        jvm: Any = self.spark._jvm
+        root = jvm.org.apache.hadoop.fs.Path(path["data_type"])
+        listing = root.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).listFiles(
+            root, True
+        )
+        found = set()
+        while listing.hasNext():
+            file = listing.next().getPath()
+            if file.getName().endswith(".parquet") and "checkpoint" not in file.getName():
+                found.add(file.getName())
+        return found
+
+    def table(self, name: str) -> lk.Table:
+        return lk.table(self.spark, name)
