@@ -77,6 +77,7 @@ def main() -> int:
     started = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     console.print("[bold]lakekeeper demo[/]: a year of flights from New York, one small commit a day\n")
+    os.chdir(HOME.parent)
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir()
     spark = local_session(
@@ -196,7 +197,9 @@ def _measures(stories: list[Story]) -> dict[str, list[str]]:
     }
     for number, query in enumerate(QUERIES):
         read = [p.readings[number] for p in pictures]
-        rows[f"  {query}"] = [f"{r.files} files\n{size(r.bytes)}" for r in read]
+        rows[f"  {query}"] = [
+            f"{r.files} {'file' if r.files == 1 else 'files'}\n{size(r.bytes)}" for r in read
+        ]
     return rows
 
 

