@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.cli import main
-from lakekeeper.cli.progress import Progress
-from lakekeeper.cli.values import byte_count, pairs, properties_file
 from lakekeeper.core.report import GroupResult, MergeReport
-from lakekeeper.errors import LakekeeperError, OptionError
+from lakekeeper.errors import LakekeeperError
 
 
 @dataclass(frozen=True)
@@ -51,48 +49,6 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 # ------------------------------------------------------------------------------------------------- without a session
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("10GB", 10_000_000_000),
-        ("512MiB", 512 << 20),
-        ("1.5 kb", 1500),
-        ("10g", 10 << 30),
-        ("7", 7),
-        ("7b", 7),
-        ("2TiB", 2 << 40),
-    ],
-)
-def test_byte_counts(text: str, expected: int) -> None:
-    assert byte_count(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "GB", "-1", "10 parsecs", "1e9", "10GBB"])
-def test_bad_byte_counts(text: str) -> None:
-    with pytest.raises(OptionError, match="10GB, 512MiB"):
-        byte_count(text)
-
-
-def test_pairs_keep_what_follows_the_first_equals_sign() -> None:
-    assert pairs("--conf", ["a=b=c", "d= e ", "a=last"]) == {"a": "last", "d": "e"}
-    with pytest.raises(OptionError, match="--conf: got 'abc', expected key=value"):
-        pairs("--conf", ["abc"])
-
-
-def test_a_properties_file_is_read_as_spark_does(tmp_path: Path) -> None:
-    file = tmp_path / "some.conf"
-    file.write_text("# words\n\nspark.a  1 2\nspark.b=x=y\n  spark.c\tz  \n! more words\nspark.d : 4\n")
-    assert properties_file(file) == {"spark.a": "1 2", "spark.b": "x=y", "spark.c": "z", "spark.d": "4"}
-
-
-@pytest.mark.parametrize("line", ["lakekeeper.auto.tables x", "spark.alone", "= x"])
-def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
-    file = tmp_path / "some.conf"
-    file.write_text(f"# one\n{line}\n")
-    with pytest.raises(OptionError, match="line 2"):
-        properties_file(file)
 
 
 @pytest.mark.parametrize(
@@ -201,45 +157,6 @@ def test_a_run_whose_groups_all_failed_has_failed(
     assert result.code == code
     if "failed" in statuses:
         assert "lost executor" in result.out
-
-
-def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    phases: list[tuple[str, Mapping[str, Any]]] = [
-        ("planned", {"tasks": 2, "bytes": 2048, "round": 1}),
-        ("read", {"task": "a"}),
-        ("written", {"rows": 10, "bytes": 1024}),
-        ("written", {"rows": 1000, "bytes": 2048}),
-        ("conflict", {"dropped": 1, "reason": "deleted a row"}),
-        ("committed", {"version": 7, "rewrites": 1}),
-        ("written", {}),  # a phase that it can not show never stops the run
-    ]
-    for quiet in (False, True):
-        with Progress(quiet=quiet) as progress:
-            for phase, info in phases:
-                progress(phase, {"table": "t", **info})
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "t: round 1, 2 groups, 2.0 KiB",
-        "t: written 1 of 2 (10 rows, 1.0 KiB)",
-        "t: written 2 of 2 (1,000 rows, 2.0 KiB)",
-        "t: another writer was first, 1 groups dropped: deleted a row",
-        "t: committed version 7, 1 groups",
-    ]
-
-
-def test_progress_is_a_bar_at_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with Progress() as progress:
-        progress("planned", {"table": "t", "tasks": 2, "bytes": 2048, "round": 1})
-        progress("written", {"table": "t", "rows": 10, "bytes": 1024})
-        assert progress._bar is not None
-        assert progress._bar.tasks[0].completed == 1
-        progress("written", {"table": "t", "rows": 10, "bytes": 1024})
-        progress("committed", {"table": "t", "version": 7, "rewrites": 2})
-        assert progress._bar is None
 
 
 # ---------------------------------------------------------------------------------------------------- with a session
