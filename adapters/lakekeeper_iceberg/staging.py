@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper_iceberg.levels import data_root, folder
 from lakekeeper_iceberg.native import Iceberg
 
+COUNTED = "lakekeeper_rows_read"
 _CODEC = "write.parquet.compression-codec"
 _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
 # The writer looks at sizes every 1,000 rows and estimates what it still buffers: aim below the row limit.
@@ -83,6 +84,14 @@ def _target_bytes(task: MergeTask) -> int:
     by_rows = max(1, int(task.target_rows * row_bytes * _ROW_MARGIN))
     crowded = task.input_rows > task.target_rows
     return min(task.target_bytes, by_rows) if crowded else task.target_bytes
+
+
+def rows_read(counter: Observation | None) -> int | None:
+    """What a counter on the rows of a read saw, once they were written; None where there is none."""
+    if counter is None or counter._jo is None:
+        return None
+    seen = counter._jo.getOrEmpty()  # not `get`: it would wait for ever if nobody ever told it
+    return int(seen.apply(COUNTED)) if seen.contains(COUNTED) else None
 
 
 def own_files(table: Any, rewrite: Rewrite) -> tuple[str, ...]:

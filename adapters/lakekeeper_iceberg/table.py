@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey
@@ -63,7 +64,7 @@ class IcebergTable:
         self._lock = threading.Lock()
         self._planner = Planner(jvm)
         self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
-        self._staged: dict[str, list[str]] = defaultdict(list)
+        self._staged: dict[str, list[tuple[str, Observation | None]]] = defaultdict(list)
 
     @property
     def table(self) -> str:
@@ -137,8 +138,12 @@ class IcebergTable:
         table = self._jvm.pinned(self._table)
         tasks = self._planner.tasks(table, task.read_version, task.inputs)
         group, rows = staging.read_staged(self._jvm, table, tasks, task)
+        counter = None
+        if task.live_rows is None:  # equality deletes and the like: only the reader learns how many rows live
+            counter = Observation()
+            rows = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
         with self._lock:
-            self._staged[task.id].append(group)
+            self._staged[task.id].append((group, counter))
         return rows
 
     def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
@@ -149,10 +154,10 @@ class IcebergTable:
             files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
         finally:
             with self._lock:
-                groups = self._staged.pop(task.id, [])
-            for group in groups:
+                staged = self._staged.pop(task.id, [])
+            for group, _ in staged:
                 staging.unstage(self._jvm, table, group)
-        return Rewrite(task, outputs, native=files)
+        return Rewrite(task, outputs, staging.rows_read(staged[-1][1] if staged else None), native=files)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         with _commit_locks[snapshot.table_uuid]:

@@ -83,6 +83,18 @@ def test_equality_deletes_before_the_read_are_applied(scene: Scene) -> None:
     assert scene.spark.table(scene.sql).where("k = 1").count() == 1
 
 
+def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene) -> None:
+    """Rows in − deleted = rows out holds for equality deletes too: the reader counts what it hands on."""
+    three_files(scene, 2)
+    delete_equal(scene, "k", [1, 12])
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    assert task.live_rows is None
+    rewrite = rewritten(adapter, task)
+    assert rewrite.rows_in == rewrite.rows_out == scene.spark.table(scene.sql).count()
+    adapter.discard([rewrite])
+
+
 def test_an_equality_delete_during_the_rewrite_goes_on_applying(scene: Scene) -> None:
     """reliability 0.1: Iceberg drops it as too old, since the outputs keep an older sequence number."""
     three_files(scene, 2)
