@@ -1,0 +1,213 @@
+"""``lakekeeper auto`` with nothing but a conf file, on real tables of both formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.cli import main
+from lakekeeper.cli.service import stop_on_signal
+
+pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
+
+
+class Fleet:
+    """Tables of one test, below one folder: Delta by path, Iceberg in a namespace of ``ice``."""
+
+    def __init__(self, spark: SparkSession, home: Path, space: str) -> None:
+        self.spark = spark
+        self.home = home
+        self.space = space
+        spark.sql(f"CREATE NAMESPACE {space}")
+
+    def delta(self, name: str, *, files: int = 4, **properties: str) -> str:
+        path = str(self.home / name)
+        self._make(f"delta.`{path}`", "delta", files, properties)
+        return path
+
+    def iceberg(self, name: str, *, files: int = 4, **properties: str) -> str:
+        table = f"{self.space}.{name}"
+        self._make(table, "iceberg", files, properties)
+        return table
+
+    def _make(self, table: str, provider: str, files: int, properties: Mapping[str, str]) -> None:
+        given = {"lakekeeper." + key.replace("_", "."): value for key, value in properties.items()}
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+        clause = f"TBLPROPERTIES ({listed})" if given else ""
+        self.spark.sql(f"CREATE TABLE {table} (id BIGINT, k INT) USING {provider} {clause}")
+        for i in range(files):
+            rows = self.spark.range(i * 50, (i + 1) * 50)
+            rows.selectExpr("id", "cast(pmod(hash(id), 100) AS INT) AS k").coalesce(1).writeTo(table).append()
+
+    def rows(self, name: str) -> tuple[Any, ...]:
+        table = f"delta.`{name}`" if "/" in name else name
+        row = self.spark.sql(f"SELECT count(*), sum(xxhash64(id, k) % 1000003) FROM {table}").first()
+        assert row is not None
+        return tuple(row)
+
+
+@pytest.fixture
+def fleet(spark: SparkSession, tmp_path: Path, table_name: str) -> Iterator[Fleet]:
+    """A fleet; the confs that a command sets on the shared session are taken back afterwards."""
+    before = dict(spark.conf.getAll)
+    yield Fleet(spark, tmp_path, f"ice.fleet_{table_name}")
+    for key in spark.conf.getAll:
+        if key.startswith("spark.lakekeeper.") and key not in before:
+            spark.conf.unset(key)
+
+
+Once = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture
+def once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Once:
+    """``lakekeeper auto --once`` with a conf file: exit code, the line of JSON, stderr."""
+
+    def run(confs: Mapping[str, str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+        file = tmp_path / "auto.conf"
+        lines = [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
+        file.write_text("# all that is needed\n" + "\n".join(lines) + "\n")
+        capfd.readouterr()
+        code = main(["auto", "--once", "--properties-file", str(file), *arguments])
+        out, err = capfd.readouterr()
+        assert out.count("\n") == 1
+        return code, json.loads(out), err
+
+    return run
+
+
+def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int, dict[str, Any], str]:
+    """As `Once`, by a process that has nothing but the conf file."""
+    keys = [key for key in fleet.spark.conf.getAll if key.startswith("spark.sql.catalog.ice")]
+    lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
+    lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
+    file = fleet.home / "fleet.conf"
+    file.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "lakekeeper.cli", "auto", "--once", "--properties-file", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=fleet.home, check=False)
+    for row in fleet.spark.sql(f"SHOW TABLES IN {fleet.space}").collect():
+        fleet.spark.sql(f"REFRESH TABLE {fleet.space}.{row.tableName}")
+    assert done.stdout.count("\n") == 1, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def by_table(said: Mapping[str, Any], key: str = "status") -> dict[str, str]:
+    return {t["table"]: t[key] for t in said["tables"]}
+
+
+@pytest.mark.slow
+def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
+    needy = [fleet.delta("one"), fleet.delta("two"), fleet.iceberg("one"), fleet.iceberg("two")]
+    well = fleet.iceberg("well", files=1)
+    off = fleet.delta("off", auto_enabled="false")
+    broken = fleet.delta("broken")
+    shutil.rmtree(Path(broken) / "_delta_log")
+    tables = [*needy[:2], off, broken, f"{fleet.space}.*"]
+    confs = {"auto.tables": ", ".join(tables), "auto.enabled": "true", "cluster-by": "k"}
+    before = {name: fleet.rows(name) for name in [*needy, well, off]}
+
+    code, said, err = in_a_process_of_its_own(fleet, confs)
+    expected = {**dict.fromkeys(needy, "done"), well: "idle", off: "off", broken: "failed"}
+    assert by_table(said) == expected
+    assert (code, said["exit_code"], said["done"], said["failed"]) == (1, 1, 4, 1)
+    reasons = by_table(said, "reason")
+    assert all("4 -> 1 files, depth 4 -> 1" in reasons[name] for name in needy)
+    assert reasons[well].startswith("recluster: ")
+    assert len(reasons[well]) > len("recluster: ; compact: no blocks")
+    assert reasons[off] == "lakekeeper.auto.enabled=false on the table"
+    assert reasons[broken].startswith("NotFound: ")
+    assert all(line in err for line in needy)
+    assert {name: fleet.rows(name) for name in before} == before
+    depths = [lk.table(fleet.spark, name).clustering_depth("k") for name in needy]
+    assert depths == [1.0] * 4
+
+    code, said, _ = once(confs)
+    assert by_table(said) == {**expected, **dict.fromkeys(needy, "idle")}
+    assert code == 1  # the broken table still is
+    assert not any(t["rewritten_bytes_count"] for t in said["tables"])
+    code, said, _ = once({**confs, "auto.tables": f"{fleet.space}.*, {off}"})
+    assert (code, said["idle"], said["off"]) == (0, 3, 1)
+
+
+def test_a_lost_iceberg_metadata_file_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
+    bad, good = fleet.iceberg("bad", files=2), fleet.iceberg("good", files=2)
+    row = fleet.spark.sql(f"SELECT file FROM {bad}.metadata_log_entries ORDER BY timestamp DESC").first()
+    assert row is not None
+    Path(row.file.removeprefix("file:")).unlink()
+    fleet.spark.sql(f"REFRESH TABLE {good}")
+    fleet.spark.catalog.clearCache()
+    code, said, err = once({"auto.tables": f"{good}, {bad}", "cluster-by": "k"})
+    assert (code, by_table(said)[good]) == (1, "done")
+    assert by_table(said)[bad] == "failed"
+    assert bad in err
+
+
+def test_a_dry_run_writes_nothing(fleet: Fleet, once: Once) -> None:
+    table = fleet.delta("dry")
+    confs = {"auto.tables": table, "cluster-by": "k"}
+    code, said, _ = once(confs, "--dry-run", "--quiet")
+    assert (code, by_table(said, "reason")) == (0, {table: "dry run: 2 groups are due"})
+    assert len(list((Path(table) / "_delta_log").glob("*.json"))) == 5
+
+
+def test_no_table_matches(once: Once, spark: SparkSession, fleet: Fleet) -> None:
+    code, said, err = once({"auto.tables": "ice.nothing_is_here_*.*"})
+    assert (code, said["tables"]) == (0, [])
+    assert "no table matches" in err
+
+
+def test_every_ends_when_it_is_told_to(
+    fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """SIGTERM in the middle of a pass: the commit under way lands, no other table is begun, the code is the pass's."""
+    first, second = fleet.delta("first", files=2), fleet.delta("second", files=2)
+    file = tmp_path / "auto.conf"
+    file.write_text(f"spark.lakekeeper.auto.tables {first},{second}\nspark.lakekeeper.cluster-by=k\n")
+    from lakekeeper.cli.progress import Progress
+
+    told: list[str] = []
+
+    class Killed(Progress):
+        def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+            told.append(phase)
+            if phase == "before_commit":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakekeeper.cli.setup.Progress", Killed)
+        code = main(["auto", "--every", "1d", "--properties-file", str(file)])
+    said = json.loads(capfd.readouterr().out)
+    assert (code, told.count("committed")) == (0, 1)
+    assert by_table(said) == {first: "done", second: "stopped"}
+
+
+def test_a_second_signal_interrupts() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signal() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_thread_of_a_session_looks_after_its_tables(fleet: Fleet) -> None:
+    table = fleet.iceberg("served", files=3)
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    with lk.auto(fleet.spark, every="1d", tables=table) as service:
+        assert service.wait(1, timeout=120)
+    assert service.error is None
+    assert [t.status for t in service.reports[0].tables] == ["done"]
+    assert lk.table(fleet.spark, table).clustering_depth("k") == 1.0
+    assert lk.run(fleet.spark, table).tables[0].status == "idle"
