@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.info import ClusteringInformation, measure
 from lakekeeper.core.keys import split_columns
-from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
@@ -53,6 +53,12 @@ class Table:
     def format(self) -> str:
         """``delta``, ``iceberg``, or another adapter's name."""
         return self._name.provider
+
+    @property
+    def automatic(self) -> bool:
+        """False where the property ``lakekeeper.auto.enabled`` is false: then nothing automatic touches the table."""
+        said = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
+        return said is None or bool(lookup("auto.enabled").parse(said))
 
     def cluster_by(self, *columns: str, layout: str = "linear") -> None:
         """Store the cluster key: natively where the table permits, else as the property ``lakekeeper.cluster-by``.

@@ -55,7 +55,11 @@ class OptionError(LakekeeperError):
 
 
 class AdapterError(LakekeeperError):
-    """An adapter is missing (names the extra to install), doubled, or broke its contract."""
+    """An adapter is missing (``.missing`` is the format), doubled, or broke its contract."""
+
+    def __init__(self, message: str, *, missing: str = "") -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class RetentionError(LakekeeperError):

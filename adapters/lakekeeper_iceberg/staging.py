@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,8 @@ from lakekeeper_iceberg.native import Iceberg
 
 COUNTED = "lakekeeper_rows_read"
 _CODEC = "write.parquet.compression-codec"
+_ROW_GROUP = "write.parquet.row-group-size-bytes"
+_ROW_GROUP_DEFAULT = 128 << 20
 _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
 # The writer looks at sizes every 1,000 rows and estimates what it still buffers: aim below the row limit.
 _ROW_MARGIN = 0.6
@@ -47,7 +49,14 @@ def write_staged(
     root = data_root(str(table.location()), properties)
     key_id = task.key.key_id if task.key else ""
     # The writer asks the table object where files go: give it one that says the level's folder.
-    placed = jvm.pinned(table, {"write.data.path": folder(root, key_id, task.level)})
+    target = _target_bytes(task)
+    placed = jvm.pinned(
+        table,
+        {
+            "write.data.path": folder(root, key_id, task.level),
+            _ROW_GROUP: str(_row_group_bytes(properties, target)),
+        },
+    )
     group = f"lakekeeper-write-{uuid.uuid4()}"
     jvm.table_cache.add(group, placed)
     try:
@@ -55,7 +64,7 @@ def write_staged(
             rows.write.format("iceberg")
             .option("use-table-distribution-and-ordering", "false")
             .option("distribution-mode", "none")
-            .option("target-file-size-bytes", str(_target_bytes(task)))
+            .option("target-file-size-bytes", str(target))
             .option("output-spec-id", str(placed.spec().specId()))
         )
         if _CODEC not in properties and not jvm.spark.conf.get(_SESSION_CODEC, ""):
@@ -92,6 +101,16 @@ def rows_read(counter: Observation | None) -> int | None:
         return None
     seen = counter._jo.getOrEmpty()  # not `get`: it would wait for ever if nobody ever told it
     return int(seen.apply(COUNTED)) if seen.contains(COUNTED) else None
+
+
+def _row_group_bytes(properties: Mapping[str, str], target: int) -> int:
+    """Row groups of a quarter of the target, if the table does not ask for smaller ones.
+
+    The writer counts what it still buffers before compression. With row groups as large as a file it
+    would cut at a half of the target or less, and leave files that the next compaction takes for small.
+    """
+    asked = int(properties.get(_ROW_GROUP) or _ROW_GROUP_DEFAULT)
+    return max(1, min(asked, target // 4))
 
 
 def own_files(table: Any, rewrite: Rewrite) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport, count_status
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import AdapterError, OptionError
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 class Maintained(Protocol):
     """What a pass asks of a table; ``lakekeeper.Table`` is one."""
+
+    @property
+    def automatic(self) -> bool: ...
 
     def options(self, call: Any = None) -> Options: ...
 
@@ -55,8 +58,8 @@ class AutoSettings:
 class TableResult:
     """One table's part of a pass.
 
-    status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off), ``partial`` (some groups
-             failed or lost a race), ``failed``, ``stopped`` (the pass was told to stop before it was this table's turn)
+    status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off, or matched by a pattern only
+             and of a format without adapter), ``partial`` (some groups failed or lost a race), ``failed``, ``stopped``
     reason   why, in words
     """
 
@@ -155,15 +158,20 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
     reports: list[MergeReport] = []
     try:
         table = open_table(name)
+        if not table.automatic:  # asked first: whatever else is wrong on the table, it is not ours to touch
+            return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
         options = table.options()
         if not options["auto.enabled"]:
-            place = "on the table" if options.origins["auto.enabled"] == "property" else "by conf"
-            return TableResult(name, "off", f"lakekeeper.auto.enabled=false {place}")
+            return TableResult(name, "off", "lakekeeper.auto.enabled=false by conf")
         standing = options.origins["auto.verbs"] == "property"
         verbs = _known_verbs(options) if standing else call.settings.verbs
         for report in _verbs(table, verbs, options, call):
             reports.append(report)  # noqa: PERF402 - one by one: an error must not take earlier reports with it
     except Exception as error:
+        if isinstance(error, AdapterError) and error.missing and name not in call.settings.tables:
+            return TableResult(
+                name, "off", f"matched by a pattern only, and no adapter for '{error.missing}'"
+            )
         # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
         text = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {text[0] if text else 'no message'}"

@@ -40,7 +40,8 @@ def _load(group: str, name: str, table: str) -> Any:
         other = f"another format takes a package with an entry point in the group {ADAPTERS}"
         advice = extra if name in _extras() else other
         raise AdapterError(
-            f"{table}: no adapter for format '{name}' is installed (there are: {installed}); {advice}"
+            f"{table}: no adapter for format '{name}' is installed (there are: {installed}); {advice}",
+            missing=name,
         )
     if len(matches) > 1:
         packages = ", ".join(sorted(e.value for e in matches))

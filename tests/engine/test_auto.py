@@ -15,7 +15,7 @@ from lakekeeper.core.plan import Left, Plan
 from lakekeeper.core.report import GroupResult, MergeReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, seconds, settings_from, sweep
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import NotFound, OptionError
+from lakekeeper.errors import AdapterError, NotFound, OptionError
 from lakekeeper.spi import Observer
 
 BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
@@ -29,6 +29,10 @@ class FakeTable:
     conf: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    @property
+    def automatic(self) -> bool:
+        return self.properties.get("lakekeeper.auto.enabled", "true") == "true"
 
     def options(self, call: Any = None) -> Options:
         return resolve(call, self.conf, self.properties)
@@ -117,6 +121,26 @@ def test_switched_off_by_conf_is_switched_off() -> None:
     (one,) = passed({"a": table}).tables
     assert (one.status, table.asked) == ("off", [])
     assert "conf" in one.reason
+
+
+def test_switched_off_wins_over_whatever_else_is_wrong_on_the_table() -> None:
+    table = FakeTable({"lakekeeper.auto.enabled": "false", "lakekeeper.max-level": "many"})
+    assert statuses(passed({"a": table})) == {"a": "off"}
+
+
+def test_a_format_without_adapter_fails_only_where_the_table_was_named() -> None:
+    other = AdapterError("no adapter for format 'parquet' is installed", missing="parquet")
+    (one,) = passed({"db.logs": other}).tables
+    assert (one.status, "parquet" in one.reason) == ("off", True)
+    named = sweep(("db.logs",), _raiser(other), AutoSettings(("db.logs",), ("compact",), 900), Clock())
+    assert statuses(named) == {"db.logs": "failed"}
+
+
+def _raiser(error: Exception) -> Callable[[str], FakeTable]:
+    def opened(_: str) -> FakeTable:
+        raise error
+
+    return opened
 
 
 @pytest.mark.parametrize(

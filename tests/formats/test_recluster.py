@@ -150,6 +150,21 @@ def test_compact_packs_small_files_without_a_key(lake: Lake) -> None:
     assert not table.compact().changed
 
 
+def test_outputs_come_near_the_target_so_that_compact_finds_nothing_after(lake: Lake) -> None:
+    """A writer that counts bytes before compression cut files at half the target, and they were packed for ever."""
+    name = lake.overlapping(6, 20_000, columns="id bigint, k int, v string")
+    table = lake.table(name)
+    table.cluster_by("k")
+    options = {"target-file-size-bytes": table.clustering_information().total_bytes // 5}
+    assert table.recluster(policy="full", options=options).changed
+    sizes = sorted(r.bytes for r in table.blocks().collect())
+    assert max(sizes) <= 1.2 * options["target-file-size-bytes"]
+    assert sizes[len(sizes) // 2] >= 0.6 * options["target-file-size-bytes"]
+    for _ in range(2):
+        assert not table.compact(options=options).changed
+        assert not table.recluster(options=options, final=True).changed
+
+
 def test_no_key_and_no_columns_is_refused_before_any_write(lake: Lake) -> None:
     name = lake.overlapping(2, 10)
     table = lake.table(name)
