@@ -8,7 +8,8 @@ are disjoint and cover no more than the inputs did. Merging across a gap would b
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -32,43 +33,57 @@ def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
     return order, np.cumsum(fresh) - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Groups of blocks, one after another in ``members``; group ``i`` is ``members[edges[i]:edges[i + 1]]``."""
+
+    members: Index
+    edges: Ints
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+
 def bounded_groups(
-    group: Ints, lo: Ints, hi: Ints, size: Ints, *, names: pa.Array, max_bytes: int, max_files: int
-) -> tuple[list[Index], Bools]:
+    group: Ints,
+    lo: Ints,
+    hi: Ints,
+    size: Ints,
+    *,
+    names: Callable[[Index], pa.Array],
+    max_bytes: int,
+    max_files: int,
+) -> tuple[Groups, Bools]:
     """Groups of two and more connected blocks, none above the bounds; and which blocks lost theirs to a bound.
 
     Groups come as positions in (group, lo) order. A stretch above the bounds is cut along ``lo`` into
     consecutive parts; a part may fall apart into several sections, or into single blocks. Where blocks
-    start at the same point ``names`` decide, so that the parts do not depend on the order of the input.
+    start at the same point their ``names`` decide, so that the parts do not depend on the order of the input.
     """
     order, section = sections(group, lo, hi)
     count = np.bincount(section)
     total = np.bincount(section, weights=size[order])
     large = (total > max_bytes) | (count > max_files)
     cut = np.zeros(len(group), dtype=np.bool_)
-    groups = _split(order, section, (count > 1) & ~large)
-    if large.any():
-        inside = large[section]
-        at, of = order[inside], section[inside]
-        ordered = np.lexsort((by_name(names.take(pa.array(at))), hi[at], lo[at], of))
-        at, of = at[ordered], of[ordered]
-        part = fill(of, size[at], max_bytes=max_bytes, max_files=max_files)
-        inner, piece = sections(part, lo[at], hi[at])
-        at = at[inner]
-        paired = np.bincount(piece) > 1
-        cut[at] = ~paired[piece]
-        groups += _split(at, piece, paired)
-    return groups, cut
+    whole = _wanted(order, section, count, (count > 1) & ~large)
+    if not large.any():
+        return whole, cut
+    inside = large[section]
+    at, of = order[inside], section[inside]
+    ordered = np.lexsort((by_name(names(at)), hi[at], lo[at], of))
+    at, of = at[ordered], of[ordered]
+    part = fill(of, size[at], max_bytes=max_bytes, max_files=max_files)
+    inner, piece = sections(part, lo[at], hi[at])
+    at, length = at[inner], np.bincount(piece)
+    cut[at] = (length < 2)[piece]
+    parts = _wanted(at, piece, length, length > 1)
+    members = np.concatenate([whole.members, parts.members])
+    return Groups(members, np.concatenate([whole.edges, whole.edges[-1] + parts.edges[1:]])), cut
 
 
-def _split(order: Index, section: Ints, wanted: Bools) -> list[Index]:
-    """The members of each wanted section; sections stand together in ``order``."""
-    mask = wanted[section]
-    kept, of = order[mask], section[mask]
-    if not len(kept):
-        return []
-    edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(kept)]
-    return [kept[a:b] for a, b in pairwise(edges)]
+def _wanted(order: Index, section: Ints, count: Ints, wanted: Bools) -> Groups:
+    """The wanted sections as groups; sections stand together in ``order``."""
+    return Groups(order[wanted[section]], np.concatenate([[0], np.cumsum(count[wanted])]))
 
 
 def by_name(names: pa.Array) -> Ints:

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
-from lakekeeper.core.depth import DepthCurve, depth_curve, range_max
+from lakekeeper.core.depth import Counts, DepthCurve, depth_curve, range_max
 from lakekeeper.core.levels import Gates, frozen, gates, partition_group
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Freeze, Merge, Skip
 from lakekeeper.core.ranks import Intervals, rank_blocks
-from lakekeeper.core.sections import bounded_groups
+from lakekeeper.core.sections import Groups, bounded_groups
 
 Hot = Callable[[DepthCurve, Gates], Bools]
 """Points of the curve that call for a merge; only those of levels above their gate are looked at."""
@@ -52,9 +52,9 @@ def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot
     level = np.zeros(int(field.group.max()) + 1, np.int64)
     level[field.group] = field.level
     gate = gates(curve, field.intervals, options, level, len(snapshot.key.columns))
-    run = _assign(curve, field.intervals, hot(curve, gate) & gate.above[curve.group])
+    run, peak = _assign(curve, field.intervals, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)
-    merges, waiting = _lowest_level(field, groups, curve)
+    merges, waiting = _lowest_level(field, groups, run, peak)
     return [*merges, *choices, *_left(field, gate, run, cut, waiting, merges)]
 
 
@@ -82,15 +82,15 @@ def _field(
     return field, choices
 
 
-def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> Ints:
-    """Per block the number of the deepest hot run that it touches (ties: the leftmost), or -1.
+def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> tuple[Ints, Counts]:
+    """Per block the number of the deepest hot run that it touches (ties: the leftmost), or -1; each run's depth.
 
     Neighbouring hot points are one run as long as some block spans the stretch between them. Each block
     is in one run at most, so batches are disjoint.
     """
     run_of_block = np.full(len(intervals.lo), -1, np.int64)
     if not hot.any():
-        return run_of_block
+        return run_of_block, np.zeros(0, np.int32)
     joined = hot[1:] & hot[:-1] & (curve.through[:-1] > 0) & (curve.group[1:] == curve.group[:-1])
     starts, ends = hot.copy(), hot.copy()
     starts[1:] &= ~joined
@@ -101,58 +101,63 @@ def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> Ints:
     left, right = before[intervals.lo], begun[intervals.hi] - 1  # the runs that a block touches
     run_of_block = np.where(left <= right, left, -1)
     several = np.flatnonzero(left < right)
+    peak = range_max(curve.folded, first, last)
     if len(several):
-        peak = range_max(curve.folded, first, last)
         rank = peak.astype(np.int64) * len(first) + (len(first) - 1 - np.arange(len(first)))
         order = np.argsort(rank)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         run_of_block[several] = order[range_max(place, left[several], right[several])]
-    return run_of_block
+    return run_of_block, peak
 
 
-def _groups(field: _Field, run: Ints, options: Options) -> tuple[list[Index], Bools]:
+def _groups(field: _Field, run: Ints, options: Options) -> tuple[Groups, Bools]:
     """Merge groups as positions in the field; and which blocks lost theirs to the size bounds."""
-    chosen = np.flatnonzero(run >= 0)
+    chosen: Index = np.flatnonzero(run >= 0)
     cut = np.zeros(len(run), dtype=np.bool_)
     if not len(chosen):
-        return [], cut
+        return Groups(chosen, np.zeros(1, np.int64)), cut
     groups, lost = bounded_groups(
         run[chosen],
         field.intervals.lo[chosen],
         field.intervals.hi[chosen],
         field.blocks.bytes[chosen],
-        names=field.blocks.path if len(chosen) == len(run) else field.blocks.path.take(pa.array(chosen)),
+        names=lambda at: field.blocks.path.take(pa.array(chosen[at])),
         max_bytes=options.integer("max-file-group-size-bytes"),
         max_files=options.integer("max-file-group-input-files"),
     )
     cut[chosen] = lost
-    return [chosen[g] for g in groups], cut
+    return Groups(chosen[groups.members], groups.edges), cut
 
 
-def _lowest_level(field: _Field, groups: list[Index], curve: DepthCurve) -> tuple[list[Merge], Bools]:
+def _lowest_level(field: _Field, groups: Groups, run: Ints, peak: Counts) -> tuple[list[Merge], Bools]:
     """Of each partition the groups of its lowest level only; the rest waits (lower levels first)."""
     waiting = np.zeros(len(field.at), dtype=np.bool_)
-    if not groups:
+    if not len(groups):
         return [], waiting
-    members = np.concatenate(groups)
-    edges = np.cumsum([0, *map(len, groups)])
+    members, edges = groups.members, groups.edges
     head = members[edges[:-1]]
     level, place = field.level[head], field.place[head]
     lowest = np.full(int(place.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(lowest, place, level)
     late = level > lowest[place]
     waiting[members] = np.repeat(late, np.diff(edges))
-    peaks = range_max(curve.folded, field.intervals.lo[members], field.intervals.hi[members])
-    depth = np.maximum.reduceat(peaks, edges[:-1])
+    depth = peak[run[head]]
     size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
-    at, bounds, levels, depths = field.at[members], edges.tolist(), level.tolist(), depth.tolist()
-    merges = []
     order = np.lexsort((field.intervals.lo[head], -size, -depth, level))
-    for i in order[~late[order]].tolist():
-        own, deep, start, end = levels[i], depths[i], bounds[i], bounds[i + 1]
-        reason = f"level {own}: {end - start} blocks overlap, up to {deep} deep"
-        merges.append(Merge(at[start:end], own + 1, float(deep), reason))
+    order = order[~late[order]]
+    at = field.at[members]
+    described = zip(
+        edges[order].tolist(),
+        edges[order + 1].tolist(),
+        level[order].tolist(),
+        depth[order].tolist(),
+        strict=True,
+    )
+    merges = [
+        Merge(at[a:b], own + 1, float(deep), f"level {own}: {b - a} blocks overlap, up to {deep} deep")
+        for a, b, own, deep in described
+    ]
     return merges, waiting
 
 

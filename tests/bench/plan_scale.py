@@ -186,7 +186,7 @@ def real_metadata(formats: list[str]) -> None:
         app_name="plan_scale",
         warehouse=home / "warehouse",
         catalogs={"ice": f"jdbc:sqlite:{catalog}"},
-        conf={"spark.driver.memory": "1g"},
+        conf={"spark.driver.memory": "768m"},
         master="local[2]",
     )
     spark.range(1).count()
