@@ -113,6 +113,6 @@ def with_setup(command: Callable[..., int]) -> Callable[..., int]:
     ]
     before = [p.replace(annotation=own[p.name]) for p in mine]
     parameters = sorted([*before, *after], key=lambda p: p.kind)
-    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]  # Typer reads it there
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
