@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.spi import Adapter, Runner
@@ -69,7 +69,8 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
     """One task, in its thread. Errors of Spark or storage fail this group only."""
     with work.runner.working(work.run_id, task):
         try:
-            return _checked(work, task, _write(work, task))
+            rewrite = _write(work, task)
+            return rewrite if isinstance(rewrite, Failed) else _checked(work, task, rewrite)
         except LakekeeperError:
             raise
         except Exception as error:
@@ -77,38 +78,46 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             return Failed(task, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
 
-def _write(work: Work, task: MergeTask) -> Rewrite:
-    """Write, and again with finer cuts while an output is over a hard bound (estimates can be off)."""
+def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
+    """Write, and again with finer cuts while an output is over a hard bound (estimates can be off).
+
+    Every rewrite that is over a bound is discarded, the last one too: what is handed on still has its files.
+    """
     attempt = task
     for _ in range(_FINER_TRIES):
         rows = work.adapter.read(attempt)
         work.events.tell("read", task=task.id)
         rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt)
-        finer = _finer(attempt, rewrite)
-        if finer is None:
-            break
+        over = _over(task, rewrite)
+        if not over:
+            work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
+            return replace(rewrite, task=task)
         work.adapter.discard([rewrite])
-        attempt = finer
-    work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
-    return replace(rewrite, task=task)
+        attempt = _finer(task, attempt, over)
+    worst = max(over, key=lambda o: o.rows)
+    return Failed(
+        task,
+        f"a file of {worst.rows:,} rows and {worst.bytes:,} bytes came out after {_FINER_TRIES} attempts, over "
+        f"{task.target_rows:,} rows or {task.max_bytes:,} bytes; nothing was committed. Raise max-rows-per-file",
+    )
 
 
-def _finer(task: MergeTask, rewrite: Rewrite) -> MergeTask | None:
-    """The task with smaller targets, where an output of more than one row is over the bounds; else None."""
-    over = [
+def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:
+    """Outputs of more than one row that are over the task's bounds; a single row can not be cut."""
+    return [
         o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > task.target_rows)
     ]
-    if not over:
-        return None
-    worst = max(max(o.bytes / task.max_bytes, o.rows / task.target_rows) for o in over)
-    share = 0.8 / worst
+
+
+def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask:
+    """The attempt with targets lowered by what its outputs were over the task's bounds, and a little more."""
+    share = 0.8 / max(max(o.bytes / task.max_bytes, o.rows / task.target_rows) for o in over)
+    largest, most = max(o.bytes for o in over), max(o.rows for o in over)
+    in_bytes = any(o.bytes > task.max_bytes for o in over)
     return replace(
-        task,
-        target_bytes=max(1, int(min(task.target_bytes, max(o.bytes for o in over)) * share)),
-        max_bytes=task.max_bytes,
-        target_rows=task.target_rows
-        if all(o.rows > task.target_rows for o in over)
-        else max(1, int(max(o.rows for o in over) * share)),
+        attempt,
+        target_bytes=max(1, int(min(attempt.target_bytes, largest) * share)),
+        target_rows=max(1, min(attempt.target_rows, int(most * share))) if in_bytes else attempt.target_rows,
     )
 
 

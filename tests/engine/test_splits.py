@@ -87,3 +87,27 @@ def test_large_groups_are_cut_into_ranges_by_the_statistics() -> None:
     assert all(abs(len(part) - 40 / 3) < 3 for part in parts)
     keys = [row["k"] for part in parts for row in part]
     assert keys == sorted(keys)
+
+
+class _Stubborn(MemoryAdapter):
+    """Writes one file whatever the targets are, as a writer does that looks at them too seldom."""
+
+    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+        return super().write(rows, replace(task, target_rows=1 << 40, target_bytes=1 << 40))
+
+
+def test_a_rewrite_that_stays_over_its_bound_is_never_committed() -> None:
+    """Its files were discarded after the last attempt as well: a commit of them would lose every row."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"})
+    for b in range(3):
+        table.append(rows(*range(b, 60, 3)))
+    table.set_key(["k"])
+    scene = Scene(table)
+    scene.adapter = _Stubborn(table)
+    before, disk = table.fingerprint(), set(table.disk)
+    report = scene.run(options={"max-rows-per-file": 10, "target-file-size-bytes": 1 << 20})
+    assert report.commits == 0
+    assert [g.status for g in report.groups] == ["failed"]
+    assert "max-rows-per-file" in report.groups[0].detail
+    assert table.fingerprint() == before
+    assert set(table.disk) == disk

@@ -97,6 +97,21 @@ def test_outputs_are_cut_at_rows_and_bytes(lake: Lake) -> None:
     assert len(table.blocks().collect()) >= 6
 
 
+def test_a_row_bound_that_a_writer_can_not_keep_costs_no_row(lake: Lake) -> None:
+    """Iceberg's writer looks at its targets every 1,000 rows: files of 100 rows are not to be had."""
+    name = lake.overlapping(3, 500)
+    table = lake.table(name)
+    table.cluster_by("k")
+    rows, files = lake.fingerprint(name), lake.on_disk(name)
+    report = table.recluster(options={"max-rows-per-file": 100})
+    assert lake.fingerprint(name) == rows
+    if lake.iceberg:
+        assert [g.status for g in report.groups] == ["failed"]
+        assert lake.on_disk(name) == files
+    else:
+        assert max(r.rows for r in table.blocks().collect()) <= 100
+
+
 def test_plan_and_dry_run_write_nothing_and_say_what_the_call_then_does(lake: Lake) -> None:
     name = lake.overlapping(4, 100)
     table = lake.table(name)
