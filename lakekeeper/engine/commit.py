@@ -56,6 +56,11 @@ def commit_rewrites(
     for attempt in range(allowed + 1):
         events.tell("before_commit", attempt=attempt, rewrites=len(pending))
         changes = adapter.changes_since(snapshot)
+        landed = changes.landed(run_id)
+        if (
+            landed is not None
+        ):  # the last attempt did land, whatever its answer was: nothing of it is to be dropped
+            return _done(events, _proof(pending, run_id, landed), pending, dropped, attempt)
         rebased = rebase(pending, changes)
         if rebased.drop:
             adapter.discard([lost.rewrite for lost in rebased.drop])
@@ -69,6 +74,9 @@ def commit_rewrites(
         except Conflict as lost:
             events.tell("conflict", attempt=attempt, dropped=0, reason=str(lost))
             if attempt == allowed or clock.now_ms() >= deadline:
+                landed = adapter.changes_since(snapshot).landed(run_id)
+                if landed is not None:
+                    return _done(events, _proof(pending, run_id, landed), pending, dropped, attempt)
                 adapter.discard(pending)
                 raise Conflict(
                     f"{adapter.table}: gave up after {attempt + 1} attempts, the last lost to {lost.winner or lost}; "
@@ -83,9 +91,22 @@ def commit_rewrites(
             raise
         except Unknown as doubt:
             commit = _settle(adapter, pending, snapshot, run_id, doubt, clock)
-        events.tell("committed", version=commit.version, rewrites=len(pending))
-        return Landed(commit, pending, tuple(dropped), attempt)
+        return _done(events, commit, pending, dropped, attempt)
     raise AssertionError("the loop returns or raises")
+
+
+def _done(
+    events: Events, commit: Commit, kept: tuple[Rewrite, ...], dropped: Sequence[Dropped], retries: int
+) -> Landed:
+    events.tell("committed", version=commit.version, rewrites=len(kept))
+    return Landed(commit, kept, tuple(dropped), retries)
+
+
+def _proof(rewrites: Sequence[Rewrite], run_id: str, version: int) -> Commit:
+    """The commit of these rewrites, known by its run id in the log."""
+    removed = tuple(path for r in rewrites for path in r.task.inputs)
+    added = tuple(output.path for r in rewrites for output in r.outputs)
+    return Commit(version, run_id, removed, added)
 
 
 def _pause(attempt: int, options: Options) -> float:
@@ -106,9 +127,7 @@ def _settle(
     for check in range(_STATUS_CHECKS):
         version = adapter.changes_since(snapshot).landed(run_id)
         if version is not None:
-            removed = tuple(path for r in rewrites for path in r.task.inputs)
-            added = tuple(output.path for r in rewrites for output in r.outputs)
-            return Commit(version, run_id, removed, added)
+            return _proof(rewrites, run_id, version)
         clock.wait(float(2**check))
     raise Unknown(
         f"{adapter.table}: the outcome of the commit of run {run_id} is not known ({doubt}); no file was removed. "

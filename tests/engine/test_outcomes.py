@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.errors import AdapterError, Rejected, Unknown
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.spi import Commit
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import Scene, groups_apart, overlapping
 
@@ -42,6 +45,28 @@ def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
     report = scene.run()
     assert report.version_after == scene.table.current.number - 1
     assert len(scene.table.rows()) == 47
+    assert scene.table.leftovers() == set()
+
+
+class _Contradicted(MemoryAdapter):
+    """A catalog that lands a commit, retries it by itself and then answers that somebody else won."""
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        super().commit(rewrites, snapshot, run_id)
+        raise Conflict("409 against itself", "version 99")
+
+
+@pytest.mark.parametrize("retries", [0, 4])
+def test_a_conflict_with_ourselves_is_a_commit(retries: int) -> None:
+    """apache/iceberg 12818: the commit was there, the answer said no, and its live files were deleted."""
+    scene = groups_apart(2)
+    scene.adapter = _Contradicted(scene.table)
+    before, version = scene.table.fingerprint(), scene.table.current.number
+    report = scene.run(options={"commit.retry.num-retries": retries})
+    assert [g.status for g in report.groups] == ["committed", "committed"]
+    assert report.version_after == scene.table.current.number == version + 1
+    assert scene.table.fingerprint() == before
+    assert scene.table.touched.discarded == []
     assert scene.table.leftovers() == set()
 
 
