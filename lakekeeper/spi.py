@@ -8,10 +8,10 @@ memory adapter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
@@ -54,6 +54,91 @@ class Commit:
     removed_delete_files: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Traces(Generic[Rows]):
+    """Two sets of rows to be compared.
+
+    lost      a column ``row``: rows that were read for a rewrite and live no more where they were read
+    written   columns ``row``, ``file``, ``position``: all rows of the rewrite's outputs; ``file`` is the output's
+              path as in ``Output.path``, ``position`` the row's number in the file, from 0
+
+    ``row`` is a row id, or a struct of all values; rows with equal ``row`` are interchangeable.
+    """
+
+    lost: Rows
+    written: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Matched(Generic[Rows]):
+    """Places (columns ``file``, ``position``) of lost rows, how many were lost and how many places were found."""
+
+    hits: Rows
+    lost: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[Rows]):
+    """Places (columns ``file``, ``position``), worked out and kept, and their number in each file."""
+
+    hits: Rows
+    per_file: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What tidying of delete files did: the version it made (None: nothing was to do), files taken out and put in."""
+
+    version: int | None = None
+    removed_delete_files: int = 0
+    added_delete_files: int = 0
+
+
+class RowDeletes(Protocol[Rows]):
+    """What an adapter knows of single rows: which died, where they lie now, how to delete them.
+
+    Where the table permits no row-level deletes (``Capabilities.row_deletes``), files are written anew without
+    the rows; the answers are the same.
+    """
+
+    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Rows]:
+        """What has to be looked for in ``rewrite.written`` to bring it to ``changes.version``.
+
+        Raises Conflict where an input holds live rows that were not read (an older state was restored).
+        """
+        ...
+
+    def mask(self, rewrite: Rewrite, hits: Rows, changes: Changes) -> Rewrite:
+        """``rewrite.written`` without the rows at these places, ready for a commit upon ``changes.version``.
+
+        Sets ``applied``, ``replayed``, ``extra``, ``unmasked`` and each output's ``masked``; outputs without a live
+        row are left out. Files of ``rewrite.written`` stay as they are.
+        """
+        ...
+
+    def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Rows:
+        """Places of the live rows that match, in the snapshot's blocks or only in those of ``paths``.
+
+        Columns ``file`` (as in ``BlockSet.path``) and ``position``.
+        """
+        ...
+
+    def delete(self, hits: Sequence[Held[Rows]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        """One attempt to delete the rows at these places of ``snapshot``, in one commit that changes data.
+
+        Raises Conflict where a file of theirs is gone or has other deletes now, Rejected or Unknown.
+        """
+        ...
+
+    def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
+        """Take out delete files that apply to no row any more, and merge small ones, in one commit if any.
+
+        Raises Conflict, Rejected or Unknown.
+        """
+        ...
+
+
 class Adapter(Protocol[Rows]):
     """One table. Methods raise the errors of :mod:`lakekeeper.errors` and no others on purpose."""
 
@@ -94,13 +179,21 @@ class Adapter(Protocol[Rows]):
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt to put all ``rewrites`` in the place of their inputs, atomically, as no change of data.
 
-        Raises Conflict (a winner touched an input: nothing was committed), Rejected (known not to have
+        Each input must be as ``Rewrite.inputs_now`` says. Raises Conflict (it is not: nothing was committed), Rejected (known not to have
         happened) or Unknown. ``run_id`` is in the log afterwards.
         """
         ...
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete the files of rewrites that are known not to be committed. Missing files are no error."""
+        """Delete ``outputs`` and ``extra`` files of rewrites that are known not to be committed.
+
+        Missing files are no error.
+        """
+        ...
+
+    @property
+    def deletes(self) -> RowDeletes[Rows]:
+        """The row-level half of the adapter."""
         ...
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
@@ -142,6 +235,25 @@ class Runner(Protocol[Rows]):
 
     def merge(self, rows: Rows, task: MergeTask) -> Rows:
         """Rows in the task's key order, split into ranges at its cuts."""
+        ...
+
+    def match(self, traces: Traces[Rows], most: int) -> Matched[Rows]:
+        """Find each lost row in the outputs, equal ones numbered so that no place is taken twice.
+
+        More than ``most`` lost rows are counted and not looked for. Give the result to :meth:`release`.
+        """
+        ...
+
+    def hold(self, hits: Rows) -> Held[Rows]:
+        """Work out places once and keep them, with their number by file. Give the result to :meth:`release`."""
+        ...
+
+    def only(self, held: Held[Rows], files: Collection[str]) -> Held[Rows]:
+        """The places in these files; it stands on ``held`` and is not released by itself."""
+        ...
+
+    def release(self, kept: Matched[Rows] | Held[Rows]) -> None:
+        """Forget what was kept."""
         ...
 
     def working(self, run_id: str, task: MergeTask) -> AbstractContextManager[None]:
