@@ -179,8 +179,8 @@ class Adapter(Protocol[Rows]):
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt to put all ``rewrites`` in the place of their inputs, atomically, as no change of data.
 
-        Each input must be as ``Rewrite.inputs_now`` says. Raises Conflict (it is not: nothing was committed), Rejected (known not to have
-        happened) or Unknown. ``run_id`` is in the log afterwards.
+        Each input must be as ``Rewrite.inputs_now`` says. Raises Conflict (it is not: nothing was committed),
+        Rejected (known not to have happened) or Unknown. ``run_id`` is in the log afterwards.
         """
         ...
 

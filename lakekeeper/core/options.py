@@ -211,7 +211,7 @@ OPTIONS: tuple[Option, ...] = (
         1,
         1000,
     ),
-    Option("commit.retry.num-retries", int, 4, "retries", "How often a lost commit is tried again.", 0, 100),
+    Option("commit.retry.num-retries", int, 10, "retries", "How often a lost commit is tried again.", 0, 100),
     Option(
         "commit.retry.min-wait-ms",
         int,
@@ -230,6 +230,46 @@ OPTIONS: tuple[Option, ...] = (
         "After this long no further attempt is made.",
         0,
         86_400_000,
+    ),
+    Option(
+        "commit.quiet-window-ms",
+        int,
+        2_000,
+        "ms",
+        "A commit waits while somebody deleted or updated rows within this time, so that their next statement is not "
+        "made to fail by it; 0: never.",
+        0,
+        3_600_000,
+    ),
+    Option(
+        "commit.quiet-max-wait-ms", int, 10_000, "ms", "The longest such wait of one commit.", 0, 3_600_000
+    ),
+    Option(
+        "early-abort-interval-ms",
+        int,
+        10_000,
+        "ms",
+        "How often the log is looked at while working, for groups that can no longer land.",
+        0,
+        86_400_000,
+    ),
+    Option(
+        "replay.max-deleted-ratio",
+        float,
+        0.5,
+        "of the group's rows",
+        "If more rows than this were deleted meanwhile, the group is dropped and planned anew instead of replayed.",
+        0.0,
+        1.0,
+    ),
+    Option(
+        "replay.max-rows",
+        int,
+        2_000_000,
+        "rows",
+        "The most deleted rows that are looked for in the outputs of one group.",
+        0,
+        1 << 31,
     ),
     Option(
         "max-rounds", int, 100, "rounds", "With final: the most rounds of selection and merge.", 1, 10_000

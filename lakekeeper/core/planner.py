@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
 from lakekeeper.core.cuts import range_cuts
@@ -29,7 +31,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     ledger = _Ledger(len(blocks))
     if env.busy:
         busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
-        ledger.leave(np.flatnonzero(busy), "held by other work", final=True)
+        ledger.leave(np.flatnonzero(busy), "held by other work, or resting after a race", final=True)
     merges: list[tuple[str, Merge]] = []
     for policy in policies:
         candidates = ledger.open
@@ -43,6 +45,17 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
                 ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
     tasks = _within_budget(snapshot, merges, options, ledger)
     return _plan(snapshot, policies, tasks, ledger)
+
+
+def cold_first(tasks: Sequence[MergeTask], snapshot: Snapshot) -> tuple[MergeTask, ...]:
+    """Tasks in the order of their youngest input, oldest first: what rests is done before what is being written."""
+    blocks = snapshot.blocks
+    edges = np.cumsum([0, *(len(task.inputs) for task in tasks)])
+    inputs = pa.array([path for task in tasks for path in task.inputs], pa.string())
+    added = blocks.added_at[pc.index_in(inputs, value_set=blocks.path).to_numpy(zero_copy_only=False)]
+    youngest = [int(added[a:b].max()) for a, b in pairwise(edges.tolist())]
+    order = sorted(range(len(tasks)), key=youngest.__getitem__)
+    return tuple(tasks[i] for i in order)
 
 
 class _Ledger:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakekeeper.core.info import ClusteringInformation
     from lakekeeper.core.plan import Plan
-    from lakekeeper.core.report import MergeReport
+    from lakekeeper.core.report import DeleteReport, MergeReport
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SHOWN_TASKS = 20
@@ -154,7 +154,28 @@ def render_report(report: MergeReport) -> str:
             1, f"  depth       {report.depth_before:g} -> {report.depth_after:g} (average per block)"
         )
     if report.conflicts:
-        lines.append(f"  conflicts   {report.conflicts}")
+        replayed = (
+            f", {report.replayed_rows_count:,} deleted rows replayed" if report.replayed_rows_count else ""
+        )
+        lines.append(f"  conflicts   {report.conflicts}{replayed}")
     lost = [g for g in report.groups if g.status in ("dropped", "failed")]
     lines += [f"  {g.status:<11} group {g.id} ({g.files_in} files): {g.detail}" for g in lost]
+    return "\n".join(lines)
+
+
+def render_delete(report: DeleteReport) -> str:
+    """A delete in a few lines, with the commits that it went over."""
+    head = f"{report.table}: delete where {report.where}"
+    if not report.changed:
+        return f"{head}: no row matches, nothing was committed"
+    lines = [
+        f"{head} in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
+        f"  deleted     {report.deleted_rows_count:,} rows in {report.touched_data_files_count:,} files",
+        f"  run         {report.run_id}",
+    ]
+    if report.retries:
+        over = ", ".join(report.winners) or "concurrent commits"
+        lines.append(
+            f"  retries     {report.retries}, {report.followed_rows_count:,} rows found again after {over}"
+        )
     return "\n".join(lines)

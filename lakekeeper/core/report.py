@@ -14,7 +14,8 @@ from lakekeeper.core.plan import Plan
 class GroupResult:
     """What became of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
 
-    Bytes and files in and out; ``reason`` is why it was chosen, ``detail`` why it did not land.
+    Bytes and files in and out; ``reason`` is why it was chosen, ``detail`` why it did not land or what a race
+    did to it; ``replayed_rows`` were deleted by others meanwhile, and are deleted in the outputs too.
     """
 
     id: str
@@ -27,6 +28,7 @@ class GroupResult:
     partition: str = ""
     reason: str = ""
     detail: str = ""
+    replayed_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class MergeReport:
     run_ids          one for each commit, found in the table's log
     depth_*          mean block depth before and after (equal in a dry run); None where there is no key
     duration_ms      wall time of the call
-    conflicts        commits that were tried again, or groups dropped, because somebody else won
+    conflicts        commits tried again, groups replayed and groups dropped, because somebody else was faster
+    replayed_*       rows that others deleted meanwhile, deleted in our outputs too
     plan             the plan of the first round
     """
 
@@ -56,6 +59,7 @@ class MergeReport:
     rounds: int = 0
     commits: int = 0
     conflicts: int = 0
+    replayed_rows_count: int = 0
     duration_ms: int = 0
     run_ids: tuple[str, ...] = ()
     ended: str = ""
@@ -85,6 +89,53 @@ class MergeReport:
         from lakekeeper.core.render import render_report
 
         return render_report(self)
+
+    def _repr_html_(self) -> str:
+        from lakekeeper.core.render import as_html
+
+        return as_html(str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReport:
+    """The result of ``delete``.
+
+    deleted_rows_count    rows that live no more by this commit
+    retries               attempts that lost to somebody else's commit
+    followed_rows_count   rows that were found again in files that came meanwhile
+    winners               those commits, oldest first
+    run_id                of the commit, in the table's log; empty where no row matched and nothing was committed
+    """
+
+    table: str
+    where: str
+    version_before: int | None
+    version_after: int | None
+    deleted_rows_count: int = 0
+    touched_data_files_count: int = 0
+    retries: int = 0
+    followed_rows_count: int = 0
+    winners: tuple[str, ...] = ()
+    run_id: str = ""
+    duration_ms: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Was anything committed?"""
+        return bool(self.run_id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "winners": list(self.winners)}
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render import render_delete
+
+        return render_delete(self)
 
     def _repr_html_(self) -> str:
         from lakekeeper.core.render import as_html

@@ -1,135 +1,153 @@
-"""Commit with conflict: rebase, try again, settle what is unknown, never clean up in doubt.
+"""Commit with conflict: rebase, replay, try again, settle what is unknown, never clean up in doubt.
 
-changes ─► rebase ─┬─ keep ─► commit ─┬─ done
-                   │                  ├─ Conflict ─► wait, from the start (bounded)
-                   │                  ├─ Rejected ─► discard, raise
-                   │                  └─ Unknown ──► look for our run id: done, or raise and keep every file
-                   └─ drop ─► discard
+changes ─► rebase ─┬─ keep ────────────────────┬─► commit ─┬─ done
+                   ├─ replay ─┬─ masked ───────┘           ├─ Conflict ─► wait, from the start (bounded)
+                   │          └─ not proven ─► discard     ├─ Rejected ─► discard, raise
+                   └─ drop ─► discard                      └─ Unknown ──► look for our run id: done, or raise
+                                                                          and keep every file
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
-from lakekeeper.core.rebase import Dropped, Rewrite, rebase
+from lakekeeper.core.rebase import Changes, Dropped, Rewrite, rebase
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.quiet import QuietWindow
+from lakekeeper.engine.replay import Replayer, discard, discard_replaced
 from lakekeeper.errors import Conflict, Rejected, Unknown
-from lakekeeper.spi import Adapter, Commit
+from lakekeeper.spi import Adapter, Commit, Runner
 
 _STATUS_CHECKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What came of a set of rewrites: the commit, if any survived, those in it, those dropped, retries taken."""
+    """What came of a set of rewrites: the commit, if any survived, those in it, those dropped, and the losses.
+
+    ``retries`` are attempts that lost; ``replays`` how often a group was replayed.
+    """
 
     commit: Commit | None
     kept: tuple[Rewrite, ...]
     dropped: tuple[Dropped, ...]
     retries: int
+    replays: int = 0
 
 
-def commit_rewrites(
-    adapter: Adapter[Any],
-    rewrites: Sequence[Rewrite],
-    snapshot: Snapshot,
-    run_id: str,
-    *,
-    options: Options,
-    events: Events,
-    clock: Clock,
-) -> Landed:
-    """Commit all rewrites that survive, in one commit.
+@dataclass(slots=True)
+class Committer:
+    """Commits all rewrites that survive, in one commit. One use, one run id."""
 
-    Raises Conflict naming the winner when the retries are used up (outputs are discarded), Rejected
-    (likewise), or Unknown where the log does not settle it (outputs are left alone).
-    """
-    pending: tuple[Rewrite, ...] = tuple(rewrites)
-    dropped: list[Dropped] = []
-    allowed = options.integer("commit.retry.num-retries")
-    deadline = clock.now_ms() + options.integer("commit.retry.total-timeout-ms")
-    for attempt in range(allowed + 1):
-        events.tell("before_commit", attempt=attempt, rewrites=len(pending))
-        changes = adapter.changes_since(snapshot)
-        landed = changes.landed(run_id)
-        if (
-            landed is not None
-        ):  # the last attempt did land, whatever its answer was: nothing of it is to be dropped
-            return _done(events, _proof(pending, run_id, landed), pending, dropped, attempt)
-        rebased = rebase(pending, changes)
-        if rebased.drop:
-            adapter.discard([lost.rewrite for lost in rebased.drop])
-            dropped += rebased.drop
-            events.tell("conflict", attempt=attempt, dropped=len(rebased.drop), reason=rebased.drop[0].reason)
-        pending = rebased.keep
-        if not pending:
-            return Landed(None, (), tuple(dropped), attempt)
-        try:
-            commit = adapter.commit(pending, snapshot, run_id)
-        except Conflict as lost:
-            events.tell("conflict", attempt=attempt, dropped=0, reason=str(lost))
-            if attempt == allowed or clock.now_ms() >= deadline:
-                landed = adapter.changes_since(snapshot).landed(run_id)
-                if landed is not None:
-                    return _done(events, _proof(pending, run_id, landed), pending, dropped, attempt)
-                adapter.discard(pending)
-                raise Conflict(
-                    f"{adapter.table}: gave up after {attempt + 1} attempts, the last lost to {lost.winner or lost}; "
-                    "nothing of this call's last commit landed and its files were removed. "
-                    "Raise commit.retry.num-retries, or run when there is less writing",
-                    lost.winner,
-                ) from lost
-            clock.wait(_pause(attempt, options))
-            continue
-        except Rejected:
-            adapter.discard(pending)
-            raise
-        except Unknown as doubt:
-            commit = _settle(adapter, pending, snapshot, run_id, doubt, clock)
-        return _done(events, commit, pending, dropped, attempt)
-    raise AssertionError("the loop returns or raises")
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    snapshot: Snapshot
+    run_id: str
+    options: Options
+    events: Events
+    clock: Clock
+    dropped: list[Dropped] = field(default_factory=list)
+    replays: int = 0
+
+    def commit(self, rewrites: Sequence[Rewrite]) -> Landed:
+        """Raises Conflict naming the winner when the retries are used up (outputs are discarded), Rejected
+        (likewise), or Unknown where the log does not settle it (outputs are left alone).
+        """
+        pending = tuple(rewrites)
+        allowed = self.options.integer("commit.retry.num-retries")
+        deadline = self.clock.now_ms() + self.options.integer("commit.retry.total-timeout-ms")
+        quiet = QuietWindow.of(self.options, self.clock)
+        for attempt in range(allowed + 1):
+            self.events.tell("before_commit", attempt=attempt, rewrites=len(pending))
+            changes = quiet.changes(self.adapter, self.snapshot)
+            landed = changes.landed(self.run_id)
+            if landed is not None:
+                # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
+                return self._done(self._proof(pending, landed), pending, attempt)
+            pending = self._rebased(pending, changes, attempt)
+            if not pending:
+                return Landed(None, (), tuple(self.dropped), attempt, self.replays)
+            try:
+                commit = self.adapter.commit(pending, self.snapshot, self.run_id)
+            except Conflict as lost:
+                self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
+                if attempt < allowed and self.clock.now_ms() < deadline:
+                    self.clock.wait(pause_seconds(attempt, self.options))
+                    continue
+                landed = self.adapter.changes_since(self.snapshot).landed(self.run_id)
+                if landed is None:
+                    discard(self.adapter, pending)
+                    raise _given_up(self.adapter.table, attempt + 1, lost) from lost
+                commit = self._proof(pending, landed)
+            except Rejected:
+                discard(self.adapter, pending)
+                raise
+            except Unknown as doubt:
+                commit = self._settle(pending, doubt)
+            return self._done(commit, pending, attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def _rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
+        """What is left to commit upon ``changes``, in the order it came; the rest is dropped and its files go."""
+        sorted_out = rebase(pending, changes)
+        if not sorted_out.replay and not sorted_out.drop:
+            return tuple(pending)
+        replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
+        became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}
+        became |= {rewrite.task.id: replayer.replay(rewrite, changes) for rewrite in sorted_out.replay}
+        now = [became.get(rewrite.task.id, rewrite) for rewrite in pending]
+        lost = [each for each in now if isinstance(each, Dropped)]
+        left = tuple(each for each in now if isinstance(each, Rewrite))
+        discard(self.adapter, [each.rewrite for each in lost])
+        self.dropped += lost
+        replayed = len(became) - len(lost)
+        self.replays += replayed
+        reason = lost[0].reason if lost else "deletes that won were replayed"
+        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=replayed, reason=reason)
+        return left
+
+    def _done(self, commit: Commit, kept: tuple[Rewrite, ...], retries: int) -> Landed:
+        # Halted here, files that a replay put others in the place of stay behind as orphans: no harm.
+        self.events.tell("committed", version=commit.version, rewrites=len(kept))
+        discard_replaced(self.adapter, kept)
+        return Landed(commit, kept, tuple(self.dropped), retries, self.replays)
+
+    def _proof(self, rewrites: Sequence[Rewrite], version: int) -> Commit:
+        """The commit of these rewrites, known by its run id in the log."""
+        removed = tuple(
+            path for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None
+        )
+        added = tuple(output.path for r in rewrites for output in r.outputs)
+        return Commit(version, self.run_id, removed, added)
+
+    def _settle(self, rewrites: Sequence[Rewrite], doubt: Unknown) -> Commit:
+        """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
+        for check in range(_STATUS_CHECKS):
+            version = self.adapter.changes_since(self.snapshot).landed(self.run_id)
+            if version is not None:
+                return self._proof(rewrites, version)
+            self.clock.wait(float(2**check))
+        raise Unknown(
+            f"{self.adapter.table}: the outcome of the commit of run {self.run_id} is not known ({doubt}); no file "
+            "was removed. Look for the run id in the table's history; if it is not there, the new files are orphans"
+        ) from doubt
 
 
-def _done(
-    events: Events, commit: Commit, kept: tuple[Rewrite, ...], dropped: Sequence[Dropped], retries: int
-) -> Landed:
-    events.tell("committed", version=commit.version, rewrites=len(kept))
-    return Landed(commit, kept, tuple(dropped), retries)
+def _given_up(table: str, attempts: int, lost: Conflict) -> Conflict:
+    return Conflict(
+        f"{table}: gave up after {attempts} attempts, the last lost to {lost.winner or lost}; nothing of this "
+        "call's last commit landed and its files were removed. Raise commit.retry.num-retries, or run when there "
+        "is less writing",
+        lost.winner,
+    )
 
 
-def _proof(rewrites: Sequence[Rewrite], run_id: str, version: int) -> Commit:
-    """The commit of these rewrites, known by its run id in the log."""
-    removed = tuple(path for r in rewrites for path in r.task.inputs)
-    added = tuple(output.path for r in rewrites for output in r.outputs)
-    return Commit(version, run_id, removed, added)
-
-
-def _pause(attempt: int, options: Options) -> float:
+def pause_seconds(attempt: int, options: Options) -> float:
     """Seconds: doubling from the least to the longest pause."""
     least, longest = options.integer("commit.retry.min-wait-ms"), options.integer("commit.retry.max-wait-ms")
     return float(min(least * 2**attempt, longest)) / 1000
-
-
-def _settle(
-    adapter: Adapter[Any],
-    rewrites: Sequence[Rewrite],
-    snapshot: Snapshot,
-    run_id: str,
-    doubt: Unknown,
-    clock: Clock,
-) -> Commit:
-    """The commit, if the log has our run id. If not it may still land, so it is neither repeated nor cleaned up."""
-    for check in range(_STATUS_CHECKS):
-        version = adapter.changes_since(snapshot).landed(run_id)
-        if version is not None:
-            return _proof(rewrites, run_id, version)
-        clock.wait(float(2**check))
-    raise Unknown(
-        f"{adapter.table}: the outcome of the commit of run {run_id} is not known ({doubt}); no file was removed. "
-        "Look for the run id in the table's history; if it is not there, the new files are orphans"
-    ) from doubt

@@ -11,13 +11,15 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.info import mean_depth
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask, Plan
-from lakekeeper.core.planner import make_plan
+from lakekeeper.core.planner import cold_first, make_plan
 from lakekeeper.core.policies import Env, Policy
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.core.report import GroupResult, MergeReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import Landed, commit_rewrites
+from lakekeeper.engine.commit import Committer
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.hot import Backoff, held_blocks
+from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter, Observer, Runner
@@ -28,7 +30,8 @@ class Request:
     """What was asked for: the verb, its policies and options, and where.
 
     ``columns`` override the table's key, ``fallback_columns`` stand in where it has none. ``final`` repeats
-    rounds until no policy chooses anything. ``parallelism`` is the cluster's.
+    rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff`` remembers where earlier
+    calls were raced.
     """
 
     verb: str
@@ -41,6 +44,7 @@ class Request:
     final: bool = False
     dry_run: bool = False
     parallelism: int = 1
+    backoff: Backoff | None = None
 
 
 @dataclass(slots=True)
@@ -54,6 +58,11 @@ class _Tally:
     conflicts: int = 0
     removed_delete_files: int = 0
     spent: int = 0
+
+    def note_race(self, request: Request, task: MergeTask, clock: Clock) -> None:
+        """Somebody was faster at inputs of ``task``: its partition rests for a while."""
+        if request.backoff:
+            request.backoff.raced(task.partition, clock.now_ms())
 
     def next_run_id(self) -> str:
         """A fresh id for each commit, so that one of unknown outcome is found by its own."""
@@ -74,7 +83,9 @@ def look(adapter: Adapter[Any], request: Request) -> Snapshot:
 def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Snapshot, Plan]:
     """The newest snapshot and the plan on it; reads no data file."""
     snapshot = look(adapter, request)
-    env = Env(now_ms=clock.now_ms(), parallelism=request.parallelism)
+    now = clock.now_ms()
+    resting = request.backoff.resting(now) if request.backoff else ()
+    env = Env(now_ms=now, parallelism=request.parallelism, busy=held_blocks(snapshot, resting))
     return snapshot, make_plan(snapshot, request.policies, request.options, env)
 
 
@@ -152,16 +163,21 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
     ready: list[Rewrite] = []
     before = len(tally.groups)
     threads = options.integer("max-concurrent-file-group-rewrites")
-    results = rewrites_of(work, plan.tasks, threads)
+    watch = Watch(work.adapter, snapshot, clock, options.integer("early-abort-interval-ms"))
+    tasks = cold_first(plan.tasks, snapshot) if batches > 1 else plan.tasks
+    results = rewrites_of(replace(work, watch=watch), tasks, threads)
     try:
         for result in results:
             if isinstance(result, Failed):
-                tally.groups.append(_group(result.task, "failed", detail=result.detail))
+                if result.raced:
+                    tally.note_race(request, result.task, clock)
+                status = "dropped" if result.raced else "failed"
+                tally.groups.append(_group(result.task, status, detail=result.detail))
                 continue
             ready.append(result)
             if len(ready) == per_commit and batches > 1:
                 batch, ready = ready, []
-                _commit(work, batch, snapshot, options, tally, clock)
+                _commit(work, batch, snapshot, request, tally, clock)
     except Halted:
         raise
     except BaseException:
@@ -169,7 +185,7 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
         work.adapter.discard(ready)
         raise
     if ready:
-        _commit(work, ready, snapshot, options, tally, clock)
+        _commit(work, ready, snapshot, request, tally, clock)
     tally.spent += plan.input_bytes
     rose = {task.id for task in plan.tasks if task.level > task.input_level}
     landed = [g for g in tally.groups[before:] if g.status == "committed"]
@@ -177,21 +193,32 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
 
 
 def _commit(
-    work: Work, rewrites: Sequence[Rewrite], snapshot: Snapshot, options: Options, tally: _Tally, clock: Clock
+    work: Work, rewrites: Sequence[Rewrite], snapshot: Snapshot, request: Request, tally: _Tally, clock: Clock
 ) -> None:
     run_id = tally.next_run_id()
-    landed: Landed = commit_rewrites(
-        work.adapter, rewrites, snapshot, run_id, options=options, events=work.events, clock=clock
-    )
-    tally.conflicts += landed.retries + len(landed.dropped)
+    committer = Committer(work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock)
+    landed = committer.commit(rewrites)
+    tally.conflicts += landed.retries + landed.replays + len(landed.dropped)
     for lost in landed.dropped:
+        tally.note_race(request, lost.rewrite.task, clock)
         tally.groups.append(_group(lost.rewrite.task, "dropped", detail=lost.reason))
     if landed.commit is None:
         return
     tally.run_ids.append(run_id)
     tally.version = landed.commit.version
     tally.removed_delete_files += landed.commit.removed_delete_files
-    tally.groups += [_group(kept.task, "committed", rewrite=kept) for kept in landed.kept]
+    for kept in landed.kept:
+        if kept.replayed:
+            tally.note_race(request, kept.task, clock)
+        elif request.backoff:
+            request.backoff.landed(kept.task.partition)
+        tally.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_told(kept)))
+
+
+def _replay_told(rewrite: Rewrite) -> str:
+    if rewrite.unmasked is None:
+        return ""
+    return f"{rewrite.replayed:,} rows that were deleted meanwhile are deleted in the outputs too"
 
 
 def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, detail: str = "") -> GroupResult:
@@ -206,6 +233,7 @@ def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, deta
         partition=task.partition,
         reason=task.reason,
         detail=detail,
+        replayed_rows=rewrite.replayed if rewrite else 0,
     )
 
 
@@ -242,6 +270,7 @@ def _report(
         rounds=rounds,
         commits=len(tally.run_ids),
         conflicts=tally.conflicts,
+        replayed_rows_count=sum(g.replayed_rows for g in done),
         duration_ms=duration_ms,
         run_ids=tuple(tally.run_ids),
         ended=ended,

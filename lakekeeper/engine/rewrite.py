@@ -10,6 +10,7 @@ from typing import Any
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.quiet import Watch
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.spi import Adapter, Runner
 
@@ -18,20 +19,22 @@ _FINER_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task that brought no rewrite, and why; its files are gone again."""
+    """A task that brought no rewrite, and why; its files are gone again. ``raced``: somebody else won its inputs."""
 
     task: MergeTask
     detail: str
+    raced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where a run works: adapter, runner, events and the run's id."""
+    """Where a run works: adapter, runner, events and the run's id; ``watch`` says which tasks are in vain."""
 
     adapter: Adapter[Any]
     runner: Runner[Any]
     events: Events
     run_id: str
+    watch: Watch | None = None
 
 
 def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:
@@ -67,6 +70,9 @@ def _discard_finished(work: Work, futures: set[Future[Rewrite | Failed]]) -> Non
 
 def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
     """One task, in its thread. Errors of Spark or storage fail this group only."""
+    in_vain = work.watch.lost(task) if work.watch else ""
+    if in_vain:
+        return Failed(task, in_vain, raced=True)
     with work.runner.working(work.run_id, task):
         try:
             rewrite = _write(work, task)

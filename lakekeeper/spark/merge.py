@@ -12,12 +12,14 @@ PySpark is imported inside the functions: ``import lakekeeper`` comes by here an
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.plan import MergeTask
+from lakekeeper.spark import match
 from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spi import Held, Matched, Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +47,22 @@ class SparkRunner:
         cuts = [_literal(cut, column.kind) for cut in task.cuts]
         ranged = rows.repartitionById(len(cuts) + 1, _bucket(F.col(column.name), cuts, 0))
         return ranged.sortWithinPartitions(*order)
+
+    def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
+        """Places of the lost rows; see :mod:`lakekeeper.spark.match`."""
+        return match.match(traces, most)
+
+    def hold(self, hits: DataFrame) -> Held[DataFrame]:
+        """Places, cached on the executors, and their number by file."""
+        return match.hold(hits)
+
+    def only(self, held: Held[DataFrame], files: Collection[str]) -> Held[DataFrame]:
+        """The places in these files."""
+        return match.only(held, files)
+
+    def release(self, kept: Matched[DataFrame] | Held[DataFrame]) -> None:
+        """Drop what was cached."""
+        kept.hits.unpersist()
 
     @contextmanager
     def working(self, run_id: str, task: MergeTask) -> Iterator[None]:

@@ -42,6 +42,7 @@ class Settings:
     no_statistics    columns that no file has statistics for
     byte_scale       bytes that a measured byte of text stands for: small rows, large files
     row_deletes, stores_level, native_key    as in the capabilities
+    row_ids          rows are known by their ids when they are looked for, else by their values
     """
 
     truncate: int | None = None
@@ -49,6 +50,7 @@ class Settings:
     no_statistics: frozenset[str] = frozenset()
     byte_scale: int = 1
     row_deletes: bool = True
+    row_ids: bool = True
     stores_level: bool = True
     native_key: bool = True
 
@@ -267,6 +269,10 @@ class MemoryTable:
         with self.lock:
             self.disk[built.path] = built
         return built
+
+    def next_delete(self) -> str:
+        """A new id for the deletes of a file."""
+        return self._next("delete", "dv")
 
     def _has_statistics(self, column: Column) -> bool:
         return column.orders and ".".join(column.path) not in self.settings.no_statistics

@@ -24,10 +24,11 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
+from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.predicate import Predicate, parse
 from lakekeeper.testing.values import Row, Statistics
-from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes, row_ids
+from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes
 
 Parts = list[list[Row]]
 """Rows as the adapter reads them and the runner sorts them: one list for each range, as a DataFrame's partitions."""
@@ -136,14 +137,11 @@ class MemoryAdapter:
                 files += [self.store.write_file(now, chunk) for chunk in chunks]
         outputs = tuple(Output(f.path, len(f.rows), f.bytes) for f in files)
         live = sum(len(pinned.files[path].live) for path in task.inputs)
-        return Rewrite(task, outputs, rows_in=live, native=tuple(files))
+        return Rewrite(task, outputs, rows_in=live, native=tuple(map(fresh, files)))
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt; raises Conflict, Rejected or Unknown."""
-        self.store.touched.attempts += 1
-        if self.faults.races:
-            self.faults.races.popleft()()
-        outcome = self.faults.outcomes.popleft() if self.faults.outcomes else None
+        outcome = self.attempt()
         if outcome == "rejected":
             raise Rejected(f"{self.table}: the commit was refused")
         if outcome == "unknown, lost":
@@ -156,7 +154,7 @@ class MemoryAdapter:
             number = self.store.apply("lakekeeper", lambda _: change, run_id)
         if outcome == "unknown, landed":
             raise Unknown(f"{self.table}: no answer to the commit")
-        removed = tuple(path for r in rewrites for path in r.task.inputs)
+        removed = tuple(path for r in rewrites for path, is_now in r.inputs_now.items() if is_now is not None)
         return Commit(
             version=number,
             run_id=run_id,
@@ -165,17 +163,27 @@ class MemoryAdapter:
             removed_delete_files=sum(1 for path in removed if now.files[path].delete_id),
         )
 
+    def attempt(self) -> Fault | None:
+        """Count an attempt to commit, let a race happen, and tell which fault is due."""
+        self.store.touched.attempts += 1
+        if self.faults.races:
+            self.faults.races.popleft()()
+        return self.faults.outcomes.popleft() if self.faults.outcomes else None
+
+    @property
+    def deletes(self) -> MemoryDeletes:
+        """The row-level half."""
+        return MemoryDeletes(self)
+
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Remove the outputs from the disk; those already gone are no error."""
+        """Remove outputs and extra files from the disk; those already gone are no error."""
         with self.store.lock:
             live = {path for version in self.store.versions for path in version.files}
-            for output in (output for r in rewrites for output in r.outputs):
-                if output.path in live:
-                    raise AdapterError(
-                        f"{self.table}: {output.path} is part of the table and was to be discarded"
-                    )
-                if self.store.disk.pop(output.path, None) is not None:
-                    self.store.touched.discarded.append(output.path)
+            for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra)):
+                if path in live:
+                    raise AdapterError(f"{self.table}: {path} is part of the table and was to be discarded")
+                if self.store.disk.pop(path, None) is not None:
+                    self.store.touched.discarded.append(path)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         """What was committed since, from the versions themselves."""
@@ -185,7 +193,7 @@ class MemoryAdapter:
         still = {p: now.files[p].delete_id for p in then.files if p in now.files}
         return Changes(
             version=now.number,
-            winners=tuple(Winner(v.number, v.operation, v.run_id) for v in since),
+            winners=tuple(map(_winner_of, since)),
             removed=frozenset(p for p in then.files if p not in now.files),
             delete_ids={p: d for p, d in still.items() if d != then.files[p].delete_id},
             obstacle=self._obstacle(snapshot, then, now),
@@ -207,33 +215,44 @@ class MemoryAdapter:
         taken: set[str] = set()
         for rewrite in rewrites:
             task = rewrite.task
-            for path, delete_id in zip(task.inputs, task.delete_ids, strict=True):
+            for path, expected in rewrite.inputs_now.items():
                 entry = now.files.get(path)
-                if entry is None or entry.delete_id != delete_id:
-                    winner = self._toucher(path, delete_id)
+                if (entry.delete_id if entry else None) != expected:
+                    winner = self.toucher(path, expected)
                     raise Conflict(f"{self.table}: {path} was changed by {winner}", winner)
                 if path in taken:
                     raise AdapterError(f"{self.table}: {path} is an input of two rewrites of one commit")
                 taken.add(path)
-            before = row_ids(row for path in task.inputs for row in now.files[path].live)
-            after = row_ids(row for file in rewrite.native for row in file.rows)
+            before = self.deletes.identities((now.files.get(path) for path in task.inputs), now)
+            after = self.deletes.identities(rewrite.native, now)
             if before != after:
                 raise AdapterError(
                     f"{self.table}: task {task.id} read {len(before)} rows and wrote {len(after)} others"
                 )
-            if any(file.path not in self.store.disk for file in rewrite.native):
+            if any(entry.file.path not in self.store.disk for entry in rewrite.native):
                 raise AdapterError(f"{self.table}: an output of task {task.id} is gone from the disk")
 
-    def _toucher(self, path: str, delete_id: str) -> str:
+    def toucher(self, path: str, delete_id: str | None) -> str:
         """The first commit after which the logical file was no more."""
         was = False
         for version in self.store.versions:
             entry = version.files.get(path)
-            same = entry is not None and entry.delete_id == delete_id
+            same = (entry.delete_id if entry else None) == delete_id
             if was and not same:
                 return str(Winner(version.number, version.operation, version.run_id))
             was = was or same
         return "nobody: it never was"
+
+
+def _winner_of(version: Version) -> Winner:
+    return Winner(
+        version.number,
+        version.operation,
+        version.run_id,
+        layout=version.operation in ("OPTIMIZE", "lakekeeper"),
+        appends=version.operation == "WRITE",
+        at_ms=version.at_ms,
+    )
 
 
 def _winner(winners: Sequence[Winner]) -> str:
@@ -270,8 +289,8 @@ def _replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> 
         task = rewrite.task
         key_id = task.key.key_id if task.key and tagged else ""
         level = task.level if tagged else 0
-        for file in rewrite.native:
-            files[file.path] = Entry(file, now.at_ms + 1000, level=level, key_id=key_id)
+        for entry in rewrite.native:
+            files[entry.file.path] = replace(entry, added_at=now.at_ms + 1000, level=level, key_id=key_id)
     return replace(now, files=files)
 
 

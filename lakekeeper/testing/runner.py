@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -13,8 +14,9 @@ import pyarrow as pa
 
 from lakekeeper.core.keys import arrow_type
 from lakekeeper.core.plan import MergeTask
+from lakekeeper.spi import Held, Matched, Traces
 from lakekeeper.testing.memory import Parts
-from lakekeeper.testing.values import Row, Token, at_path, token
+from lakekeeper.testing.values import Row, Token, at_path, text, token
 
 
 class MemoryRunner:
@@ -41,6 +43,33 @@ class MemoryRunner:
         column = task.key.columns[task.cut_column]
         cuts = [token(from_json_value(cut, column.kind)) for cut in task.cuts]
         return _split(together, cuts, column.path)
+
+    def match(self, traces: Traces[Parts], most: int) -> Matched[Parts]:
+        """Places of the lost rows; equal ones take the first places, one each."""
+        wanted = Counter(text(row["row"]) for part in traces.lost for row in part)
+        total = sum(wanted.values())
+        if total > most:
+            return Matched([], total, 0)
+        hits: list[Row] = []
+        for row in sorted(
+            (r for part in traces.written for r in part), key=lambda r: (r["file"], r["position"])
+        ):
+            what = text(row["row"])
+            if wanted[what] > 0:
+                wanted[what] -= 1
+                hits.append({"file": row["file"], "position": row["position"]})
+        return Matched([hits], total, len(hits))
+
+    def hold(self, hits: Parts) -> Held[Parts]:
+        """Places and their number by file."""
+        return Held(hits, Counter(row["file"] for part in hits for row in part))
+
+    def only(self, held: Held[Parts], files: Collection[str]) -> Held[Parts]:
+        """The places in these files."""
+        return self.hold([[row for row in part if row["file"] in files] for part in held.hits])
+
+    def release(self, kept: Matched[Parts] | Held[Parts]) -> None:
+        """Nothing is kept beyond the value itself."""
 
     @contextmanager
     def working(self, run_id: str, task: MergeTask) -> Iterator[None]:

@@ -1,0 +1,85 @@
+"""Manners towards users' statements: do not commit into the middle of them, and stop early when it is in vain.
+
+Whoever commits first makes the other's statement fail, where the format has no row-level concurrency. Our own
+loss is mended by a replay; theirs is only avoided by waiting until they are done, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.options import Options
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes
+from lakekeeper.engine.clock import Clock
+from lakekeeper.spi import Adapter
+
+
+@dataclass(slots=True)
+class QuietWindow:
+    """Waits while rows were changed within the last ``commit.quiet-window-ms``, all in all no longer than
+    ``commit.quiet-max-wait-ms``.
+    """
+
+    clock: Clock
+    window_ms: int
+    left_ms: int
+
+    @classmethod
+    def of(cls, options: Options, clock: Clock) -> QuietWindow:
+        window = options.integer("commit.quiet-window-ms")
+        return cls(clock, window, options.integer("commit.quiet-max-wait-ms"))
+
+    def changes(self, adapter: Adapter[Any], snapshot: Snapshot) -> Changes:
+        """The changes since ``snapshot``, once the users' writers are quiet or the time is up."""
+        while True:
+            changes = adapter.changes_since(snapshot)
+            pause = self._pause_ms(changes)
+            if pause <= 0:
+                return changes
+            self.left_ms -= pause
+            self.clock.wait(pause / 1000)
+
+    def _pause_ms(self, changes: Changes) -> int:
+        if self.window_ms <= 0 or self.left_ms <= 0 or changes.obstacle:
+            return 0
+        last = max((w.at_ms for w in changes.winners if w.changes_rows), default=0)
+        age = self.clock.now_ms() - last
+        # A commit from the future is another machine's clock: it is as old as it is going to be.
+        return min(self.window_ms - max(age, 0), self.left_ms) if age < self.window_ms else 0
+
+
+@dataclass(slots=True)
+class Watch:
+    """A cheap look at the log, now and then, for groups that can no longer win; shared by the threads of a run."""
+
+    adapter: Adapter[Any]
+    snapshot: Snapshot
+    clock: Clock
+    every_ms: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _next_ms: int = -1
+    _seen: Changes | None = None
+
+    def lost(self, task: MergeTask) -> str:
+        """Why the work on ``task`` is in vain; empty as long as it may land. Looks every ``every_ms`` at most."""
+        with self._lock:
+            now = self.clock.now_ms()
+            if self._next_ms < 0:
+                self._next_ms = now + self.every_ms
+            elif now >= self._next_ms:
+                self._seen = self.adapter.changes_since(self.snapshot)
+                self._next_ms = self.clock.now_ms() + self.every_ms
+            changes = self._seen
+        if changes is None:
+            return ""
+        if changes.obstacle:
+            return changes.obstacle
+        gone = [path for path in task.inputs if path in changes.removed]
+        if 2 * len(gone) <= len(task.inputs):
+            return ""
+        by = ", ".join(str(w) for w in changes.winners)
+        return f"{len(gone)} of its {len(task.inputs)} inputs removed meanwhile, by {by}; the work was stopped early"

@@ -1,0 +1,161 @@
+"""The row-level half of the memory adapter: what died, where it lies now, and how to delete it.
+
+Rows are known by their ids, or (``Settings.row_ids`` off) by their values only, as in formats without lineage.
+Where the table takes no row deletes, files are written anew without the rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.spi import Commit, Held, Tidied, Traces
+from lakekeeper.testing.predicate import parse
+from lakekeeper.testing.values import Row, text
+from lakekeeper.testing.versions import ROW_ID, DataFile, Entry, Version
+
+if TYPE_CHECKING:
+    from lakekeeper.testing.memory import MemoryAdapter, Parts
+
+
+class MemoryDeletes:
+    """``lakekeeper.spi.RowDeletes[Parts]`` over the table of a :class:`MemoryAdapter`."""
+
+    def __init__(self, adapter: MemoryAdapter) -> None:
+        self._adapter = adapter
+        self._store = adapter.store
+
+    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
+        """Lost: live in an input when it was read and not now. Raises Conflict for rows that came back."""
+        written = rewrite.written
+        then, now = self._store.version(written.task.read_version), self._store.version(changes.version)
+        lost: list[Row] = []
+        for path in written.task.inputs:
+            was = then.files[path]
+            dead = _dead_since(path, was, now.files.get(path), self._adapter.table)
+            lost += [{"row": self._identity(was.file.rows[i], then)} for i in dead]
+        rows = [
+            {"row": self._identity(row, then), "file": entry.file.path, "position": i}
+            for entry in written.native
+            for i, row in enumerate(entry.file.rows)
+        ]
+        return Traces([lost], [rows])
+
+    def _identity(self, stored: Row, at: Version) -> Any:
+        if self._store.settings.row_ids:
+            return stored[ROW_ID]
+        return {name: value for name, value in at.schema.load(stored).items() if name != ROW_ID}
+
+    def identities(self, entries: Iterable[Entry | None], at: Version) -> list[str]:
+        """What the live rows of some files are known by, sorted: equal before and after a rewrite that is right."""
+        rows = (row for entry in entries if entry is not None for row in entry.live)
+        return sorted(text(self._identity(row, at)) for row in rows)
+
+    def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
+        """Positions masked in place, or the touched files written anew."""
+        written = rewrite.written
+        positions = _by_file(hits)
+        outputs: list[Output] = []
+        entries: list[Entry] = []
+        extra: list[str] = []
+        for output, entry in zip(written.outputs, written.native, strict=True):
+            dead = positions.get(output.path, frozenset())
+            if len(dead) == output.rows:
+                continue
+            made = self._without(entry, dead) if dead else entry
+            if made.file is not entry.file:
+                extra.append(made.file.path)
+            entries.append(made)
+            outputs.append(
+                Output(made.file.path, len(made.live), made.file.bytes, len(made.file.rows) - len(made.live))
+            )
+        return replace(
+            written,
+            outputs=tuple(outputs),
+            native=tuple(entries),
+            applied=applied_now(written.task, changes),
+            replayed=sum(map(len, positions.values())),
+            extra=tuple(extra),
+            unmasked=written,
+        )
+
+    def _without(self, entry: Entry, dead: frozenset[int]) -> Entry:
+        if self._store.settings.row_deletes:
+            return replace(entry, deleted=entry.deleted | dead, delete_id=self._store.next_delete())
+        kept = [row for i, row in enumerate(entry.file.rows) if i not in entry.deleted | dead]
+        return replace(entry, file=self._store.write_file(self._store.current, kept), deleted=frozenset())
+
+    def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Parts:
+        """Places of the live rows that match, of the snapshot's version."""
+        pinned = self._store.version(snapshot.version)
+        means = parse(where, pinned.schema.kinds)
+        chosen = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
+        with self._store.lock:
+            self._store.touched.data_reads += chosen
+        return [
+            [
+                {"file": path, "position": i}
+                for i, row in enumerate(pinned.files[path].file.rows)
+                if i not in pinned.files[path].deleted and means(pinned.schema.load(row))
+            ]
+            for path in chosen
+        ]
+
+    def delete(self, hits: Sequence[Held[Parts]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        """One attempt, with the faults and races that the adapter was given."""
+        outcome = self._adapter.attempt()
+        if outcome == "rejected":
+            raise Rejected(f"{self._adapter.table}: the commit was refused")
+        if outcome == "unknown, lost":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        positions = _by_file([row for held in hits for part in held.hits for row in part])
+        with self._store.lock:
+            then, now = self._store.version(snapshot.version), self._store.current
+            for path in positions:
+                entry = now.files.get(path)
+                if entry is None or entry.delete_id != then.files[path].delete_id:
+                    winner = self._adapter.toucher(path, then.files[path].delete_id)
+                    raise Conflict(f"{self._adapter.table}: {path} was changed by {winner}", winner)
+            files = dict(now.files)
+            added: list[str] = []
+            for path, dead in positions.items():
+                entry = files.pop(path)
+                if len(dead | entry.deleted) < len(entry.file.rows):
+                    made = self._without(entry, dead)
+                    files[made.file.path] = made
+                    added.append(made.file.path)
+            number = self._store.apply("DELETE", lambda at: replace(at, files=files), run_id)
+        if outcome == "unknown, landed":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        return Commit(number, run_id, tuple(positions), tuple(added))
+
+    def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
+        """Deletes lie with their files here: there is nothing to tidy."""
+        return Tidied()
+
+
+def _dead_since(path: str, was: Entry, now: Entry | None, table: str) -> list[int]:
+    live = [i for i in range(len(was.file.rows)) if i not in was.deleted]
+    if now is None:
+        return live
+    if was.deleted - now.deleted:
+        raise Conflict(f"{table}: rows of {path} came back after they were deleted")
+    return [i for i in live if i in now.deleted]
+
+
+def _by_file(hits: Parts | Iterable[Row]) -> Mapping[str, frozenset[int]]:
+    found: dict[str, set[int]] = defaultdict(set)
+    for part in hits:
+        for row in part if isinstance(part, list) else [part]:
+            found[row["file"]].add(row["position"])
+    return {path: frozenset(positions) for path, positions in found.items()}
+
+
+def fresh(file: DataFile) -> Entry:
+    """A file that nobody sees yet."""
+    return Entry(file, 0)
