@@ -1,4 +1,4 @@
-"""Predicates of the memory adapter: ``column op literal [and …]``, for rows and for files by their statistics.
+"""Predicates of the memory adapter: ``column op literal [and …] [or …]``, for rows and for files by their statistics.
 
     k >= 3 and a.`y.z` = 'x' and d < date '2026-01-01' and s is not null
 
@@ -34,8 +34,8 @@ _TERM = re.compile(
     rf"\s*(?P<column>{_COLUMN})\s*(?:(?P<null>is\s+(?:not\s+)?null)|(?P<op><=|>=|<>|!=|=|<|>)\s*(?P<literal>{_LITERAL}))\s*",
     re.IGNORECASE,
 )
-_AND = re.compile(r"and\b", re.IGNORECASE)
-_EXPECTED = "column op literal [and …], such as k >= 3 and s = 'x'"
+_JOIN = re.compile(r"(?P<word>and|or)\b", re.IGNORECASE)
+_EXPECTED = "column op literal [and …] [or …], such as k >= 3 and s = 'x' or k = 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +75,39 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Terms that must all hold."""
+    """Alternatives, each of terms that must all hold: ``and`` binds closer than ``or``."""
 
-    terms: tuple[Term, ...]
+    alternatives: tuple[tuple[Term, ...], ...]
 
     def __call__(self, row: Row) -> bool:
-        """Whether a row satisfies all terms."""
-        return all(term.matches(row) for term in self.terms)
+        """Whether a row satisfies all terms of one alternative."""
+        return any(all(term.matches(row) for term in terms) for terms in self.alternatives)
 
     def may_match(self, statistics: Mapping[tuple[str, ...], Statistics], rows: int) -> bool:
         """Whether a file may hold a match, by the statistics of its columns."""
-        return all(term.may_match(statistics.get(term.path), rows) for term in self.terms)
+        return any(
+            all(term.may_match(statistics.get(term.path), rows) for term in terms)
+            for terms in self.alternatives
+        )
 
 
 def parse(where: str, kinds: Mapping[tuple[str, ...], str]) -> Predicate:
     """A predicate over the columns ``kinds``; raises OptionError for anything else."""
-    terms: list[Term] = []
+    alternatives: list[list[Term]] = [[]]
     at = 0
     while True:
         found = _TERM.match(where, at)
         if found is None:
             raise OptionError("where", where, _EXPECTED)
-        terms.append(_term(where, found, kinds))
+        alternatives[-1].append(_term(where, found, kinds))
         at = found.end()
         if at == len(where):
-            return Predicate(tuple(terms))
-        joined = _AND.match(where, at)
+            return Predicate(tuple(map(tuple, alternatives)))
+        joined = _JOIN.match(where, at)
         if joined is None:
             raise OptionError("where", where, _EXPECTED)
+        if joined["word"].lower() == "or":
+            alternatives.append([])
         at = joined.end()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner, rebase
+from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner, applied_now, rebase
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.harness import task_for
 
@@ -30,17 +30,41 @@ def test_what_happens_elsewhere_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "deleted"])
-def test_a_rewrite_with_a_touched_input_is_dropped_and_the_winner_named(how: str) -> None:
+def test_a_rewrite_with_a_touched_input_is_replayed(how: str) -> None:
     made = rewrites()
     path = made[1].task.inputs[0]
-    winners = (Winner(8, "WRITE"), Winner(9, "DELETE", "run-9"))
     gone = frozenset({path} if how == "removed" else ())
-    found = rebase(made, Changes(9, winners, gone, {path: "dv7"} if how == "deleted" else {}))
+    changes = Changes(9, (Winner(9, "DELETE"),), gone, {path: "dv7"} if how == "deleted" else {})
+    found = rebase(made, changes)
+    assert found.keep == (made[0], made[2])
+    assert found.replay == (made[1],)
+    assert found.drop == ()
+    assert applied_now(made[1].task, changes) == ((None if how == "removed" else "dv7"), "")
+
+
+def test_a_rewrite_that_lost_most_of_its_inputs_is_dropped_and_the_winner_named() -> None:
+    made = rewrites()
+    winners = (Winner(8, "WRITE"), Winner(9, "DELETE", "run-9"))
+    found = rebase(made, Changes(9, winners, frozenset(made[1].task.inputs)))
     assert found.keep == (made[0], made[2])
     (lost,) = found.drop
     assert lost.rewrite is made[1]
-    assert "1 of its inputs" in lost.reason
+    assert "2 of its inputs" in lost.reason
     assert "version 9 (DELETE, lakekeeper run run-9)" in lost.reason
+
+
+def test_what_a_replay_has_applied_is_kept_and_what_came_after_is_replayed_again() -> None:
+    (made, *_) = rewrites()
+    first, second = made.task.inputs
+    masked = replace(made, applied=("dv7", None), unmasked=made)
+    same = Changes(9, removed=frozenset({second}), delete_ids={first: "dv7"})
+    assert rebase([masked], same).keep == (masked,)
+    later = replace(same, delete_ids={first: "dv8"})
+    assert rebase([masked], later).replay == (masked,)
+    undone = replace(same, delete_ids={})
+    assert rebase([masked], undone).replay == (masked,), "the deletes were taken back"
+    back = replace(same, removed=frozenset())
+    assert rebase([masked], back).replay == (masked,), "a file that was gone is back"
 
 
 def test_deletes_that_we_read_with_are_no_change() -> None:
@@ -48,7 +72,7 @@ def test_deletes_that_we_read_with_are_no_change() -> None:
     known = replace(made, task=replace(made.task, delete_ids=("dv1", "")))
     same = Changes(9, delete_ids={known.task.inputs[0]: "dv1"})
     assert rebase([known], same).keep == (known,)
-    assert rebase([known], Changes(9, delete_ids={known.task.inputs[0]: "dv2"})).keep == ()
+    assert rebase([known], Changes(9, delete_ids={known.task.inputs[0]: "dv2"})).replay == (known,)
 
 
 def test_an_obstacle_drops_all_with_its_reason() -> None:
@@ -59,11 +83,14 @@ def test_an_obstacle_drops_all_with_its_reason() -> None:
 def test_the_order_of_rewrites_does_not_matter() -> None:
     made = rewrites()
     changes = Changes(9, (Winner(9, "DELETE"),), frozenset({made[2].task.inputs[1]}))
-    kept = {frozenset(r.task.id for r in rebase(p, changes).keep) for p in itertools.permutations(made)}
-    assert kept == {frozenset({made[0].task.id, made[1].task.id})}
+    found = [rebase(p, changes) for p in itertools.permutations(made)]
+    assert {frozenset(r.task.id for r in f.keep) for f in found} == {
+        frozenset({made[0].task.id, made[1].task.id})
+    }
+    assert {tuple(r.task.id for r in f.replay) for f in found} == {(made[2].task.id,)}
 
 
-def test_each_rewrite_is_kept_or_dropped_and_all_at_once_is_as_one_by_one() -> None:
+def test_each_rewrite_is_in_one_of_three_and_all_at_once_is_as_one_by_one() -> None:
     for seed in range(200):
         rng = random.Random(seed)
         made = rewrites()
@@ -73,11 +100,10 @@ def test_each_rewrite_is_kept_or_dropped_and_all_at_once_is_as_one_by_one() -> N
             9, (Winner(9, "X"),), gone, dict.fromkeys(rng.sample(inputs, rng.randint(0, 3)), "dv")
         )
         found = rebase(made, changes)
-        assert [*found.keep, *(d.rewrite for d in found.drop)].count(made[0]) == 1
-        assert len(found.keep) + len(found.drop) == len(made)
-        assert found.replay == ()
-        alone = [r for r in made if rebase([r], changes).keep]
-        assert list(found.keep) == alone
+        everywhere = [*found.keep, *found.replay, *(d.rewrite for d in found.drop)]
+        assert sorted(r.task.id for r in everywhere) == sorted(r.task.id for r in made)
+        for got, of in ((found.keep, "keep"), (found.replay, "replay")):
+            assert list(got) == [r for r in made if getattr(rebase([r], changes), of)]
 
 
 def test_a_commit_of_unknown_outcome_is_found_by_its_run_id() -> None:

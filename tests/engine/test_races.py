@@ -47,7 +47,7 @@ def test_a_concurrent_append_at_every_phase_is_no_conflict(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", BEFORE_COMMIT)
 @pytest.mark.parametrize("where", ["k = 3", "k < 1000"], ids=["a row", "all files of the group"])
-def test_a_concurrent_delete_of_an_input_costs_that_group_alone(phase: str, where: str) -> None:
+def test_a_concurrent_delete_is_replayed_or_costs_its_group_alone(phase: str, where: str) -> None:
     scene = groups_apart(4)
     expected: list[Any] = []
 
@@ -58,11 +58,14 @@ def test_a_concurrent_delete_of_an_input_costs_that_group_alone(phase: str, wher
     observer = At(phase, rival)
     report = scene.run(observer=observer)
     assert phase in observer.told
-    lost = [group for group in report.groups if group.status != "committed"]
-    assert (len(report.groups), len(lost), report.commits) == (4, 1, 1)
-    assert lost[0].status == "dropped"
-    assert "DELETE" in lost[0].detail
     assert "conflict" in observer.told
+    assert (len(report.groups), report.commits, report.conflicts) == (4, 1, 1)
+    (raced,) = (group for group in report.groups if group.detail)
+    if where == "k = 3":
+        assert (raced.status, raced.replayed_rows, report.replayed_rows_count) == ("committed", 1, 1)
+    else:
+        assert (raced.status, raced.replayed_rows) == ("dropped", 0)
+        assert "DELETE" in raced.detail
     assert _same(scene, expected)
     assert scene.table.leftovers() == set()
 
@@ -84,7 +87,8 @@ def test_a_delete_in_the_last_moment_is_found_by_the_commit_itself(where: str) -
     report = scene.run()
     lost = [group for group in report.groups if group.status == "dropped"]
     all_gone = where == "k >= 0"
-    assert len(lost) == (4 if all_gone else 1)
+    assert len(lost) == (4 if all_gone else 0)
+    assert report.replayed_rows_count == (0 if all_gone else 1)
     assert report.commits == (0 if all_gone else 1)
     assert report.conflicts >= 1
     assert scene.pauses == [0.1]
@@ -166,7 +170,7 @@ def test_pauses_double_up_to_the_longest() -> None:
     options = {"commit.retry.num-retries": 5, "commit.retry.min-wait-ms": 10, "commit.retry.max-wait-ms": 50}
     report = scene.run(options=options)
     assert scene.pauses == [0.01, 0.02, 0.04, 0.05, 0.05]
-    assert [g.status for g in report.groups].count("dropped") == 5
+    assert sorted(g.replayed_rows for g in report.groups) == [0] * 3 + [1] * 5
     assert report.commits == 1
 
 

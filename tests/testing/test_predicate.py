@@ -36,7 +36,19 @@ def test_rows(where: str, row: dict[str, Any], expected: bool) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    ["", "k", "k = ", "k = 3 or k = 4", "k in (1)", "x = 1", "k = 'three'", "b = 3", "k = 3 and", "f(k) = 1"],
+    [
+        "",
+        "k",
+        "k = ",
+        "k = 3 or",
+        "k in (1)",
+        "x = 1",
+        "k = 'three'",
+        "b = 3",
+        "k = 3 and",
+        "(k = 3)",
+        "f(k) = 1",
+    ],
 )
 def test_what_is_no_predicate_is_refused(where: str) -> None:
     with pytest.raises(OptionError, match="where"):

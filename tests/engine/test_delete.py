@@ -1,0 +1,157 @@
+"""Rows deleted by us: maintenance that commits first never makes it fail, and never saves a row from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.report import DeleteReport
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.spi import Observer
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.values import fingerprint
+from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.test_races import At
+
+
+def delete(scene: Scene, where: str, observer: Observer | None = None, **options: Any) -> DeleteReport:
+    resolved = resolve(options)
+    return delete_rows(scene.adapter, scene.runner, where, resolved, observer=observer, clock=scene.clock)
+
+
+@pytest.fixture(params=[Settings(), Settings(row_deletes=False)], ids=["masks", "files anew"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return overlapping(settings=request.param)
+
+
+def left(scene: Scene) -> list[int]:
+    return sorted(row["k"] for row in scene.table.rows())
+
+
+def test_rows_that_match_are_deleted_and_no_others(scene: Scene) -> None:
+    before = scene.table.fingerprint()
+    report = delete(scene, "k < 3 or k = 59")
+    assert left(scene) == list(range(3, 59))
+    assert (report.deleted_rows_count, report.retries, report.changed) == (4, 0, True)
+    assert scene.table.fingerprint(report.version_before) == before
+    assert "deleted     4 rows in 4 files" in str(report)
+    assert scene.table.current.run_id == report.run_id
+
+
+def test_nothing_matches_nothing_is_committed(scene: Scene) -> None:
+    version = scene.table.current.number
+    report = delete(scene, "k = 1000")
+    assert (report.changed, scene.table.current.number) == (False, version)
+    assert "no row matches" in str(report)
+
+
+def test_whole_files_go(scene: Scene) -> None:
+    delete(scene, "k >= 0")
+    assert scene.table.rows() == []
+    assert scene.table.current.files == {}
+
+
+def test_a_layout_commit_in_between_is_followed(scene: Scene) -> None:
+    """Seed 001, case 1: our delete finds its rows in the files that maintenance put in the place of theirs."""
+    rival = Scene(scene.table)
+    scene.adapter.faults.races.append(rival.run)
+    report = delete(scene, "k < 3")
+    assert left(scene) == list(range(3, 60))
+    assert (report.retries, report.followed_rows_count, report.deleted_rows_count) == (1, 3, 3)
+    assert "lakekeeper run" in report.winners[0]
+    assert "found again after version" in str(report)
+
+
+def test_layout_appends_and_deletes_one_after_the_other(scene: Scene) -> None:
+    scene.adapter.faults.races.extend(
+        [
+            lambda: (scene.table.append(rows(1, 100)), Scene(scene.table).run()),
+            lambda: scene.table.delete("k = 2 or k = 50"),
+            scene.table.rewrite_foreign,
+        ]
+    )
+    report = delete(scene, "k < 3")
+    assert left(scene) == [k for k in range(3, 60) if k != 50] + [100]
+    # 0, 1, the 1 that was appended meanwhile; 2 was deleted by somebody else
+    assert report.deleted_rows_count == 3
+    assert report.retries == 3
+
+
+def test_an_update_in_between_counts_as_it_is_now(scene: Scene) -> None:
+    """The row was changed before we deleted: it is judged by its new values, as if we had come later."""
+
+    def update() -> None:
+        scene.table.delete("k = 1")
+        scene.table.append([{"k": 1000, "v": "was 1"}])
+
+    scene.adapter.faults.races.append(update)
+    delete(scene, "k < 3")
+    assert left(scene) == [*range(3, 60), 1000]
+
+
+def test_only_what_changed_is_read_again() -> None:
+    scene = overlapping()
+    touched = scene.table.touched
+    (first, *_) = scene.table.current.files
+    scene.adapter.faults.races.append(lambda: scene.table.rewrite_foreign(first))
+    delete(scene, "k < 6")
+    assert len(touched.data_reads) == 6 + 1
+
+
+def test_a_rewrite_that_lost_rows_is_told_and_nothing_is_deleted() -> None:
+    scene = overlapping()
+    (first, *_) = scene.table.current.files
+
+    def broken() -> None:
+        scene.table.apply("OPTIMIZE", lambda now: _without_file(now, first))
+
+    scene.adapter.faults.races.append(broken)
+    version = scene.table.current.number
+    with pytest.raises(AdapterError, match="lost or doubled rows"):
+        delete(scene, "k < 12")
+    assert scene.table.current.number == version + 1
+
+
+def _without_file(now: Any, path: str) -> Any:
+    return replace(now, files={p: e for p, e in now.files.items() if p != path})
+
+
+def test_retries_are_bounded_and_the_error_names_the_winner(scene: Scene) -> None:
+    scene.adapter.faults.races.extend(partial(scene.table.delete, f"k = {k}") for k in range(10))
+    with pytest.raises(Conflict, match="4 attempts") as error:
+        delete(scene, "k < 20", commit_retry_num_retries=3)
+    assert "DELETE" in error.value.winner
+    assert 19 in left(scene)
+
+
+def test_unknown_outcomes_are_settled_by_the_run_id(scene: Scene) -> None:
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    report = delete(scene, "k < 3")
+    assert left(scene) == list(range(3, 60))
+    assert report.version_after == scene.table.current.number
+    scene.adapter.faults.outcomes.append("unknown, lost")
+    with pytest.raises(Unknown, match="before you delete again"):
+        delete(scene, "k < 5")
+    assert left(scene) == list(range(3, 60))
+    scene.adapter.faults.outcomes.append("rejected")
+    with pytest.raises(Rejected):
+        delete(scene, "k < 5")
+
+
+def test_both_orders_of_a_delete_and_a_rewrite_end_the_same() -> None:
+    ends = set()
+    for maintenance_first in (True, False):
+        scene = overlapping()
+        if maintenance_first:
+            scene.adapter.faults.races.append(Scene(scene.table).run)
+            delete(scene, "k < 3 or k = 33")
+        else:
+            scene.run(observer=At("before_commit", partial(delete, Scene(scene.table), "k < 3 or k = 33")))
+        ends.add(fingerprint(scene.table.rows()))
+        assert scene.table.leftovers() == set()
+    assert len(ends) == 1

@@ -1,0 +1,190 @@
+"""Manners: commits wait for users' statements, for a bounded time; hopeless work stops; raced partitions rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.planner import cold_first
+from lakekeeper.core.rebase import Changes, Winner
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.hot import Backoff, held_blocks
+from lakekeeper.engine.maintain import maintain
+from lakekeeper.engine.quiet import QuietWindow
+from tests.engine.scene import Scene, groups_apart, rows
+
+
+class Log:
+    """An adapter of which only ``changes_since`` is asked; one answer after the other, the last for ever."""
+
+    def __init__(self, *answers: Changes) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def changes_since(self, _: Any) -> Changes:
+        self.asked += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def at(*moments: int, layout: bool = False, appends: bool = False) -> Changes:
+    return Changes(
+        9, tuple(Winner(i, "X", layout=layout, appends=appends, at_ms=ms) for i, ms in enumerate(moments))
+    )
+
+
+class Time:
+    """A clock that goes on by what is waited."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.waited: list[float] = []
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(now_ms=lambda: self.now_ms, wait=self.wait)
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.now_ms += int(seconds * 1000)
+
+
+def waited(log: Log, *, window: int = 2000, most: int = 10_000, now: int = 100_000) -> list[float]:
+    time = Time(now)
+    QuietWindow(time.clock, window, most).changes(log, None)  # type: ignore[arg-type]  # asked for changes only
+    return time.waited
+
+
+def test_recent_deletes_are_waited_out() -> None:
+    assert waited(Log(at(99_500))) == [1.5]
+    assert waited(Log(at(98_000))) == []
+    assert waited(Log(at(99_500), at(99_500, 101_000), at(99_500, 101_000))) == [1.5, 1.5]
+
+
+@pytest.mark.parametrize("kind", ["layout", "appends"])
+def test_appends_and_rewrites_are_not_waited_for(kind: str) -> None:
+    assert waited(Log(at(99_900, layout=kind == "layout", appends=kind == "appends"))) == []
+
+
+def test_a_steady_stream_is_waited_for_no_longer_than_the_bound() -> None:
+    class Stream(Log):
+        def changes_since(self, _: Any) -> Changes:
+            self.asked += 1
+            return at(100_000 + 1000 * self.asked)
+
+    assert sum(waited(Stream(at(0)), most=5000)) == 5.0
+
+
+def test_a_commit_of_a_machine_whose_clock_is_ahead_is_waited_for_once_at_most() -> None:
+    assert sum(waited(Log(at(10_000_000)), most=5000)) == 5.0
+    assert waited(Log(at(99_900)), window=0) == []
+    assert waited(Log(replace(at(99_900), obstacle="dropped"))) == []
+
+
+def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
+    scene = groups_apart(6)
+    reads: list[str] = []
+
+    def observe(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "read":
+            reads.append(phase)
+            if len(reads) == 1:
+                scene.table.overwrite(rows(1))
+
+    options = {"max-concurrent-file-group-rewrites": 1, "early-abort-interval-ms": 1}
+    report = scene.run(observer=observe, options=options)
+    assert {g.status for g in report.groups} == {"dropped"}
+    early = [g for g in report.groups if "stopped early" in g.detail]
+    assert len(early) == 6 - len(reads) >= 4
+    assert scene.table.leftovers() == set()
+
+
+def test_a_short_run_never_looks_at_the_log_early() -> None:
+    scene = groups_apart(3)
+    calls: list[int] = []
+    real = scene.adapter.changes_since
+
+    def counted(snapshot: Snapshot) -> Changes:
+        calls.append(1)
+        return real(snapshot)
+
+    scene.adapter.changes_since = counted  # type: ignore[method-assign]  # a spy on the one instance
+    scene.run()
+    assert len(calls) == 2, "the engine's before the commit, and the commit's own"
+
+
+def test_tasks_on_cold_blocks_come_first() -> None:
+    scene = groups_apart(4)
+    plan = scene.plan()
+    snapshot = scene.adapter.snapshot()
+    added = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.added_at.tolist(), strict=True))
+    ordered = cold_first(plan.tasks, snapshot)
+    youngest = [max(added[p] for p in task.inputs) for task in ordered]
+    assert youngest == sorted(youngest)
+    assert sorted(t.id for t in ordered) == sorted(t.id for t in plan.tasks)
+
+
+def test_raced_partitions_rest_longer_each_time_and_forget_it_when_quiet() -> None:
+    backoff = Backoff(pause_ms=100)
+    backoff.raced("p=1", 0)
+    assert backoff.resting(99) == {"p=1"}
+    assert not backoff.resting(100)
+    backoff.raced("p=1", 100)
+    assert backoff.resting(299) == {"p=1"}
+    for _ in range(10):
+        backoff.raced("p=1", 1000)
+    assert backoff.resting(1799) == {"p=1"}
+    assert not backoff.resting(1800)
+    backoff.landed("p=1")
+    backoff.raced("p=1", 5000)
+    assert backoff.resting(5100) == frozenset()
+    backoff.raced("", 5000)
+    assert "" not in backoff.resting(5001), "a table without partitions never rests"
+
+
+def partitioned() -> Scene:
+    from lakekeeper.testing.lake import MemoryTable
+
+    table = MemoryTable("db.t", {"k": "int", "p": "int"}, partition_by=["p"])
+    for f in range(3):
+        table.append([{"k": 3 * i + f, "p": p} for i in range(6) for p in (1, 2)])
+    table.set_key(["k"])
+    return Scene(table)
+
+
+def test_a_raced_partition_is_left_alone_in_the_next_pass() -> None:
+    scene = partitioned()
+    backoff = Backoff(pause_ms=1 << 40)
+    request = replace(scene.request(), backoff=backoff)
+
+    def once() -> Callable[[str, Mapping[str, Any]], None]:
+        left = [1]
+
+        def observe(phase: str, _: Mapping[str, Any]) -> None:
+            if phase == "written" and left:
+                left.pop()
+                scene.table.delete("p = 2 and k < 2")
+
+        return observe
+
+    first = maintain(scene.adapter, scene.runner, request, observer=once(), clock=scene.clock)
+    assert sum(g.replayed_rows for g in first.groups if g.partition == "p=2") == 2
+    for f in range(3):
+        scene.table.append([{"k": 3 * i + f, "p": p} for i in range(6) for p in (1, 2)])
+    second = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
+    assert {g.partition for g in second.groups} == {"p=1"}
+    assert second.plan is not None
+    assert any("resting after a race" in item.reason for item in second.plan.left)
+
+
+def test_held_blocks_are_those_of_the_partitions() -> None:
+    snapshot = partitioned().adapter.snapshot()
+    held = held_blocks(snapshot, {"p=2"})
+    assert held == {b.path for b in snapshot.blocks if b.partition == "p=2"}
+    assert len(held) == 3
+    assert held_blocks(snapshot, set()) == frozenset()
+    assert isinstance(snapshot.blocks.added_at, np.ndarray)

@@ -1,0 +1,237 @@
+"""Deletes that win a race are applied to our outputs: neither side loses, or the group is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.rebase import Rewrite
+from lakekeeper.engine.replay import Replayer
+from lakekeeper.errors import Conflict
+from lakekeeper.spi import Commit, Matched
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.values import fingerprint
+from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.test_races import BEFORE_COMMIT, At
+
+KINDS = {
+    "row ids, masks": Settings(),
+    "values, masks": Settings(row_ids=False),
+    "row ids, files anew": Settings(row_deletes=False),
+    "values, files anew": Settings(row_ids=False, row_deletes=False),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=list(KINDS))
+def scene(request: pytest.FixtureRequest) -> Scene:
+    """Six files of ten rows, all over the key, and two pairs of equal rows."""
+    made = overlapping(settings=request.param)
+    made.table.append(rows(3, 3, 7, 7))
+    return made
+
+
+@pytest.mark.parametrize("phase", BEFORE_COMMIT)
+def test_a_delete_is_replayed_at_every_phase(scene: Scene, phase: str) -> None:
+    before = scene.table.rows()
+    report = scene.run(observer=At(phase, lambda: scene.table.delete("k = 3 or k = 20")))
+    (group,) = report.groups
+    assert group.status == "committed"
+    if scene.table.settings.row_deletes:
+        assert (group.replayed_rows, report.replayed_rows_count) == (4, 4)
+    left = [row for row in before if row["k"] not in (3, 20)]
+    assert fingerprint(scene.table.rows()) == fingerprint(left)
+    assert scene.table.leftovers() == set()
+    assert "deleted rows replayed" in str(report) or not group.replayed_rows
+
+
+def test_three_winners_in_a_row_are_all_applied(scene: Scene) -> None:
+    before = scene.table.rows()
+    races: list[Callable[[], Any]] = [
+        lambda: scene.table.delete("k = 1"),
+        lambda: (scene.table.append(rows(500)), scene.table.delete("k = 3")),
+        lambda: scene.table.delete("k = 30 or k = 500"),
+    ]
+    scene.adapter.faults.races.extend(races)
+    report = scene.run()
+    left = [row for row in before if row["k"] not in (1, 3, 30)]
+    assert fingerprint(scene.table.rows()) == fingerprint(left)
+    if scene.table.settings.row_deletes:
+        assert (report.commits, report.replayed_rows_count) == (1, 5)
+    else:
+        assert report.groups[0].status == "dropped", "the third writes the fourth of seven inputs anew"
+    assert scene.table.leftovers() == set(), "masks of the first replays are gone"
+
+
+def test_a_row_that_an_older_delete_took_is_not_counted_twice(scene: Scene) -> None:
+    scene.table.delete("k = 3 or k = 11")
+    before = scene.table.rows()
+    report = scene.run(observer=At("written", lambda: scene.table.delete("k = 7 or k = 3")))
+    assert fingerprint(scene.table.rows()) == fingerprint([r for r in before if r["k"] != 7])
+    if scene.table.settings.row_deletes:
+        assert report.replayed_rows_count == 3
+    assert scene.table.leftovers() == set()
+
+
+def test_an_update_is_a_delete_and_a_new_row(scene: Scene) -> None:
+    before = scene.table.rows()
+
+    def update() -> None:
+        scene.table.delete("k = 7")
+        scene.table.append([{"k": 7, "v": "new"}])
+
+    scene.run(observer=At("before_commit", update))
+    expected = [r for r in before if r["k"] != 7] + [{"k": 7, "v": "new"}]
+    assert fingerprint(scene.table.rows()) == fingerprint(expected)
+
+
+def test_a_file_deleted_as_a_whole_is_masked(scene: Scene) -> None:
+    (path, *_) = scene.adapter.snapshot().blocks.path.to_pylist()
+    kept = [r for p, e in scene.table.current.files.items() if p != path for r in e.live]
+    report = scene.run(observer=At("written", lambda: scene.table.drop_files(path)))
+    assert report.replayed_rows_count == 10
+    assert len(scene.table.rows()) == len(kept)
+    assert scene.table.leftovers() == set()
+
+
+def test_a_foreign_rewrite_of_one_input_is_masked_and_its_rows_stay_where_they_went(scene: Scene) -> None:
+    before = fingerprint(scene.table.rows())
+    (path, *_) = scene.adapter.snapshot().blocks.path.to_pylist()
+    report = scene.run(observer=At("written", lambda: scene.table.rewrite_foreign(path)))
+    assert report.replayed_rows_count == 10
+    assert fingerprint(scene.table.rows()) == before
+    assert scene.table.leftovers() == set()
+
+
+def test_rows_that_came_back_drop_the_group() -> None:
+    scene = overlapping()
+    scene.table.delete("k = 3")
+    deleted = scene.table.current
+
+    def restore() -> None:
+        scene.table.apply("RESTORE", lambda now: replace(now, files=scene.table.versions[-2].files))
+
+    report = scene.run(observer=At("written", restore))
+    assert scene.table.versions[-2] == deleted
+    (group,) = report.groups
+    assert group.status == "dropped"
+    assert "came back" in group.detail
+    assert 3 in {row["k"] for row in scene.table.rows()}
+    assert scene.table.leftovers() == set()
+
+
+def test_too_much_deleted_is_planned_anew() -> None:
+    scene = overlapping()
+    report = scene.run(observer=At("written", lambda: scene.table.delete(lambda row: row["k"] % 5 != 0)))
+    (group,) = report.groups
+    assert group.status == "dropped"
+    assert "replay.max-deleted-ratio" in group.detail
+    assert len(scene.table.rows()) == 12
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("found", [0, 3, -1])
+def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, found: int) -> None:
+    scene = overlapping()
+    right = scene.runner.match
+
+    def wrong(traces: Any, most: int) -> Matched[Any]:
+        return replace(right(traces, most), found=found)
+
+    monkeypatch.setattr(scene.runner, "match", wrong)
+    report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
+    (group,) = report.groups
+    assert group.status == "dropped"
+    assert "2 rows are gone" in group.detail
+    assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
+    assert scene.table.leftovers() == set()
+
+
+def test_an_error_in_the_replay_costs_the_group_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = overlapping()
+
+    def fail(*_: object) -> Matched[Any]:
+        raise RuntimeError("executor lost\nstack")
+
+    monkeypatch.setattr(scene.runner, "match", fail)
+    report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3")))
+    (group,) = report.groups
+    assert group.detail.endswith("not replayed: RuntimeError: executor lost")
+    assert scene.table.leftovers() == set()
+
+
+def test_after_the_bound_a_clear_error_and_no_leftovers(scene: Scene) -> None:
+    scene.adapter.faults.races.extend(partial(scene.table.delete, f"k = {k}") for k in range(10))
+    with pytest.raises(Conflict) as error:
+        scene.run(options={"commit.retry.num-retries": 3})
+    assert "4 attempts" in str(error.value)
+    assert "DELETE" in error.value.winner
+    assert scene.table.current.operation == "DELETE"
+    assert scene.table.leftovers() == set()
+
+
+def test_without_a_race_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = overlapping()
+    monkeypatch.setattr(Replayer, "replay", lambda *_: pytest.fail("replayed without a race"))
+    monkeypatch.setattr(scene.runner, "match", lambda *_: pytest.fail("matched without a race"))
+    report = scene.run(observer=At("written", lambda: scene.table.append(rows(900))))
+    assert report.conflicts == 0
+    reads = scene.table.touched.data_reads
+    assert len(reads) == len(set(reads)), "each input is read once"
+
+
+def test_a_commit_of_unknown_outcome_after_a_replay_is_settled() -> None:
+    scene = overlapping()
+    before = scene.table.rows()
+    scene.adapter.faults.races.append(lambda: scene.table.delete("k = 3"))
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    report = scene.run()
+    assert report.commits == 1
+    assert fingerprint(scene.table.rows()) == fingerprint([r for r in before if r["k"] != 3])
+    assert scene.table.leftovers() == set()
+
+
+def test_a_masked_rewrite_knows_what_it_was(scene: Scene) -> None:
+    """Rewrites are values: the one that was written is what it was, whatever replays make of it."""
+    seen: list[Rewrite] = []
+    right = scene.adapter.commit
+
+    def spy(rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        seen.extend(rewrites)
+        return right(rewrites, snapshot, run_id)
+
+    scene.adapter.commit = spy  # type: ignore[method-assign]  # a spy on the one instance
+    scene.adapter.faults.races.extend(
+        [lambda: scene.table.delete("k = 1"), lambda: scene.table.delete("k = 2")]
+    )
+    scene.run()
+    assert len(seen) == 3
+    assert all(r.written == seen[0] for r in seen)
+    assert [r.written.rows_out for r in seen] == [64] * 3
+
+
+def test_duplicates_are_numbered_not_merged() -> None:
+    """One of two equal rows dies, by position: one is left."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=Settings(row_ids=False))
+    for _ in range(3):
+        table.append(rows(1, 5, 9))
+    table.set_key(["k"])
+    scene = Scene(table)
+    path = next(iter(table.current.files))
+
+    def one_of_three() -> None:
+        table.apply("DELETE", lambda now: _masked(now, path, 1))
+
+    report = scene.run(observer=At("written", one_of_three))
+    assert report.replayed_rows_count == 1
+    assert sorted(row["k"] for row in table.rows()) == [1, 1, 1, 5, 5, 9, 9, 9]
+
+
+def _masked(now: Any, path: str, position: int) -> Any:
+    entry = now.files[path]
+    masked = replace(entry, deleted=frozenset({position}), delete_id="dv-by-hand")
+    return replace(now, files={**now.files, path: masked})
