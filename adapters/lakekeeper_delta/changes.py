@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,28 +99,55 @@ def commits_between(log: Log, after: int, upto: int) -> Since:
         ]
         return Since((), pa.schema(kinds).empty_table())
     raw = _read_commits(log, range(after + 1, upto + 1))
-    info = F.col("commitInfo")
+    add, remove, info, metadata = (F.col(n) for n in ("add", "remove", "commitInfo", "metaData"))
+    asked = add.isNotNull() | remove.isNotNull() | info.isNotNull() | metadata.isNotNull()
+    vector = F.coalesce(add.getField("deletionVector"), remove.getField("deletionVector"))
+    at = F.coalesce(info.getField("inCommitTimestamp"), info.getField("timestamp"), F.lit(0))
     table = (
-        raw.where(F.col("add").isNotNull() | F.col("remove").isNotNull() | info.isNotNull())
+        raw.where(asked)
         .select(
             "version",
-            F.coalesce(F.col("add.path"), F.col("remove.path")).alias("path"),
-            delete_id(F.coalesce(F.col("add.deletionVector"), F.col("remove.deletionVector"))).alias(
-                "delete_id"
-            ),
-            F.col("add").isNotNull().alias("live"),
+            F.coalesce(add.getField("path"), remove.getField("path")).alias("path"),
+            delete_id(vector).alias("delete_id"),
+            add.isNotNull().alias("live"),
+            # What a log does not say is taken for a change.
+            F.coalesce(add.getField("dataChange"), remove.getField("dataChange"), F.lit(True)).alias("data"),
+            metadata.isNotNull().alias("metadata"),
             info.getField("operation").alias("operation"),
             info.getField("tags").getItem(RUN_TAG).alias("run"),
+            at.alias("at_ms"),
         )
         .toArrow()
     )
-    about = {r["version"]: r for r in table.filter(pc.is_null(table["path"])).to_pylist()}
-    winners = tuple(
-        Winner(v, (about.get(v) or {}).get("operation") or "unknown", (about.get(v) or {}).get("run") or "")
-        for v in range(after + 1, upto + 1)
+    files = table.filter(pc.is_valid(table["path"]))
+    winners = _winners(range(after + 1, upto + 1), files, table.filter(pc.is_null(table["path"])))
+    return Since(winners, files.select(["version", "path", "delete_id", "live"]))
+
+
+def _winners(versions: range, files: pa.Table, others: pa.Table) -> tuple[Winner, ...]:
+    """One for each version, by its file actions and its other ones."""
+    counted = files.group_by("version").aggregate([("data", "any"), ("live", "all")]).to_pylist()
+    acts = {row["version"]: row for row in counted}
+    about: dict[int, dict[str, Any]] = {}
+    metadata = set()
+    for row in others.to_pylist():
+        if row["metadata"]:
+            metadata.add(row["version"])
+        else:
+            about[row["version"]] = row
+    return tuple(_winner(v, acts.get(v), about.get(v) or {}, v in metadata) for v in versions)
+
+
+def _winner(version: int, acts: dict[str, Any] | None, about: Mapping[str, Any], metadata: bool) -> Winner:
+    layout = acts is not None and not acts["data_any"]
+    return Winner(
+        version,
+        about.get("operation") or "unknown",
+        about.get("run") or "",
+        layout=layout,
+        appends=not layout and (not metadata if acts is None else acts["live_all"]),
+        at_ms=about.get("at_ms") or 0,
     )
-    files = table.filter(pc.is_valid(table["path"])).select(["version", "path", "delete_id", "live"])
-    return Since(winners, files)
 
 
 def _read_commits(log: Log, versions: range) -> DataFrame:
@@ -148,6 +176,10 @@ def _schema() -> StructType:
     vector = (
         T.StructType().add("storageType", "string").add("pathOrInlineDv", "string").add("offset", "integer")
     )
-    file = T.StructType().add("path", "string").add("deletionVector", vector)
+    file = T.StructType().add("path", "string").add("deletionVector", vector).add("dataChange", "boolean")
     info = T.StructType().add("operation", "string").add("tags", T.MapType(T.StringType(), T.StringType()))
-    return T.StructType().add("add", file).add("remove", file).add("commitInfo", info)
+    info = info.add("timestamp", "long").add("inCommitTimestamp", "long")
+    metadata = T.StructType().add("id", "string")
+    return (
+        T.StructType().add("add", file).add("remove", file).add("commitInfo", info).add("metaData", metadata)
+    )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.rebase import Changes, Rewrite, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
-from lakekeeper_delta.changes import RUN_TAG, commits_between, obstacle_to, outcome
+from lakekeeper_delta.changes import RUN_TAG, Since, commits_between, obstacle_to, outcome
 from lakekeeper_delta.native import Log, State
+
+REPLAYED_TAG = "lakekeeper.replayed"
 
 _LOST = (
     "ConcurrentAppendException",
@@ -53,44 +55,59 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         inputs, actions = _actions(log, rewrites)
         transaction.trackFilesRead(log.scala_seq(inputs))
         _register_metrics(log, transaction, rewrites)
-        tags = log.singleton("RowTracking").addPreservedRowTrackingTagIfNotSet(
-            now.snapshot, log.jvm.map({RUN_TAG: run_id})
-        )
+        tags = commit_tags(log, now, run_id, sum(r.replayed for r in rewrites))
         operation = _operation(log, now, snapshot)
     except LakekeeperError:
         raise
     except Exception as error:
-        raise Rejected(f"{log.name}: the commit could not be prepared ({_told(error)})") from error
+        raise Rejected(f"{log.name}: the commit could not be prepared ({told(error)})") from error
+    version = attempt(log, transaction, now, actions, operation, tags)
+    known = {path: deletes for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None}
+    added = tuple(output.path for r in rewrites for output in r.outputs)
+    return Commit(version, run_id, tuple(known), added, len({d for d in known.values() if d}))
+
+
+def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
+    """What the log tells of a commit of ours: the run, and the rows whose deletion was replayed on its outputs."""
+    ours = {RUN_TAG: run_id} | ({REPLAYED_TAG: str(replayed)} if replayed else {})
+    return log.singleton("RowTracking").addPreservedRowTrackingTagIfNotSet(now.snapshot, log.jvm.map(ours))
+
+
+def attempt(log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any) -> int:
+    """Commit the actions (a java.util.List); the version. Raises Conflict, Rejected or Unknown."""
     try:
-        version = int(transaction.commit(log.scala_seq(actions), operation, tags))
+        return int(transaction.commit(log.scala_seq(actions), operation, tags))
     except Exception as error:
         raise _failure(log, now, error) from error
-    removed = tuple(path for r in rewrites for path in r.task.inputs)
-    vectors = {d for r in rewrites for d in r.task.delete_ids if d}
-    added = tuple(output.path for r in rewrites for output in r.outputs)
-    return Commit(version, run_id, removed, added, len(vectors))
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
-    """Every input must still be live with the deletes that we applied. Raises Conflict naming the winner."""
+    """Every input must be as the outputs reflect it. Raises Conflict naming the winner."""
+    refuse_obstacle(log, snapshot, now)
+    since = commits_between(log, min(r.task.read_version for r in rewrites), now.version)
+    paths = [path for r in rewrites for path in r.task.inputs]
+    actions = since.touching(pa.array(paths, pa.string()))
+    removed, changed = outcome(actions)
+    known = Changes(now.version, removed=frozenset(removed), delete_ids=changed)
+    lost = {path for r in rewrites for side in touched(r, known) for path in side}
+    refuse_lost(log, since, actions, lost, "that were rewritten")
+
+
+def refuse_obstacle(log: Log, snapshot: Snapshot, now: State) -> None:
+    """Raise Conflict where the table is no longer one that ``snapshot`` says anything about."""
     obstacle = obstacle_to(log.name, now, snapshot)
     if obstacle:
         raise Conflict(f"{log.name}: {obstacle}; nothing was committed")
-    known = {
-        path: deletes
-        for r in rewrites
-        for path, deletes in zip(r.task.inputs, r.task.delete_ids, strict=True)
-    }
-    since = commits_between(log, min(r.task.read_version for r in rewrites), now.version)
-    touched = since.touching(pa.array(known, pa.string()))
-    removed, changed = outcome(touched)
-    lost = removed | {path for path, deletes in changed.items() if known[path] != deletes}
+
+
+def refuse_lost(log: Log, since: Since, actions: pa.Table, lost: Collection[str], what: str) -> None:
+    """Raise Conflict, naming the last commit whose ``actions`` touched one of the ``lost`` paths, if there are any."""
     if not lost:
         return
-    versions = {row["version"] for row in touched.to_pylist() if row["path"] in lost}
-    winner = next(str(w) for w in reversed(since.winners) if w.version in versions)
+    versions = {row["version"] for row in actions.to_pylist() if row["path"] in lost}
+    winner = next((str(w) for w in reversed(since.winners) if w.version in versions), "")
     raise Conflict(
-        f"{log.name}: {winner} changed {len(lost)} of the files that were rewritten; nothing was committed",
+        f"{log.name}: {winner or 'another commit'} changed {len(lost)} of the files {what}; nothing was committed",
         winner,
     )
 
@@ -118,12 +135,20 @@ def _operation(log: Log, now: State, snapshot: Snapshot) -> Any:
 
 def _register_metrics(log: Log, transaction: Any, rewrites: Sequence[Rewrite]) -> None:
     """Numbers that DESCRIBE HISTORY shows; the names are those of OPTIMIZE."""
-    metrics = {
-        "numRemovedFiles": sum(len(r.task.inputs) for r in rewrites),
-        "numAddedFiles": sum(len(r.outputs) for r in rewrites),
-        "numRemovedBytes": sum(r.task.input_bytes for r in rewrites),
-        "numAddedBytes": sum(r.bytes_out for r in rewrites),
-    }
+    register_metrics(
+        log,
+        transaction,
+        {
+            "numRemovedFiles": sum(d is not None for r in rewrites for d in r.inputs_now.values()),
+            "numAddedFiles": sum(len(r.outputs) for r in rewrites),
+            "numRemovedBytes": sum(r.task.input_bytes for r in rewrites),
+            "numAddedBytes": sum(r.bytes_out for r in rewrites),
+        },
+    )
+
+
+def register_metrics(log: Log, transaction: Any, metrics: Mapping[str, int]) -> None:
+    """Hand numbers to a transaction; it keeps those that its operation knows."""
     make = log.jvm.view.org.apache.spark.sql.execution.metric.SQLMetrics
     context = log.jvm.session.sparkContext()
     registered = {}
@@ -138,12 +163,12 @@ def _failure(log: Log, now: State, error: Exception) -> CommitError:
     names = [name.rpartition(".")[2] for name, _ in causes(error)]
     if any(name in _LOST for name in names):
         winner = _winner_after(log, now.version)
-        return Conflict(f"{log.name}: lost to {winner or 'a concurrent commit'} ({_told(error)})", winner)
+        return Conflict(f"{log.name}: lost to {winner or 'a concurrent commit'} ({told(error)})", winner)
     if _while_preparing(error):
         return Rejected(
-            f"{log.name}: Delta refused the commit ({_told(error)}); nothing was written to its log"
+            f"{log.name}: Delta refused the commit ({told(error)}); nothing was written to its log"
         )
-    return Unknown(f"{log.name}: the commit ended in an error and may have happened ({_told(error)})")
+    return Unknown(f"{log.name}: the commit ended in an error and may have happened ({told(error)})")
 
 
 def _while_preparing(error: Exception) -> bool:
@@ -164,7 +189,8 @@ def _winner_after(log: Log, version: int) -> str:
     return str(winners[-1]) if winners else ""
 
 
-def _told(error: Exception) -> str:
-    told = causes(error)
-    text = f"{told[0][0].rpartition('.')[2]}: {told[0][1]}" if told else f"{type(error).__name__}: {error}"
+def told(error: Exception) -> str:
+    """The first line of what an error says, with its class."""
+    chain = causes(error)
+    text = f"{chain[0][0].rpartition('.')[2]}: {chain[0][1]}" if chain else f"{type(error).__name__}: {error}"
     return text.strip().splitlines()[0]

@@ -54,6 +54,16 @@ class State:
         return self.properties.get(f"delta.{name}", "false").lower() == "true"
 
     @property
+    def masks_rows(self) -> bool:
+        """May deletion vectors be written?"""
+        return "deletionVectors" in self.features and self.switched_on("enableDeletionVectors")
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Does every row have an id that a rewrite must keep?"""
+        return self.switched_on("enableRowTracking")
+
+    @property
     def schema_id(self) -> str:
         """Changes when rows written for one version could not be put into the other as they are."""
         physical = {
@@ -65,7 +75,7 @@ class State:
             _layout(self.schema),
             self.partition_columns,
             sorted(physical.items()),
-            self.switched_on("enableRowTracking"),
+            self.tracks_rows,
         ]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -176,6 +186,23 @@ class Log:
                 f"{self.name}: {missing} of {len(wanted)} files are not in version {state.version}"
             )
         return found
+
+    def scan(self, state: State, adds: Any) -> Any:
+        """The live rows of AddFile objects (a java.util.List) as a PySpark DataFrame, by the columns of ``state``.
+
+        The files need not be in any version.
+        """
+        with self.active(self.jvm.session):
+            frame = self.log.createDataFrame(
+                state.snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
+            )
+        return self.jvm.dataframe(frame)
+
+    def with_row_ids(self, state: State, rows: Any) -> Any:
+        """Rows of :meth:`scan` with columns for row id and commit version, where the table tracks rows."""
+        with self.active(self.jvm.session):
+            kept = self.singleton("RowTracking").preserveRowTrackingColumns(rows._jdf, state.snapshot)
+        return self.jvm.dataframe(kept)
 
     def inputs(self, state: State, task: str, paths: Iterable[str]) -> Any:
         """The AddFile objects of a task, as a java.util.List; found once, though read and write both ask."""

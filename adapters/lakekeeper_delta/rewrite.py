@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +44,7 @@ def read(log: Log, task: MergeTask) -> DataFrame:
     Those columns have names that only this table knows, and must be in the rows that are written.
     """
     state = log.at(task.read_version, task.table_uuid)
-    adds = log.scala_seq(log.inputs(state, task.id, task.inputs))
-    with log.active(log.jvm.session):
-        frame = log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
-        kept = log.singleton("RowTracking").preserveRowTrackingColumns(frame, state.snapshot)
-    rows: DataFrame = log.jvm.dataframe(kept)
+    rows: DataFrame = log.with_row_ids(state, log.scan(state, log.inputs(state, task.id, task.inputs)))
     return rows
 
 
@@ -60,7 +56,20 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
     if live == 0:
         # Spark would leave an empty file that nobody knows the name of.
         return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
-    options = {"maxRecordsPerFile": str(rows_per_file(task)), "compression": _codec(log, state)}
+    outputs, actions = [], []
+    for add in write_files(log, state, rows, rows_per_file(task)):
+        output, data = described(log, add)
+        outputs.append(output)
+        actions.append(log.edited(add, **_marks(state, task, data.get("tags"))))
+    return Rewrite(task, tuple(outputs), rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
+
+
+def write_files(log: Log, state: State, rows: DataFrame, rows_per_file: int = 0) -> list[Any]:
+    """Write rows as new files that no version names, cut at so many rows (0: never); the actions Delta made of them.
+
+    Each Spark partition starts a file of its own; the files come in the order of the partitions.
+    """
+    options = {"maxRecordsPerFile": str(rows_per_file), "compression": _codec(log, state)}
     session = _write_session(log)
     with log.active(session):
         dataset = log.jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(
@@ -68,15 +77,16 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
         )
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
         made = log.transaction(state).writeFiles(dataset, log.jvm.some(chosen), True, log.jvm.seq([]))
-    outputs, actions = [], []
-    for add in log.jvm.python_list(made):
-        data = json.loads(add.json())["add"]
-        records = json.loads(data.get("stats") or "{}").get("numRecords")
-        if records is None:
-            raise AdapterError(f"{log.name}: Delta wrote {data['path']} without counting its rows")
-        outputs.append(Output(data["path"], int(records), int(data["size"])))
-        actions.append(log.edited(add, **_marks(state, task, data.get("tags"))))
-    return Rewrite(task, tuple(outputs), rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
+    return log.jvm.python_list(made)
+
+
+def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:
+    """A newly written AddFile as an Output, and as plain data. Raises AdapterError if its rows were not counted."""
+    data: dict[str, Any] = json.loads(add.json())["add"]
+    records = json.loads(data.get("stats") or "{}").get("numRecords")
+    if records is None:
+        raise AdapterError(f"{log.name}: Delta wrote {data['path']} without counting its rows")
+    return Output(data["path"], int(records), int(data["size"])), data
 
 
 def _live_rows(inputs: Any) -> int | None:
@@ -110,6 +120,16 @@ def _marks(state: State, task: MergeTask, tags: dict[str, str] | None) -> dict[s
     ours = {LEVEL_TAG: str(task.level), KEY_TAG: task.key.key_id if task.key else ""}
     marks: dict[str, Any] = {"dataChange": False, "tags": {**(tags or {}), **ours}}
     if "clustering" in state.features and task.key is not None:
+        marks["clusteringProvider"] = PROVIDER
+    return marks
+
+
+def carried_marks(add: Any, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a copy of a file keeps of it: level, key and that it is ours. ``made`` is the copy's action."""
+    before: dict[str, Any] = json.loads(add.json())["add"]
+    kept = {k: v for k, v in (before.get("tags") or {}).items() if k in (LEVEL_TAG, KEY_TAG)}
+    marks: dict[str, Any] = {"tags": {**(made.get("tags") or {}), **kept}}
+    if before.get("clusteringProvider") == PROVIDER:
         marks["clusteringProvider"] = PROVIDER
     return marks
 

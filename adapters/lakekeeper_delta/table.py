@@ -13,6 +13,7 @@ from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, rewrite
 from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columns import Found, resolve
+from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.where import matching
@@ -38,9 +39,9 @@ class DeltaTable:
         """As of the newest version."""
         state = self._log.latest()
         return Capabilities(
-            row_deletes=state.switched_on("enableDeletionVectors"),
+            row_deletes=state.masks_rows,
             stores_level=True,
-            row_lineage=state.switched_on("enableRowTracking"),
+            row_lineage=state.tracks_rows,
             time_travel=True,
             native_key=keys.native_place(state),
         )
@@ -98,8 +99,14 @@ class DeltaTable:
         return commit.commit(self._log, rewrites, snapshot, run_id)
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete the outputs of rewrites that are known not to be committed."""
-        rewrite.discard(self._log, [output.path for r in rewrites for output in r.outputs])
+        """Delete ``outputs`` and ``extra`` files of rewrites that are known not to be committed."""
+        named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra)]
+        rewrite.discard(self._log, dict.fromkeys(named))
+
+    @property
+    def deletes(self) -> DeltaRowDeletes:
+        """The row-level half."""
+        return DeltaRowDeletes(self._log)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         """What was committed since, read from the log."""

@@ -1,0 +1,216 @@
+"""Take rows out of files by their places: by deletion vectors, or by copies of the files without these rows.
+
+Both are told by Delta how many rows it took out, and neither is believed if that is not the number of places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.errors import AdapterError
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.places import file_and_position, small, spelled
+from lakekeeper_delta.rewrite import Written, carried_marks, described, discard, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # what Delta's generator asks for
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Deletion vectors that no version names yet: file → descriptor, all deletes of the file in it.
+
+    ``files`` are their paths below the table, as ``discard`` takes them.
+    """
+
+    by_file: Mapping[str, Any]
+    files: tuple[str, ...]
+
+
+def mask(log: Log, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
+    """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not in the outputs, or twice there."""
+    written = rewrite.written
+    task = written.task
+    now = log.at(changes.version, task.table_uuid)
+    applied = applied_now(task, changes)
+    live = [path for path, deletes in zip(task.inputs, applied, strict=True) if deletes is not None]
+    counts = count_places(log, hits, {output.path: output.rows for output in written.outputs})
+    masking = _by_vectors if now.masks_rows else _by_copies
+    outputs, actions, extra = masking(log, now, written, hits, counts)
+    return replace(
+        written,
+        outputs=tuple(outputs),
+        native=Written(log.jvm.array_list(actions), log.inputs(now, task.id, live)),
+        applied=applied,
+        replayed=written.rows_out - sum(output.rows for output in outputs),
+        extra=tuple(extra),
+        unmasked=written,
+    )
+
+
+def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str, int]:
+    """Places by file. Raises AdapterError for one in a file that is not in ``rows``, beyond its rows, or doubled."""
+    from pyspark.sql import functions as F
+
+    asked = hits.groupBy("file").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.count_distinct("position").alias("places"),
+        F.min("position").alias("first"),
+        F.max("position").alias("last"),
+    )
+    counts = {}
+    for row in asked.collect():
+        file = str(row["file"])
+        if file not in rows or row["n"] != row["places"] or row["first"] < 0 or row["last"] >= rows[file]:
+            raise AdapterError(
+                f"{log.name}: {row['n']} places of rows in {file} are not as many rows of a file at hand"
+            )
+        counts[file] = int(row["n"])
+    return counts
+
+
+def _by_vectors(
+    log: Log, now: State, written: Rewrite, hits: DataFrame, counts: Mapping[str, int]
+) -> tuple[list[Output], list[Any], Sequence[str]]:
+    """(outputs, their actions, vector files written)."""
+    vectors = write_vectors(log, now, hits, dict.fromkeys(counts), counts)
+    outputs, actions = [], []
+    for output, add in zip(written.outputs, written.native.outputs, strict=True):
+        vector = vectors.by_file.get(output.path)
+        masked = int(vector.cardinality()) if vector is not None else 0
+        if masked == output.rows:
+            continue
+        outputs.append(replace(output, rows=output.rows - masked, masked=masked))
+        actions.append(add if vector is None else add.removeRows(vector, True, False)._1())
+    return outputs, actions, vectors.files
+
+
+def write_vectors(
+    log: Log, state: State, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
+) -> Vectors:
+    """One vector for each file of ``hits``, with the rows of its ``present`` one (a descriptor or None) in it.
+
+    Raises AdapterError where the vectors do not mask just as many rows more as ``counts`` says; then the vector
+    files are deleted.
+    """
+    if not counts:
+        return Vectors({}, ())
+    prefix = int(log.singleton("util.Utils").getRandomPrefixLength(state.snapshot.metadata()))
+    generator = log.singleton("commands.DeletionVectorBitmapGenerator")
+    asked = _asked(hits, {path: vector for path, vector in present.items() if vector is not None})
+    with log.active(log.jvm.session):
+        made = log.jvm.python_list(
+            generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.log, prefix)
+        )
+    by_file = {str(result.filePath()): result.deletionVector() for result in made}
+    vectors = Vectors(by_file, vector_files(log, by_file.values()))
+    masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
+    if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
+        discard(log, vectors.files)
+        raise AdapterError(
+            f"{log.name}: {sum(counts.values())} rows were to be masked, and Delta masked {sum(masked.values())}"
+        )
+    return vectors
+
+
+def _grown(vector: Any, before: Any) -> int:
+    """Rows that a vector masks and the one before did not."""
+    return int(vector.cardinality()) - (int(before.cardinality()) if before is not None else 0)
+
+
+def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
+    """Places in the form of Delta's generator, each with the vector that its file has already."""
+    from pyspark.sql import functions as F
+
+    named = hits.select(F.col("file").alias("filePath"), F.col("position").alias("rowIndexCol"))
+    if present:
+        ids = [str(vector.serializeToBase64()) for vector in present.values()]
+        known = small(hits, filePath=list(present), deletionVectorId=ids)
+        named = named.join(F.broadcast(known), "filePath", "left")
+    else:
+        named = named.withColumn("deletionVectorId", F.lit(None).cast("string"))
+    return named.select(*_VECTOR_COLUMNS)
+
+
+def vector_files(log: Log, vectors: Any) -> tuple[str, ...]:
+    """Files of vectors, by paths below the table; several can be in one file."""
+    root = log.log.dataPath()
+    places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())
+    return tuple(sorted({str(place.get()) for place in places}))
+
+
+def _by_copies(
+    log: Log, now: State, written: Rewrite, hits: DataFrame, counts: Mapping[str, int]
+) -> tuple[list[Output], list[Any], Sequence[str]]:
+    """(outputs, their actions, files written): touched outputs are written anew, where a row is left."""
+    adds = dict(zip((o.path for o in written.outputs), written.native.outputs, strict=True))
+    left = {o.path: o.rows - counts[o.path] for o in written.outputs if o.path in counts}
+    kept = {path: rows for path, rows in left.items() if rows}
+    readable = {path: _readable(log, now, adds[path]) for path in kept}
+    copies = write_copies(log, now, hits, readable, kept)
+    outputs, actions, extra = [], [], []
+    for output in written.outputs:
+        add = adds[output.path]
+        if output.path not in left:
+            outputs.append(output)
+            actions.append(add)
+        elif output.path in copies:
+            made, data = described(log, copies[output.path])
+            outputs.append(made)
+            extra.append(made.path)
+            marks = carried_marks(add, data)
+            actions.append(log.edited(copies[output.path], dataChange=False, **marks))
+    return outputs, actions, extra
+
+
+def _readable(log: Log, state: State, add: Any) -> Any:
+    """An uncommitted file so that its row ids can be read: it has no first one yet, its own go first."""
+    return log.edited(add, baseRowId=0, defaultRowCommitVersion=0) if state.tracks_rows else add
+
+
+def write_copies(
+    log: Log, state: State, hits: DataFrame, adds: Mapping[str, Any], rows: Mapping[str, int]
+) -> dict[str, Any]:
+    """Each file written anew without its ``hits``, in the same order of rows: path → the new AddFile.
+
+    ``adds`` are by path; ``rows`` is how many each new file must have, not 0. Raises AdapterError where it has not;
+    then the new files are deleted.
+    """
+    if not adds:
+        return {}
+    made = write_files(log, state, rows_by_file(log, state, hits, adds, "left_anti"))
+    new = [described(log, add)[0] for add in made]
+    if [output.rows for output in new] != [rows[path] for path in adds]:
+        discard(log, [output.path for output in new])
+        raise AdapterError(
+            f"{log.name}: {len(adds)} files were to be written anew with {sum(rows[p] for p in adds)} rows, and "
+            f"{len(new)} were with {sum(o.rows for o in new)}"
+        )
+    return dict(zip(adds, made, strict=True))
+
+
+def rows_by_file(
+    log: Log, state: State, hits: DataFrame, adds: Mapping[str, Any], how: str, *, row_ids: bool = True
+) -> DataFrame:
+    """Rows of files (at ``hits``: left_semi, or all others: left_anti), in a partition for each file, in their order.
+
+    ``adds`` are AddFiles by path. With ``row_ids``, where the table tracks rows, ids and versions are columns too.
+    """
+    from pyspark.sql import functions as F
+
+    scanned = log.scan(state, log.jvm.array_list(adds.values()))
+    rows = log.with_row_ids(state, scanned) if row_ids else scanned
+    file, position = file_and_position(log, rows)
+    placed = rows.select(F.struct("*").alias("row"), file.alias("spelled"), position)
+    names = spelled(log, adds)
+    numbers = small(placed, spelled=list(names.values()), file=list(names), at=list(range(len(names))))
+    numbered = placed.join(F.broadcast(numbers), "spelled")
+    wanted = numbered.join(hits.select("file", "position"), ["file", "position"], how)
+    in_order = wanted.repartitionById(len(names), F.col("at").cast("int")).sortWithinPartitions("position")
+    rows_alone: DataFrame = in_order.select("row.*")
+    return rows_alone
