@@ -108,7 +108,7 @@ def _hashes(kind: DataType) -> bool:
 
 
 def _text(value: Column, kind: DataType) -> Column:
-    """A text that tells values of one type apart; each part says its length, so that parts can not run together."""
+    """A text that tells values of one type apart; no two parts can run together, as an atom says its length."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -134,7 +134,7 @@ def _text(value: Column, kind: DataType) -> Column:
 def _listed(parts: Column) -> Column:
     from pyspark.sql import functions as F
 
-    return F.concat(F.lit("["), F.size(parts).cast("string"), F.lit(":"), F.array_join(parts, ""), F.lit("]"))
+    return F.concat(F.lit("["), F.array_join(parts, ""), F.lit("]"))
 
 
 def _spelled(value: Column, kind: DataType) -> Column:

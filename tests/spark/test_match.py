@@ -1,0 +1,142 @@
+"""Rows found again by value: every type that a table can hold, equal rows numbered, nothing found that is not there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spi import Traces
+
+pytestmark = pytest.mark.spark
+
+# Each pair of texts is two values of the type that must not be taken for one another.
+APART = {
+    "double": ("0.0D", "-0.0D"),
+    "float": ("cast('NaN' as float)", "cast('Infinity' as float)"),
+    "double null": ("cast(null as double)", "cast('NaN' as double)"),
+    "string": ("''", "cast(null as string)"),
+    "string length": ("'a'", "'a '"),
+    "binary": ("X'00'", "X'0000'"),
+    "decimal": ("cast(1.10 as decimal(38,18))", "cast(1.100000000000000001 as decimal(38,18))"),
+    "timestamp": ("timestamp_micros(1)", "timestamp_micros(2)"),
+    "timestamp_ntz": ("timestamp_ntz'2026-01-01 00:00:00.000001'", "timestamp_ntz'2026-01-01 00:00:00'"),
+    "date": ("date'1582-10-04'", "date'1582-10-15'"),
+    "boolean": ("true", "cast(null as boolean)"),
+    "array": ("array('a', 'b')", "array('ab')"),
+    "array of null": ("array(cast(null as int))", "cast(array() as array<int>)"),
+    "struct": ("named_struct('a', 'x', 'b', 'yz')", "named_struct('a', 'xy', 'b', 'z')"),
+    "struct of null": ("named_struct('a', cast(null as int))", "cast(null as struct<a: int>)"),
+    "map": ("map('a', 1, 'b', cast(null as int))", "map('a', 1)"),
+    # Not literals: Spark takes one literal map of zeros for another.
+    "map of floats": ("map(1, -(0.0D * id))", "map(1, 0.0D * id)"),
+    "nested": ("array(map('k', array(1)))", "array(map('k', array(1), 'l', array()))"),
+    "variant": ("parse_json('{\"a\": 1}')", 'parse_json(\'{"a": "1"}\')'),
+    "variant null": ("parse_json('null')", "cast(null as variant)"),
+}
+SAME = {
+    "NaN": ("cast('NaN' as double)", "-cast('NaN' as double)"),
+    "map order": ("map('a', 1, 'b', 2)", "map('b', 2, 'a', 1)"),
+}
+
+
+def places(spark: SparkSession, lost: DataFrame, written: DataFrame, most: int = 100) -> tuple[Any, int, int]:
+    runner = SparkRunner(spark)
+    matched = runner.match(Traces(lost, written), most)
+    hits = sorted((r["file"], r["position"]) for r in matched.hits.collect())
+    runner.release(matched)
+    return hits, matched.lost, matched.found
+
+
+def rows(spark: SparkSession, values: list[str], *, placed: bool) -> DataFrame:
+    """One column of any type, in a struct with another, in the order of ``values``."""
+    made = [f"SELECT struct({v} AS v, 1 AS n) AS row, id AS i FROM range({i}, {i} + 1)" for i, v in enumerate(values)]
+    frame = spark.sql(" UNION ALL ".join(made))
+    if not placed:
+        return frame.select("row")
+    return frame.select("row", F.lit("f").alias("file"), F.col("i").alias("position"))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_values_that_differ_are_told_apart(spark: SparkSession, name: str) -> None:
+    one, other = APART[name]
+    written = rows(spark, [other, one, other, one], placed=True)
+    assert places(spark, rows(spark, [one], placed=False), written) == ([("f", 1)], 1, 1)
+    assert places(spark, rows(spark, [other, other], placed=False), written) == ([("f", 0), ("f", 2)], 2, 2)
+    three = rows(spark, [one, one, one], placed=False)
+    assert places(spark, three, written) == ([("f", 1), ("f", 3)], 3, 2), "a third copy is not there"
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_values_that_are_the_same_are_found(spark: SparkSession, name: str) -> None:
+    one, other = SAME[name]
+    assert places(spark, rows(spark, [one], placed=False), rows(spark, [other], placed=True))[2] == 1
+
+
+def test_row_ids_are_compared_as_they_are(spark: SparkSession) -> None:
+    lost = spark.sql("SELECT explode(array(7L, 9L)) AS row")
+    written = spark.sql("SELECT id AS row, 'f' AS file, id * 10 AS position FROM range(20)")
+    assert places(spark, lost, written) == ([("f", 70), ("f", 90)], 2, 2)
+
+
+def test_too_many_are_counted_and_not_looked_for(spark: SparkSession) -> None:
+    lost = spark.sql("SELECT id AS row FROM range(50)")
+    written = spark.sql("SELECT id AS row, 'f' AS file, id AS position FROM range(50)")
+    assert places(spark, lost, written, most=49) == ([], 50, 0)
+    assert places(spark, lost.limit(0), written) == ([], 0, 0)
+
+
+def test_a_place_that_is_named_twice_proves_nothing(spark: SparkSession) -> None:
+    lost = spark.sql("SELECT explode(array(7L, 7L)) AS row")
+    written = spark.sql("SELECT 7L AS row, 'f' AS file, explode(array(3L, 3L)) AS position")
+    _, wanted, found = places(spark, lost, written)
+    assert (wanted, found) == (2, -1)
+
+
+def test_names_of_columns_do_not_matter(spark: SparkSession) -> None:
+    names = ["file", "position", "row", "key", "quick", "copies", "number", "a.b", "a`b", "_metadata", "é"]
+    of = ", ".join(f"id % 3 AS `{n.replace('`', '``')}`" for n in names)
+    frame = spark.sql(f"SELECT struct({of}) AS row, 'f' AS file, id AS position FROM range(9)")
+    hits, wanted, found = places(spark, frame.where("position in (0, 4)").select("row"), frame)
+    assert (hits, wanted, found) == ([("f", 0), ("f", 1)], 2, 2)
+
+
+def test_against_a_multiset_in_plain_python(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT struct(id % 7 AS a, if(id % 5 = 0, null, concat('v', id % 3)) AS b, array(id % 2) AS c) AS row, "
+        "concat('f', id % 4) AS file, id AS position FROM range(400)"
+    ).cache()
+    lost = frame.where("position % 3 = 1").select("row")
+    matched = SparkRunner(spark).match(Traces(lost, frame), 1000)
+    found = matched.hits.join(frame, ["file", "position"]).select(F.to_json("row")).collect()
+    expected = lost.select(F.to_json("row")).collect()
+    assert Counter(r[0] for r in found) == Counter(r[0] for r in expected)
+    assert matched.lost == matched.found == len(expected)
+    frame.unpersist()
+
+
+def test_what_can_not_be_told_apart_is_refused(spark: SparkSession) -> None:
+    from pyspark.sql import types as T
+
+    class Odd(T.DataType):
+        pass
+
+    from lakekeeper.spark.match import _spelled
+
+    with pytest.raises(TypeError, match="told apart"):
+        _spelled(F.lit(1), Odd())
+
+
+def test_places_are_held_and_narrowed(spark: SparkSession) -> None:
+    runner = SparkRunner(spark)
+    held = runner.hold(spark.sql("SELECT concat('f', id % 3) AS file, id AS position FROM range(10)"))
+    assert dict(held.per_file) == {"f0": 4, "f1": 3, "f2": 3}
+    some = runner.only(held, {"f1", "elsewhere"})
+    assert dict(some.per_file) == {"f1": 3}
+    assert sorted(r["position"] for r in some.hits.collect()) == [1, 4, 7]
+    assert runner.only(held, {"f0", "f1", "f2"}) is held
+    runner.release(held)
