@@ -91,7 +91,7 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "",
         "",
-        "Policies of recluster in order, by name, comma-separated; empty: ranges. (compact takes one from the call only; else sizes.)",
+        "Policies of recluster in order, by name, comma-separated; empty: ranges. (compact and merge_deletes take one from the call only; else sizes, deletes.)",
     ),
     Option(
         "target-file-size-bytes",
@@ -128,6 +128,15 @@ OPTIONS: tuple[Option, ...] = (
         "The least number of small neighbours that are packed together.",
         2,
         1 << 20,
+    ),
+    Option(
+        "delete-ratio-threshold",
+        float,
+        0.3,
+        "of a file's rows",
+        "A file of which at least this share is deleted is written anew by merge_deletes (Iceberg: 0.3).",
+        0.0,
+        1.0,
     ),
     Option(
         "max-file-group-size-bytes",
@@ -290,7 +299,7 @@ OPTIONS: tuple[Option, ...] = (
         "Tables that automatic runs look at: names or patterns, comma-separated (ice.db.*).",
         scope="session",
     ),
-    Option("auto.verbs", str, "recluster,compact", "", "What automatic runs do, in order."),
+    Option("auto.verbs", str, "recluster,compact,merge_deletes", "", "What automatic runs do, in order."),
     Option("auto.every", str, "15m", "", "Pause between automatic runs (30s, 15m, 2h).", scope="session"),
     Option("auto.final", bool, False, "", "Automatic reclustering repeats until the thresholds hold."),
 )

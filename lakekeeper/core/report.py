@@ -33,13 +33,14 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """The result of ``recluster`` or ``compact``; counts carry Iceberg's names.
+    """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts carry Iceberg's names.
 
     run_ids          one for each commit, found in the table's log
     depth_*          mean block depth before and after (equal in a dry run); None where there is no key
     duration_ms      wall time of the call
     conflicts        commits tried again, groups replayed and groups dropped, because somebody else was faster
     replayed_*       rows that others deleted meanwhile, deleted in our outputs too
+    *_delete_files_* delete files that apply to nothing any more or were merged, and what they were merged into
     plan             the plan of the first round
     """
 
@@ -53,6 +54,7 @@ class MergeReport:
     rewritten_bytes_count: int = 0
     added_bytes_count: int = 0
     removed_delete_files_count: int = 0
+    added_delete_files_count: int = 0
     failed_data_files_count: int = 0
     depth_before: float | None = None
     depth_after: float | None = None

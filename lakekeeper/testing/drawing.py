@@ -6,7 +6,8 @@
     L0  d   ?                   1MB   rows=5
 
 One line is a block: level, name, ``lo----hi`` (one value where they are equal, ``?`` without statistics, ``NULL``
-where all is NULL), size, and what differs from the defaults. Where the text stands is for the eye only.
+where all is NULL), size, and what differs from the defaults (``deleted=?``: nobody knows how many). Where the
+text stands is for the eye only.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def parse_blocks(text: str, key: ClusterKey) -> Snapshot:
 
 
 _NAMES = (
-    "path", "partition", "spec", "rows", "bytes", "deleted_rows", "delete_id", "level", "key_id",
+    "path", "partition", "spec", "rows", "bytes", "deleted_rows", "delete_bytes", "delete_id", "level", "key_id",
     "lo", "hi", "null_count", "exact",
 )  # fmt: skip
 
@@ -55,13 +56,15 @@ def _parse_line(line: str, key: ClusterKey) -> dict[str, Any]:
     more = dict(word.split("=", 1) for word in found["rest"].split())
     rows, level = int(more.pop("rows", _DEFAULT_ROWS)), int(found["level"])
     lo, hi, nulls = _parse_range(found["range"], key.columns[0].kind, rows)
+    deleted = more.pop("deleted", "0")
     block = {
         "path": found["name"],
         "partition": more.pop("part", ""),
         "spec": int(more.pop("spec", 0)),
         "rows": rows,
         "bytes": int(found["size"]) * _UNITS[found["unit"]],
-        "deleted_rows": int(more.pop("deleted", 0)),
+        "deleted_rows": UNKNOWN if deleted == "?" else int(deleted),
+        "delete_bytes": int(more.pop("dvbytes", 0)),
         "delete_id": more.pop("dv", ""),
         "level": level,
         "key_id": more.pop("key", key.key_id if level else ""),
@@ -132,8 +135,9 @@ def _rest(block: Block, key_id: str) -> str:
         ("rows", block.rows, _DEFAULT_ROWS),
         ("part", block.partition, ""),
         ("spec", block.spec, 0),
-        ("deleted", block.deleted_rows, 0),
+        ("deleted", "?" if block.deleted_rows == UNKNOWN else block.deleted_rows, 0),
         ("dv", block.delete_id, ""),
+        ("dvbytes", block.delete_bytes, 0),
         ("key", block.key_id, key_id if block.level else ""),
         ("nulls", nulls, usual),
         ("exact", "yes" if block.exact[0] else "no", "yes"),

@@ -19,6 +19,7 @@ from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.deletes import DELETES
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
 from lakekeeper.core.policies.ranges import RANGES
@@ -33,7 +34,15 @@ from lakekeeper.testing.strategies import snapshots
 from lakekeeper.testing.values import token
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
-POLICIES: list[tuple[Policy, ...]] = [(RANGES,), (PEAKS,), (SIZES,), (FULL,), (RANGES, SIZES), (PEAKS, SIZES)]
+POLICIES: list[tuple[Policy, ...]] = [
+    (RANGES,),
+    (PEAKS,),
+    (SIZES,),
+    (DELETES,),
+    (FULL,),
+    (RANGES, SIZES),
+    (PEAKS, SIZES, DELETES),
+]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"depth-threshold": 1},
@@ -85,9 +94,10 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
             assert fits or len(inputs) == 1
             continue
         assert fits
-        assert 2 <= len(inputs) <= options.integer("max-file-group-input-files")
+        fewest = 1 if task.policy == "deletes" else 2
+        assert fewest <= len(inputs) <= options.integer("max-file-group-input-files")
         assert len({level[path] for path in task.inputs}) == 1
-        assert task.level == task.input_level + (task.policy != "sizes")
+        assert task.level == task.input_level + (task.policy not in ("sizes", "deletes"))
 
 
 @many
