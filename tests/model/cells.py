@@ -1,0 +1,94 @@
+"""The scopes that are searched: programs of the engine, tables, and what may happen to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.policies import Policy
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.spi import Observer
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.runner import MemoryRunner
+from tests.model.program import Run, Scripted
+from tests.model.users import ACTS
+from tests.model.world import COMMIT_FAULTS, Scope
+
+SMALL: Mapping[str, Any] = {
+    "max-rows-per-file": 3,
+    "target-file-size-bytes": 1024,
+    "commit.retry.num-retries": 1,
+    "commit.quiet-window-ms": 0,
+    "replay.max-deleted-ratio": 0.75,
+}
+ALL = tuple(ACTS)
+ROWS = ("delete_equal", "delete_first", "delete_last", "drop_file", "cow_delete", "cow_update")
+STOPS = ("error", "error after", "stop before", "stop after")
+TABLES = {
+    "masks": Settings(),
+    "masks by value": Settings(row_ids=False),
+    "files": Settings(row_deletes=False),
+    "files by value": Settings(row_deletes=False, row_ids=False),
+}
+
+
+def rewrite(policy: Policy = FULL, *, final: bool = False, **options: Any) -> Run:
+    """A call of ``maintain``; options in Python's spelling."""
+    resolved = resolve({**SMALL, **options})
+    request = Request("recluster", (policy,), resolved, final=final)
+
+    def run(adapter: Scripted, observer: Observer, clock: Clock) -> Any:
+        return maintain(adapter, MemoryRunner(), request, observer=observer, clock=clock)
+
+    return run
+
+
+def delete(where: str = "k = 1", **options: Any) -> Run:
+    """A call of ``delete_rows``."""
+    resolved = resolve({**SMALL, **options})
+
+    def run(adapter: Scripted, observer: Observer, clock: Clock) -> Any:
+        return delete_rows(adapter, MemoryRunner(), where, resolved, observer=observer, clock=clock)
+
+    return run
+
+
+def scopes(depth: int = 0) -> list[Scope]:
+    """All scopes; each further ``depth`` lets users act once more."""
+    found: list[Scope] = []
+    for name, settings in TABLES.items():
+        found += [
+            Scope(f"recluster, {name}", settings, {"r": rewrite()}, ALL, users=2 + depth),
+            Scope(
+                f"recluster with faults, {name}", settings, {"r": rewrite(SIZES)}, ROWS, users=1 + depth, faults=1,
+                crashes=1, restarts=1, fault_kinds=(*COMMIT_FAULTS, *STOPS),
+            ),
+            Scope(
+                f"delete and recluster, {name}", settings, {"d": delete(), "r": rewrite()},
+                ("append", *ROWS[:4]), users=depth, faults=1,
+            ),
+            Scope(
+                f"two rewrites, {name}", settings, {"r": rewrite(), "s": rewrite(SIZES)}, ROWS, users=1 + depth
+            ),
+            Scope(
+                f"partitions, {name}", settings,
+                {"r": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1)},
+                ("delete_equal", "drop_file", "restore", "foreign"), users=2 + depth, partitioned=True,
+            ),
+        ]  # fmt: skip
+    found += [
+        replace(
+            found[0],
+            name="three winners, masks",
+            acts=("delete_first", "delete_last"),
+            users=3 + depth,
+            programs={"r": rewrite(commit_retry_num_retries=3)},
+        )
+    ]
+    return found

@@ -1,0 +1,307 @@
+"""The engine as a deterministic program: what it asks of the adapter next depends on the answers so far, and on nothing else.
+
+A :class:`Trace` is one history of answers. To find the next question of a history the engine is run from its start
+with these answers given again, and stopped where they end. Each history is run once: equal answers lead to the same
+trace, whatever else happened to the table.
+
+    trace () ─ snapshot? ─► (S3) ─ phase planned ─► … ─ commit? ─┬─► (version 4) ─► done: report
+                                                                 └─► (Conflict) ─► …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.engine import delete as engine_delete
+from lakekeeper.engine import maintain as engine_maintain
+from lakekeeper.engine import rewrite as engine_rewrite
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import Conflict
+from lakekeeper.spi import Capabilities, Commit, Held, Observer, Tidied, Traces
+from lakekeeper.testing.memory import Parts
+
+_MOST_QUESTIONS = 400
+
+
+class Pause(BaseException):
+    """The answers are used up: the engine is left where it is."""
+
+
+class Stop(BaseException):
+    """An interruption from outside (Ctrl-C, a cancelled job) that the engine may clean up after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call of the adapter, or ``phase``: a word to the observer."""
+
+    method: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call returned, or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a program ended: what it returned, or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+Run = Callable[["Scripted", Observer, Clock], Any]
+"""A call of the engine on an adapter."""
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """One history of answers to a program of one name.
+
+    ``clean``: its own files may not be left behind at its end; ``replays``, ``retries``: so far.
+    """
+
+    name: str
+    run: Run
+    capabilities: Capabilities
+    parent: Trace | None = None
+    answer: Answer | None = None
+    depth: int = 0
+    clean: bool = True
+    faults: tuple[str, ...] = ()
+    replays: int = 0
+    conflicts: int = 0
+    next: Question | Done = field(init=False)
+    children: dict[Any, Trace] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.next = _run(self)
+        if isinstance(self.next, Question) and self.next.method == "phase":
+            phase, info = self.next.args
+            if phase == "conflict":
+                self.replays += info.get("replayed", 0) > 0
+
+    def after(self, token: Any, answer: Answer, fault: str) -> Trace:
+        """The history with one more answer; ``token`` is equal for equal answers."""
+        found = self.children.get(token)
+        if found is None:
+            dirty = fault in ("error after", "stop before", "stop after") or fault.startswith("unknown")
+            found = Trace(
+                name=self.name,
+                run=self.run,
+                capabilities=self.capabilities,
+                parent=self,
+                answer=answer,
+                depth=self.depth + 1,
+                clean=self.clean and not dirty,
+                faults=(*self.faults, fault) if fault else self.faults,
+                replays=self.replays,
+                conflicts=self.conflicts + isinstance(answer.error, Conflict),
+            )
+            self.children[token] = found
+        return found
+
+    def answers(self) -> list[Answer]:
+        found: list[Answer] = []
+        at: Trace | None = self
+        while at is not None and at.answer is not None:
+            found.append(at.answer)
+            at = at.parent
+        return found[::-1]
+
+    def last_run_id(self) -> str:
+        """Of the last commit that was tried."""
+        at: Trace | None = self
+        while at is not None:
+            if isinstance(at.next, Question) and at.next.method in ("commit", "delete"):
+                return str(at.next.args[2])
+            at = at.parent
+        return ""
+
+    @property
+    def author(self) -> str:
+        """Names the files of the next call."""
+        return f"{self.name}.{self.depth}"
+
+
+class Scripted:
+    """An adapter that gives the answers of a history, then stops the engine at its next question."""
+
+    def __init__(self, capabilities: Capabilities, answers: Sequence[Answer]) -> None:
+        self.capabilities = capabilities
+        self.table = "db.t"
+        self.question: Question | None = None
+        self._answers = answers
+        self._next = 0
+
+    def ask(self, method: str, *args: Any) -> Any:
+        if self.question is None and self._next < len(self._answers):
+            answer = self._answers[self._next]
+            self._next += 1
+            if answer.error is not None:
+                raise answer.error.with_traceback(None)
+            return answer.value
+        if self.question is None:
+            self.question = Question(method, args)
+        elif method == "discard":
+            return None  # cleaning up on the way out, after we stopped the engine: it never happened
+        raise Pause
+
+    def observe(self, phase: str, info: Mapping[str, Any]) -> None:
+        self.ask("phase", phase, info)
+
+    @property
+    def deletes(self) -> Scripted:
+        return self
+
+    def properties(self) -> Mapping[str, str]:
+        return {}
+
+    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+        raise NotImplementedError
+
+    def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        return self.ask("snapshot", columns, where)
+
+    def read(self, task: MergeTask) -> Parts:
+        return self.ask("read", task)
+
+    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+        return self.ask("write", rows, task)
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        return self.ask("commit", tuple(rewrites), snapshot, run_id)
+
+    def discard(self, rewrites: Sequence[Rewrite]) -> None:
+        self.ask("discard", tuple(rewrites))
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        return self.ask("changes_since", snapshot)
+
+    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
+        return self.ask("traces", rewrite, snapshot, changes)
+
+    def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
+        return self.ask("mask", rewrite, hits, changes)
+
+    def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Parts:
+        return self.ask("find", snapshot, where, None if paths is None else tuple(paths))
+
+    def delete(self, hits: Sequence[Held[Parts]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        return self.ask("delete", tuple(hits), snapshot, run_id, where)
+
+    def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
+        return self.ask("tidy", snapshot, run_id)
+
+
+def _run(trace: Trace) -> Question | Done:
+    """The question that the engine asks after the answers of ``trace``, or its end."""
+    if trace.depth > _MOST_QUESTIONS:
+        raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
+    adapter = Scripted(trace.capabilities, trace.answers())
+    ticks = iter(range(1_000_000, 2_000_000))
+    clock = Clock(now_ms=lambda: next(ticks), wait=lambda _seconds: None)
+    _Names.current = trace.name
+    try:
+        value = trace.run(adapter, adapter.observe, clock)
+    except Pause:
+        if adapter.question is None:
+            raise
+        return adapter.question
+    except (Exception, Stop) as error:
+        done = Done(error=error.with_traceback(None))
+    else:
+        done = Done(value)
+    # A question that the engine went over without an answer to it would be no program of ours.
+    return adapter.question or done
+
+
+class _Names:
+    """Stands for the module ``uuid`` in the engine: ids are the names of the programs."""
+
+    current = ""
+
+    def __init__(self) -> None:
+        self.hex = _Names.current
+
+    @classmethod
+    def uuid4(cls) -> _Names:
+        return cls()
+
+
+class _Inline(Future):
+    """A future that does its work when it is waited for, in the caller's thread."""
+
+    def __init__(self, work: Callable[[], Any], number: int) -> None:
+        super().__init__()
+        self.work = work
+        self.number = number
+
+    def perform(self) -> None:
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(self.work())
+        except BaseException as error:
+            self.set_exception(error)
+
+
+class _InlinePool:
+    """Stands for a pool of one thread; what it does happens in one order only."""
+
+    def __init__(self, **_options: Any) -> None:
+        self._count = 0
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> _Inline:
+        self._count += 1
+        return _Inline(lambda: call(*args), self._count)
+
+    def shutdown(self, *, wait: bool) -> None:
+        """Nothing runs on."""
+
+
+def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inline], set[_Inline]]:
+    waiting = sorted(futures, key=lambda f: f.number)
+    waiting[0].perform()
+    return {waiting[0]}, set(waiting[1:])
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """The engine without threads and random ids; the planner, which is pure, remembers what it said."""
+    plans: dict[Any, Any] = {}
+    make_plan, mean_depth = engine_maintain.make_plan, engine_maintain.mean_depth
+
+    def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
+        key = (id(snapshot), tuple(p.name for p in policies), tuple(options.values.items()), env)
+        if key not in plans:
+            plans[key] = (make_plan(snapshot, policies, options, env), snapshot)
+        return plans[key][0]
+
+    def depth(snapshot: Snapshot) -> float:
+        if ("depth", id(snapshot)) not in plans:
+            plans["depth", id(snapshot)] = (mean_depth(snapshot), snapshot)
+        return plans["depth", id(snapshot)][0]
+
+    with (
+        patch.object(engine_rewrite, "ThreadPoolExecutor", _InlinePool),
+        patch.object(engine_rewrite, "wait", _wait_inline),
+        patch.object(engine_maintain, "uuid", _Names),
+        patch.object(engine_delete, "uuid", _Names),
+        patch.object(engine_maintain, "make_plan", remembered),
+        patch.object(engine_maintain, "mean_depth", depth),
+    ):
+        yield

@@ -1,0 +1,129 @@
+"""What has to hold when a program has ended: no files of its own are left, and it tells the truth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.report import DeleteReport, MergeReport
+from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.testing.versions import Version
+from tests.model.oracle import Violation
+from tests.model.program import Done, Stop, Trace
+from tests.model.store import Extra, Node
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+
+def ended(world: World, trace: Trace, node: Node, extra: Extra) -> None:
+    """Check a program at its end, and count how it ended."""
+    done = trace.next
+    assert isinstance(done, Done)
+    ours = [version for version in node.chain if version.run_id.startswith(f"{trace.name}-")]
+    _leftovers(world, trace, extra)
+    _count(world, trace, done)
+    if done.error is not None:
+        _error(trace, done.error, ours)
+    elif isinstance(done.value, MergeReport):
+        _merge_report(done.value, ours, node)
+    elif isinstance(done.value, DeleteReport):
+        _delete_report(done.value, ours, node)
+
+
+def _leftovers(world: World, trace: Trace, extra: Extra) -> None:
+    if not trace.clean:
+        return
+    mine = [world.registry.by_number[n].path for n in extra]
+    left = [path for path in mine if path.startswith(f"data/{trace.name}.")]
+    if left:
+        raise Violation(f"{trace.name} ended with a known outcome and left {left} behind")
+
+
+def _error(trace: Trace, error: BaseException, ours: list[Version]) -> None:
+    """An error is one of those that were promised, has a cause, and nothing landed unless it says so."""
+    expected: dict[type[BaseException], bool] = {
+        Conflict: True,
+        Rejected: "rejected" in trace.faults,
+        Unknown: any(fault.startswith("unknown") for fault in trace.faults),
+        Stop: any(fault.startswith("stop") for fault in trace.faults),
+    }
+    if not expected.get(type(error), False):
+        raise Violation(f"{trace.name} ended with {type(error).__name__}: {error}") from error
+    landed = [version.number for version in ours if version.run_id == trace.last_run_id()]
+    if isinstance(error, Conflict | Rejected) and landed:
+        raise Violation(f"{trace.name} says that nothing landed ({error}), and version {landed[0]} did")
+
+
+def _merge_report(report: MergeReport, ours: list[Version], node: Node) -> None:
+    told = (report.commits, report.run_ids)
+    seen = (len(ours), tuple(version.run_id for version in ours))
+    if told != seen:
+        raise Violation(f"the report tells of {told}, the log of {seen}")
+    if ours and report.version_after != ours[-1].number:
+        raise Violation(f"the report says version {report.version_after}, the log {ours[-1].number}")
+    planned = report.plan.tasks if report.plan else ()
+    if report.rounds == 1 and sorted(g.id for g in report.groups) != sorted(t.id for t in planned):
+        raise Violation(f"groups {report.groups} do not tell of each task once")
+    came = went = 0
+    for version in ours:
+        before = node.chain[version.number - 1]
+        came += len(version.files.keys() - before.files.keys())
+        went += len(before.files.keys() - version.files.keys())
+    if report.added_data_files_count != came or report.rewritten_data_files_count < went:
+        raise Violation(f"{went} files went and {came} came, the report tells another story: {report}")
+    _replayed(report, ours, node)
+
+
+def _replayed(report: MergeReport, ours: list[Version], node: Node) -> None:
+    """Rows replayed = live rows that were read − live rows that were committed, group by group."""
+    if report.rounds != 1 or report.plan is None:
+        return
+    done = {group.id for group in report.groups if group.status == "committed"}
+    read = out = 0
+    for task in report.plan.tasks:
+        if task.id in done:
+            files = node.chain[task.read_version].files
+            read += sum(len(files[path].live) for path in task.inputs)
+    for version in ours:
+        before = node.chain[version.number - 1]
+        out += sum(len(entry.live) for path, entry in version.files.items() if path not in before.files)
+    if report.replayed_rows_count != read - out:
+        raise Violation(f"{read} rows read, {out} written, {report.replayed_rows_count} said to be replayed")
+
+
+def _delete_report(report: DeleteReport, ours: list[Version], node: Node) -> None:
+    if bool(ours) != bool(report.run_id) or len(ours) > 1:
+        raise Violation(f"the delete tells of run {report.run_id!r}, the log of {len(ours)}")
+    gone = 0
+    if ours:
+        number = ours[0].number
+        if report.version_after != number:
+            raise Violation(f"the delete says version {report.version_after}, the log {number}")
+        gone = len(node.nodes[number - 1].model.rows) - len(node.nodes[number].model.rows)
+    if report.deleted_rows_count != gone:
+        raise Violation(f"{report.deleted_rows_count} rows are said to be deleted, {gone} were")
+
+
+def _count(world: World, trace: Trace, done: Done) -> None:
+    """What happened in the course of this program."""
+    counts = world.counts
+    name = type(done.error).__name__ if done.error else "report"
+    counts[f"ended: {name}"] += 1
+    for nth, word in ((1, "replay"), (2, "second replay"), (3, "third replay")):
+        counts[word] += trace.replays >= nth
+    said = str(done.error or "")
+    counts["gave up"] += "gave up" in said
+    unknown = any(fault.startswith("unknown") for fault in trace.faults)
+    counts["unknown, settled"] += unknown and done.error is None
+    counts["unknown, told"] += isinstance(done.error, Unknown)
+    if isinstance(done.value, MergeReport):
+        report = done.value
+        counts["retry"] += report.commits > 0 and trace.conflicts > 0
+        counts["replay landed"] += report.replayed_rows_count > 0
+        counts["drop"] += any(group.status == "dropped" for group in report.groups)
+        counts["failed"] += any(group.status == "failed" for group in report.groups)
+        counts["came back"] += any("came back" in group.detail for group in report.groups)
+        counts["early abort"] += any("stopped early" in group.detail for group in report.groups)
+    if isinstance(done.value, DeleteReport) and done.value.changed:
+        counts["delete followed rows"] += done.value.followed_rows_count > 0
+        counts["delete over a rewrite"] += any("lakekeeper run" in w for w in done.value.winners)

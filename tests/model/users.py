@@ -1,0 +1,196 @@
+"""What users do: each action on the table, and on the model of what they may expect to read.
+
+An action that finds nothing to do in a table is not taken there. Values are few, so that rows are often equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lakekeeper.testing.values import Row
+from lakekeeper.testing.versions import ROW_ID, Entry, Version
+from tests.model.oracle import Model, Values
+from tests.model.store import ModelTable, Node
+
+Act = Callable[[ModelTable, Node], Model | None]
+"""Does it on the table, which is set to the node, and says what is to be read then; None: nothing to do."""
+
+ID, K, V = 0, 1, 2  # places in a row of the model
+K_FIELD, V_FIELD = "1", "2"  # the same columns in a stored row
+BASE = 2
+"""The version that a restore goes back to: before the first delete, see :func:`tests.model.world.first_node`."""
+
+
+def append(table: ModelTable, node: Node) -> Model | None:
+    """One more row that is equal to one that there is."""
+    table.append([_row(node, 1, "a")])
+    return node.model.plus([(_id(node, 1), 1, "a", 0)])
+
+
+def overwrite(table: ModelTable, node: Node) -> Model | None:
+    table.overwrite([_row(node, 1, "a"), _row(node, 5, "o")])
+    return node.model.of([(_id(node, 1), 1, "a", 0), (_id(node, 2), 5, "o", 0)])
+
+
+def delete_equal(table: ModelTable, node: Node) -> Model | None:
+    """All rows of one value, in several files."""
+    return _delete(table, node, lambda row: bool(row["k"] == 1), lambda row: bool(row[K] == 1))
+
+
+def delete_first(table: ModelTable, node: Node) -> Model | None:
+    return _delete_at(table, node, first=True)
+
+
+def delete_last(table: ModelTable, node: Node) -> Model | None:
+    return _delete_at(table, node, first=False)
+
+
+def drop_file(table: ModelTable, node: Node) -> Model | None:
+    """All rows of the oldest file."""
+    for path, entry in node.version.files.items():
+        table.drop_files(path)
+        return node.model.less(_values(node, entry.live))
+    return None
+
+
+def cow_delete(table: ModelTable, node: Node) -> Model | None:
+    """Rows go by writing their files anew, whatever the table can."""
+    if not _rewrite_rows(table, "DELETE", 2, None):
+        return None
+    return node.model.without(lambda row: bool(row[K] == 2))
+
+
+def cow_update(table: ModelTable, node: Node) -> Model | None:
+    if not _rewrite_rows(table, "UPDATE", 1, "u"):
+        return None
+    changed = ((*row[:V], "u", *row[V + 1 :]) if row[K] == 1 else row for row in node.model.rows)
+    return node.model.of(changed)
+
+
+def restore(table: ModelTable, node: Node) -> Model | None:
+    return _back_to(table, node, BASE)
+
+
+def undo(table: ModelTable, node: Node) -> Model | None:
+    return _back_to(table, node, node.number - 1)
+
+
+def foreign(table: ModelTable, node: Node) -> Model | None:
+    """Another engine's rewrite."""
+    if not any(entry.live for entry in node.version.files.values()):
+        return None
+    table.rewrite_foreign()
+    return node.model
+
+
+def add_column(table: ModelTable, node: Node) -> Model | None:
+    if len(node.model.columns) > 3:
+        return None
+    table.add_column("n", "int")
+    return replace(node.model, columns=(*node.model.columns, "n"))
+
+
+def rename(table: ModelTable, node: Node) -> Model | None:
+    old = node.model.columns[V - 1]
+    new = "w" if old == "v" else "v"
+    table.rename_column(old, new)
+    columns = tuple(new if name == old else name for name in node.model.columns)
+    return replace(node.model, columns=columns)
+
+
+def set_property(table: ModelTable, node: Node) -> Model | None:
+    if "x" in node.version.properties:
+        return None
+    table.set_property("x", "1")
+    return node.model
+
+
+def repartition(table: ModelTable, node: Node) -> Model | None:
+    if node.version.spec:
+        return None
+    table.repartition("k")
+    return node.model
+
+
+ACTS: Mapping[str, Act] = {
+    act.__name__: act
+    for act in (
+        append, overwrite, delete_equal, delete_first, delete_last, drop_file, cow_delete, cow_update, restore,
+        undo, foreign, add_column, rename, set_property, repartition,
+    )
+}  # fmt: skip
+
+
+def _id(node: Node, count: int) -> int:
+    return 10 * node.number + count if node.reads_ids else 0
+
+
+def _row(node: Node, k: int, v: str) -> Row:
+    return {"k": k, node.model.columns[V - 1]: v, "p": 0}
+
+
+def _values(node: Node, stored: Iterable[Row]) -> list[Values]:
+    """Rows of a file as the model spells them."""
+    ids = [c.field_id for c in node.version.schema.columns]
+    known = set(node.model.rows)
+    found = []
+    for row in stored:
+        whole = (row[ROW_ID] if node.reads_ids else 0, *(row.get(i) for i in ids))
+        found.append(next(whole[:n] for n in range(len(whole), 0, -1) if whole[:n] in known))
+    return found
+
+
+def _delete(
+    table: ModelTable, node: Node, where: Callable[[Row], bool], gone: Callable[[Values], bool]
+) -> Model | None:
+    if not any(gone(row) for row in node.model.rows):
+        return None
+    table.delete(where)
+    return node.model.without(gone)
+
+
+def _delete_at(table: ModelTable, node: Node, *, first: bool) -> Model | None:
+    """One row, by its place in the table."""
+    live = [row for entry in node.version.files.values() for row in entry.live]
+    if not live:
+        return None
+    row = live[0 if first else -1]
+    table.delete(lambda found: bool(found[ROW_ID] == row[ROW_ID]))
+    return node.model.less(_values(node, [row]))
+
+
+def _rewrite_rows(table: ModelTable, operation: str, k: int, v: str | None) -> bool:
+    """Write the files that hold ``k`` anew, with another value, or without those rows."""
+
+    def change(now: Version) -> Version:
+        files = dict(now.files)
+        for path, entry in now.files.items():
+            if any(row[K_FIELD] == k for row in entry.live):
+                del files[path]
+                changed = [{**row, V_FIELD: v} if row[K_FIELD] == k else row for row in entry.live]
+                kept = [row for row in changed if v is not None or row[K_FIELD] != k]
+                if kept:
+                    made = Entry(table.write_file(now, kept), now.at_ms + 1000)
+                    files[made.file.path] = made
+        return replace(now, files=files)
+
+    if not any(row[K_FIELD] == k for entry in table.current.files.values() for row in entry.live):
+        return False
+    table.apply(operation, change)
+    return True
+
+
+def _back_to(table: ModelTable, node: Node, number: int) -> Model | None:
+    """The files of an older version are the table again; columns stay as they are now."""
+    old = node.nodes[number]
+    if old.version.files == node.version.files:
+        return None
+    table.apply("RESTORE", lambda now: replace(now, files=old.version.files))
+    return replace(node.model, rows=old.model.rows)
+
+
+def setup_rows(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
+    """Rows of the first columns, ``(p, k, v)``."""
+    return [{"p": p, "k": k, "v": v} for p, k, v in rows]
