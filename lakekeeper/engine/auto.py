@@ -23,7 +23,7 @@ from lakekeeper.spi import Observer
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
-VERBS = ("recluster", "compact")
+VERBS = ("recluster", "compact", "merge_deletes")
 STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -42,6 +42,10 @@ class Maintained(Protocol):
 
     def compact(
         self, *, final: bool, dry_run: bool, budget_bytes: int | None, observer: Observer | None
+    ) -> MergeReport: ...
+
+    def merge_deletes(
+        self, *, dry_run: bool, budget_bytes: int | None, observer: Observer | None
     ) -> MergeReport: ...
 
 
@@ -192,20 +196,22 @@ def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Cal
     for number, verb in enumerate(verbs):
         if left <= 0 or (number and call.stopping()):
             return
-        act = table.recluster if verb == "recluster" else table.compact
         try:
-            report = act(
-                final=options["auto.final"],
-                dry_run=call.dry_run,
-                budget_bytes=left,
-                observer=call.observer,
-            )
+            report = _act(table, verb, options, left, call)
         except OptionError as error:
             if verb == "recluster" and error.key == "columns" and error.value is None:
                 continue  # a table without a cluster key has nothing to recluster by; other verbs may be due
             raise
         left -= report.rewritten_bytes_count
         yield report
+
+
+def _act(table: Maintained, verb: str, options: Options, left: int, call: _Call) -> MergeReport:
+    """One verb, within what is left of the budget (bytes)."""
+    if verb == "merge_deletes":
+        return table.merge_deletes(dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
+    act = table.recluster if verb == "recluster" else table.compact
+    return act(final=options["auto.final"], dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
 
 
 def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error: str = "") -> TableResult:
@@ -220,7 +226,7 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
         status, reason = "idle", "no cluster key, and no other verb asked for"
     elif dry_run and groups:
         status, reason = "idle", f"dry run: {len(groups)} groups are due"
-    elif not groups:
+    elif not groups and not landed:
         status, reason = "idle", "; ".join(f"{r.verb}: {_why_idle(r)}" for r in reports)
     elif lost and not landed:
         status, reason = "failed", next(g.detail for g in groups if g.status in ("failed", "dropped"))
@@ -246,8 +252,11 @@ def _what_was_done(report: MergeReport) -> str:
     depth = ""
     if report.verb == "recluster" and report.depth_before is not None:
         depth = f", depth {report.depth_before:g} -> {report.depth_after:g}"
+    deletes = ""
+    if report.verb == "merge_deletes" and report.removed_delete_files_count:
+        deletes = f", {report.removed_delete_files_count} -> {report.added_delete_files_count} delete files"
     files = f"{report.rewritten_data_files_count} -> {report.added_data_files_count} files"
-    return f"{report.verb}: {files}{depth}"
+    return f"{report.verb}: {files}{depth}{deletes}"
 
 
 class Service:

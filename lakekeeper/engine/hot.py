@@ -43,6 +43,23 @@ class Backoff:
         return frozenset(p for p, until in self._until_ms.items() if until > now_ms)
 
 
+@dataclass(slots=True)
+class Backoffs:
+    """One for each table that a service looks at, by the table's name, as long as the service lives."""
+
+    pause_ms: int
+    _of: dict[str, Backoff] = field(default_factory=dict)
+
+    @classmethod
+    def between(cls, pause_seconds: float) -> Backoffs:
+        """With the service's own pause as the first rest: what was raced for is left out once."""
+        return cls(int(pause_seconds * 1000))
+
+    def of(self, table: str) -> Backoff:
+        """The table's, made at the first call."""
+        return self._of.setdefault(table, Backoff(self.pause_ms))
+
+
 def held_blocks(snapshot: Snapshot, resting: Iterable[str]) -> frozenset[str]:
     """Paths of the snapshot's blocks that lie in these partitions."""
     blocks = snapshot.blocks

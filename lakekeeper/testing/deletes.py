@@ -135,8 +135,27 @@ class MemoryDeletes:
         return Commit(number, run_id, tuple(positions), tuple(added))
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Deletes lie with their files here: there is nothing to tidy."""
-        return Tidied()
+        """Take out what dangled in the snapshot; deletes that apply lie with their files, and are none to merge."""
+        dangling = self._store.version(snapshot.version).dangling
+        if not dangling:
+            return Tidied()
+        outcome = self._adapter.attempt()
+        if outcome == "rejected":
+            raise Rejected(f"{self._adapter.table}: the commit was refused")
+        if outcome == "unknown, lost":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        with self._store.lock:
+            gone = [path for path in dangling if path not in self._store.current.dangling]
+            if gone:
+                raise Conflict(f"{self._adapter.table}: {gone[0]} is gone already", "another tidying")
+            number = self._store.apply("lakekeeper", lambda now: _without_dangling(now, dangling), run_id)
+        if outcome == "unknown, landed":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        return Tidied(number, len(dangling))
+
+
+def _without_dangling(now: Version, gone: Collection[str]) -> Version:
+    return replace(now, dangling=tuple(path for path in now.dangling if path not in gone))
 
 
 def _dead_since(path: str, was: Entry, now: Entry | None, table: str) -> list[int]:

@@ -182,6 +182,11 @@ class MemoryTable:
 
         return self.apply("OPTIMIZE", change)
 
+    def leave_dangling(self, count: int = 1) -> int:
+        """A writer leaves delete files behind that apply to no row."""
+        left = tuple(self.next_delete() for _ in range(count))
+        return self.apply("DELETE", lambda now: replace(now, dangling=now.dangling + left))
+
     def set_property(self, name: str, value: str) -> int:
         """Set one table property."""
         return self.apply(

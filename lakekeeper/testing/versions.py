@@ -126,7 +126,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit and the table as it left it."""
+    """One commit and the table as it left it; ``dangling`` are delete files that apply to no row any more."""
 
     number: int
     at_ms: int
@@ -139,6 +139,7 @@ class Version:
     key: tuple[str, ...] = ()  # field ids
     layout: str = "linear"
     properties: Mapping[str, str] = field(default_factory=dict)
+    dangling: tuple[str, ...] = ()
 
     def cluster_key(self) -> ClusterKey | None:
         """The stored key under the names that its columns have now."""

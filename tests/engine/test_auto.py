@@ -15,6 +15,7 @@ from lakekeeper.core.plan import Left, Plan
 from lakekeeper.core.report import GroupResult, MergeReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, seconds, settings_from, sweep
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.hot import Backoffs
 from lakekeeper.errors import AdapterError, NotFound, OptionError
 from lakekeeper.spi import Observer
 
@@ -46,6 +47,11 @@ class FakeTable:
         self, *, final: bool, dry_run: bool, budget_bytes: int | None, observer: Observer | None
     ) -> MergeReport:
         return self._answer("compact", final=final, dry_run=dry_run, budget_bytes=budget_bytes)
+
+    def merge_deletes(
+        self, *, dry_run: bool, budget_bytes: int | None, observer: Observer | None
+    ) -> MergeReport:
+        return self._answer("merge_deletes", dry_run=dry_run, budget_bytes=budget_bytes)
 
     def _answer(self, verb: str, **given: Any) -> MergeReport:
         self.asked.append((verb, given))
@@ -206,6 +212,36 @@ def test_the_budget_is_one_for_all_verbs_of_a_table() -> None:
     spent = FakeTable(conf={"spark.lakekeeper.budget-bytes": "100"}, answers=done)
     passed({"a": spent})
     assert spent.verbs == ["recluster"]
+
+
+def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() -> None:
+    assert settings_from(resolve({"auto.tables": "a"})).verbs == ("recluster", "compact", "merge_deletes")
+    done = report("merge_deletes", "committed", removed_delete_files_count=4, added_delete_files_count=1)
+    table = FakeTable(conf={"spark.lakekeeper.auto.final": "true"}, answers={"merge_deletes": done})
+    every = AutoSettings(("*",), ("compact", "merge_deletes"), 900)
+    (one,) = passed({"a": table}, settings=every).tables
+    assert [set(given) for _, given in table.asked] == [
+        {"final", "dry_run", "budget_bytes"},
+        {"dry_run", "budget_bytes"},
+    ]
+    assert (one.status, one.reason) == ("done", "merge_deletes: 2 -> 1 files, 4 -> 1 delete files")
+
+
+def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
+    tidied = report("merge_deletes", commits=1, run_ids=("r-1",), removed_delete_files_count=4)
+    table = FakeTable(answers={"merge_deletes": tidied})
+    only = AutoSettings(("*",), ("merge_deletes",), 900)
+    (one,) = passed({"a": table}, settings=only).tables
+    assert (one.status, one.run_ids) == ("done", ("r-1",))
+    assert one.reason == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
+
+
+def test_a_service_remembers_for_each_table_where_it_was_raced() -> None:
+    backoffs = Backoffs.between(900)
+    backoffs.of("a").raced("p=1", now_ms=0)
+    assert backoffs.of("a").resting(899_999) == {"p=1"}
+    assert backoffs.of("a").resting(900_000) == set()
+    assert backoffs.of("b").resting(0) == set()
 
 
 def test_a_dry_run_says_what_is_due() -> None:

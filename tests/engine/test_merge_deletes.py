@@ -1,0 +1,297 @@
+"""``merge_deletes`` on the memory adapter: dead rows go, delete files are tidied, a second call finds nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.policies.deletes import DELETES
+from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.hot import Backoff
+from lakekeeper.engine.maintain import Request
+from lakekeeper.engine.tidy import merge_deletes
+from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.spi import Observer
+from lakekeeper.testing.draws import draw_table
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.versions import Version
+from tests.engine.scene import SMALL, Scene, rows
+
+
+def merged(
+    scene: Scene,
+    *,
+    observer: Observer | None = None,
+    where: str | None = None,
+    dry_run: bool = False,
+    options: Mapping[str, Any] | None = None,
+    backoff: Backoff | None = None,
+) -> MergeReport:
+    resolved = resolve({**SMALL, **(options or {})}, properties=scene.adapter.properties())
+    request = Request("merge_deletes", (DELETES,), resolved, where=where, dry_run=dry_run, backoff=backoff)
+    return merge_deletes(scene.adapter, scene.runner, request, observer=observer, clock=scene.clock)
+
+
+def half_empty(files: int = 4, *, settings: Settings | None = None, keyed: bool = True) -> Scene:
+    """Files of ten rows side by side, of each of which every other row is deleted; and one that is fine."""
+    table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=settings)
+    for f in range(files + 1):
+        table.append(rows(*range(f * 10, f * 10 + 10)))
+    odd = {k for k in range(files * 10) if k % 2}
+    table.delete(lambda row: row["k"] in odd)
+    if keyed:
+        table.set_key(["k"])
+    return Scene(table)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_half_empty_neighbours_become_full_files_of_the_same_level(keyed: bool) -> None:
+    scene = half_empty(keyed=keyed)
+    before = {v.number: scene.table.fingerprint(v.number) for v in scene.table.versions}
+    report = merged(scene, options={"target-file-size-bytes": 1 << 20})
+    assert (report.verb, report.commits, report.rounds) == ("merge_deletes", 1, 1)
+    assert (report.rewritten_data_files_count, report.added_data_files_count) == (4, 2)
+    assert (report.removed_delete_files_count, report.added_delete_files_count) == (4, 0)
+    assert report.version_after == scene.table.current.number
+    blocks = scene.adapter.snapshot().blocks
+    assert blocks.rows.tolist() == [10, 10, 10]
+    assert blocks.deleted_rows.tolist() == [0, 0, 0]
+    assert set(blocks.level.tolist()) == {0}
+    assert {number: scene.table.fingerprint(number) for number in before} == before
+    assert scene.table.fingerprint() == before[max(before)]
+    assert scene.table.leftovers() == set()
+    assert report.plan is not None
+    assert [left.reason for left in report.plan.left] == ["no delete applies to it"]
+    scene.untouched(lambda: merged(scene))
+    assert merged(scene).ended == "nothing to do"
+
+
+def test_the_level_and_the_key_of_what_was_reclustered_stay() -> None:
+    scene = half_empty()
+    assert scene.run("full").changed
+    scene.table.delete("k < 10")
+    report = merged(scene)
+    assert report.changed
+    blocks = scene.adapter.snapshot().blocks
+    assert set(blocks.level.tolist()) == {1}
+    assert report.depth_after is not None
+    assert report.depth_before is not None
+    assert report.depth_after <= report.depth_before
+
+
+def test_a_file_of_which_everything_is_deleted_goes_without_a_successor() -> None:
+    scene = half_empty(1)
+    doomed = next(path for path, entry in scene.table.current.files.items() if entry.deleted)
+    scene.table.apply("DELETE", lambda now: _all_masked(now, doomed))  # writers would take the file out
+    report = merged(scene)
+    assert (report.rewritten_data_files_count, report.added_data_files_count) == (1, 0)
+    assert sorted(row["k"] for row in scene.table.rows()) == list(range(10, 20))
+    assert doomed not in scene.table.current.files
+
+
+def _all_masked(now: Version, path: str) -> Version:
+    entry = now.files[path]
+    dead = frozenset(range(len(entry.file.rows)))
+    return replace(now, files={**now.files, path: replace(entry, deleted=dead, delete_id="all")})
+
+
+def test_what_is_under_the_threshold_stays_and_says_so() -> None:
+    scene = half_empty()
+    options = {"delete-ratio-threshold": 0.6}
+    scene.untouched(lambda: merged(scene, options=options))
+    report = merged(scene, options=options)
+    assert report.plan is not None
+    assert "50 % of its rows deleted, under delete-ratio-threshold 60 %" in str(report.plan)
+    assert merged(scene, options={"delete-ratio-threshold": 0.5}).changed
+
+
+def test_where_and_budget_limit_the_rewrites() -> None:
+    scene = half_empty()
+    report = merged(scene, where="k < 10")
+    assert report.rewritten_data_files_count == 1
+    scene = half_empty()
+    single = {"single-task-bytes": 1024, "max-file-group-input-files": 2, "budget-bytes": 1}
+    assert merged(scene, options=single).rewritten_data_files_count == 2
+
+
+def test_a_dry_run_writes_nothing_and_says_what_the_call_then_does() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    planned: list[MergeReport] = []
+    scene.untouched(lambda: planned.append(merged(scene, dry_run=True)))
+    done = merged(scene)
+    assert [g.id for g in planned[0].groups] == [g.id for g in done.groups]
+    assert planned[0].dry_run
+    assert not planned[0].changed
+
+
+# ------------------------------------------------------------------------------------------------------------ tidying
+
+
+def test_dangling_delete_files_go_in_a_commit_of_their_own() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling(3)
+    report = merged(scene)
+    assert (report.commits, report.removed_delete_files_count) == (2, 4 + 3)
+    assert [v.run_id for v in scene.table.versions[-2:]] == list(report.run_ids)
+    assert len({run.rpartition("-")[0] for run in report.run_ids}) == 1
+    assert report.version_after == scene.table.current.number
+    assert scene.table.current.dangling == ()
+    scene.untouched(lambda: merged(scene))
+
+
+def test_delete_files_are_tidied_where_nothing_is_to_be_rewritten() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling(2)
+    before = scene.table.fingerprint()
+    report = merged(scene, options={"delete-ratio-threshold": 1}, where="k = 3")
+    assert (report.commits, report.rewritten_data_files_count, report.removed_delete_files_count) == (1, 0, 2)
+    assert report.ended == "the delete files were tidied"
+    assert report.changed
+    assert len(report.run_ids) == 1
+    assert scene.table.fingerprint() == before
+
+
+def rival_tidies(scene: Scene) -> Callable[[], object]:
+    """Somebody else takes out what dangles, in the last moment, and a writer leaves more."""
+
+    def act() -> None:
+        rival = Scene(scene.table)
+        rival.adapter.deletes.tidy(rival.adapter.snapshot(), "rival")
+        scene.table.leave_dangling()
+
+    return act
+
+
+def test_a_lost_race_is_looked_at_again() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.races.extend([lambda: None, rival_tidies(scene)])
+    told: list[str] = []
+    report = merged(scene, observer=lambda phase, _: told.append(phase))
+    assert (report.commits, report.conflicts) == (2, 1)
+    assert told[-4:] == ["before_commit", "conflict", "before_commit", "committed"]
+    assert scene.table.current.dangling == ()
+    assert scene.pauses[-1] == 0.1
+
+
+def test_retries_are_bounded_and_a_loss_after_the_rewrites_is_only_told() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.races.extend([lambda: None, *[rival_tidies(scene)] * 9])
+    report = merged(scene, options={"commit.retry.num-retries": 2, "commit.quiet-window-ms": 0})
+    assert (report.commits, report.conflicts) == (1, 3)
+    assert "the delete files were not tidied" in report.ended
+    assert "gave up after 3 attempts" in report.ended
+    assert "another tidying" in report.ended
+    assert report.ended in str(report)
+    assert scene.pauses == [0.1, 0.2]
+    assert scene.table.leftovers() == set()
+
+
+def test_the_time_for_retries_is_bounded_too() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.races.extend([lambda: None, *[rival_tidies(scene)] * 50])
+    options = {"commit.retry.num-retries": 100, "commit.retry.total-timeout-ms": 3}
+    assert merged(scene, options=options).conflicts < 5
+
+
+def test_where_nothing_landed_before_it_a_loss_is_an_error() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.races.extend([rival_tidies(scene)] * 9)
+    options = {"commit.retry.num-retries": 1, "delete-ratio-threshold": 1}
+    with pytest.raises(Conflict, match="2 attempts") as lost:
+        merged(scene, options=options)
+    assert lost.value.winner == "another tidying"
+
+
+@pytest.mark.parametrize("fault, kind", [("rejected", Rejected), ("unknown, lost", Unknown)])
+def test_a_tidying_that_fails_costs_no_rewrite(fault: Any, kind: type[Exception]) -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.outcomes.extend([None, fault])  # type: ignore[list-item]  # None: the rewrites land
+    report = merged(scene)
+    assert (report.commits, report.rewritten_data_files_count) == (1, 4)
+    assert "the delete files were not tidied" in report.ended
+    scene.adapter.faults.outcomes.append(fault)
+    with pytest.raises(kind):
+        merged(scene)
+    assert merged(scene).changed
+
+
+def test_a_lost_answer_is_settled_by_the_run_id() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    scene.adapter.faults.outcomes.extend([None, "unknown, landed"])  # type: ignore[list-item]  # as above
+    report = merged(scene)
+    assert report.commits == 2
+    assert report.version_after == scene.table.current.number
+    assert scene.table.current.run_id == report.run_ids[-1]
+    assert scene.table.touched.attempts == 2
+
+
+def test_an_observer_that_raises_while_tidying_stops_as_a_crash_would() -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    before = scene.table.fingerprint()
+
+    def crash(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and not info["rewrites"]:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        merged(scene, observer=crash)
+    assert scene.table.fingerprint() == before
+    report = merged(scene)
+    assert (report.rewritten_data_files_count, report.removed_delete_files_count) == (0, 1)
+
+
+# -------------------------------------------------------------------------------------------------------------- races
+
+
+@pytest.mark.parametrize("phase", ["planned", "read", "written", "before_commit"])
+def test_a_delete_meanwhile_is_deleted_in_the_outputs_too(phase: str) -> None:
+    scene = half_empty()
+    left = [lambda: scene.table.delete("k = 4")]
+
+    def rival(told: str, _: Mapping[str, Any]) -> None:
+        if told == phase and left:
+            left.pop()()
+
+    report = merged(scene, observer=rival)
+    assert [g.status for g in report.groups] == ["committed"]
+    assert sorted(row["k"] for row in scene.table.rows()) == sorted(
+        [k for k in range(40) if k % 2 == 0 and k != 4] + list(range(40, 50))
+    )
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_tables_lose_no_row_and_a_second_call_finds_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    scene = Scene(draw_table(rng))
+    for _ in range(rng.randint(0, 3)):
+        doomed = rng.sample([0, 1, 2, 3, 5, 8], 2)
+        scene.table.delete(lambda row, doomed=doomed: row["j"] in doomed)  # type: ignore[misc]  # bound at once
+    scene.table.leave_dangling(rng.randint(0, 2))
+    options = {
+        "delete-ratio-threshold": rng.choice([0, 0.1, 0.3, 1]),
+        "max-rows-per-file": rng.choice([3, 10]),
+    }
+    before = {v.number: scene.table.fingerprint(v.number) for v in scene.table.versions}
+    report = merged(scene, options=options)
+    assert {number: scene.table.fingerprint(number) for number in before} == before
+    assert scene.table.fingerprint() == before[max(before)]
+    assert scene.table.leftovers() == set()
+    assert all(group.status == "committed" for group in report.groups)
+    blocks = scene.adapter.snapshot().blocks
+    shares = [d / r for d, r in zip(blocks.deleted_rows, blocks.rows, strict=True) if d]
+    assert all(share < options["delete-ratio-threshold"] for share in shares)
+    scene.untouched(lambda: merged(scene, options=options))
