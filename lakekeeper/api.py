@@ -15,11 +15,14 @@ from lakekeeper.core.info import ClusteringInformation, measure
 from lakekeeper.core.keys import split_columns
 from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
 from lakekeeper.core.plan import Plan
-from lakekeeper.core.report import MergeReport
+from lakekeeper.core.report import DeleteReport, MergeReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.engine.hot import Backoff, Backoffs
 from lakekeeper.engine.maintain import Request, look, maintain, plan_for
 from lakekeeper.engine.registry import find_format, find_policies
+from lakekeeper.engine.tidy import merge_deletes
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
@@ -32,19 +35,29 @@ from lakekeeper.spi import Adapter, Observer, TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_VERB_POLICIES = {"recluster": ("ranges",), "compact": ("sizes",)}
+_VERB_POLICIES = {"recluster": ("ranges",), "compact": ("sizes",), "merge_deletes": ("deletes",)}
 
 
 class Table:
-    """One table under maintenance. Made by :func:`table`; holds no data and no lock."""
+    """One table under maintenance. Made by :func:`table`; holds no data and no lock.
+
+    ``backoff`` remembers, for whoever calls again and again, in which partitions users are writing.
+    """
 
     def __init__(
-        self, spark: SparkSession, name: TableName, adapter: Adapter[Any], *, clock: Clock | None = None
+        self,
+        spark: SparkSession,
+        name: TableName,
+        adapter: Adapter[Any],
+        *,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self._spark = spark
         self._name = name
         self._adapter = adapter
         self._clock = clock or Clock()
+        self._backoff = backoff
 
     def __repr__(self) -> str:
         return f"<lakekeeper {self._name.provider} table {self._name.text}>"
@@ -159,6 +172,53 @@ class Table:
         )
         return self._run(request, observer)
 
+    def merge_deletes(
+        self,
+        *,
+        where: str | None = None,
+        dry_run: bool = False,
+        policy: str | Sequence[str] | None = None,
+        budget_bytes: int | None = None,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MergeReport:
+        """Write files anew of which many rows are deleted, then take out delete files that apply to no row any
+        more and merge small ones.
+
+        A file is due where at least ``delete-ratio-threshold`` of its rows are deleted, or nobody can tell how many
+        are. Needs no cluster key, keeps to it where there is one. ``where`` and ``budget_bytes`` limit the files
+        that are written anew. Other parameters and errors as for :meth:`recluster`.
+        """
+        request = self._request(
+            "merge_deletes",
+            where=where,
+            policy=policy,
+            budget_bytes=budget_bytes,
+            options=options,
+            dry_run=dry_run,
+        )
+        runner = SparkRunner(self._spark)
+        return merge_deletes(self._adapter, runner, request, observer=observer, clock=self._clock)
+
+    def delete(
+        self, where: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
+    ) -> DeleteReport:
+        """Delete the rows for which ``where`` is true; ``true`` deletes every row.
+
+        The rows are masked where the table permits it, else their files are written anew. Maintenance never makes
+        it fail: rows that were moved meanwhile are found where they are now. ``where`` (Spark SQL over the table's
+        columns) has to mean the same each time it is asked: what depends on the present moment or on the session
+        is refused. Raises before any write: OptionError, NotFound, Unsupported; after: CommitError.
+        """
+        if not str(where or "").strip():
+            raise OptionError(
+                "where", where, "a predicate over the table's columns; 'true' deletes every row"
+            )
+        resolved = self.options(options)
+        check_where(self._spark, self._name, where, steady=True)
+        runner = SparkRunner(self._spark)
+        return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+
     def options(self, call: Mapping[str, Any] | None = None) -> Options:
         """The options in force for this table, each with where it came from."""
         return resolve(call, _conf(self._spark), self._adapter.properties())
@@ -187,7 +247,7 @@ class Table:
         if budget_bytes is not None:
             given["budget-bytes"] = budget_bytes
         resolved = self.options(given)
-        # A standing policy is about reclustering; compacting has its own unless the call says otherwise.
+        # A standing policy is about reclustering; other verbs have their own unless the call says otherwise.
         named = resolved.words("policy") if verb == "recluster" or policy is not None else ()
         policies = find_policies(named or _VERB_POLICIES[verb])
         if where is not None:
@@ -203,6 +263,7 @@ class Table:
             final=final,
             dry_run=dry_run,
             parallelism=self._spark.sparkContext.defaultParallelism,
+            backoff=self._backoff,
         )
 
 
@@ -212,10 +273,14 @@ def table(spark: SparkSession, name: str) -> Table:
     The format is found by asking Spark's catalogs. Raises NotFound (no such table, a view), AdapterError
     (no adapter for its format, a Connect session), Unsupported (a table feature that is not known).
     """
+    return _open(spark, name, None)
+
+
+def _open(spark: SparkSession, name: str, backoff: Backoff | None) -> Table:
     require_classic(spark)
     resolved = resolve_name(spark, name)
     adapter = find_format(resolved.provider, name).open(spark, resolved)
-    return Table(spark, resolved, adapter)
+    return Table(spark, resolved, adapter, backoff=backoff)
 
 
 def run(
@@ -233,7 +298,7 @@ def run(
     under way is finished and nothing else begun.
     """
     settings = _settings(spark, tables, verbs)
-    return _pass(spark, settings, Clock(), dry_run=dry_run, observer=observer, stopping=stopping)
+    return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
 
 
 def auto(
@@ -243,10 +308,11 @@ def auto(
 
     All it needs comes from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
     ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is a pause such as ``30s``, ``15m``, ``2h``.
+    Partitions in which users were faster rest for a pass, or several.
     """
     settings = _settings(spark, tables, None, every)
-    clock = Clock()
-    return Service(lambda: _pass(spark, settings, clock), settings.pause_seconds).start()
+    backoffs = Backoffs.between(settings.pause_seconds)
+    return Service(lambda: one_pass(spark, settings, backoffs=backoffs), settings.pause_seconds).start()
 
 
 def _settings(
@@ -266,21 +332,22 @@ def _settings(
     return settings_from(resolve(call, _conf(spark)))
 
 
-def _pass(
+def one_pass(
     spark: SparkSession,
     settings: AutoSettings,
-    clock: Clock,
     *,
     dry_run: bool = False,
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
+    backoffs: Backoffs | None = None,
 ) -> AutoReport:
+    """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
     names = expand(spark, settings.tables)
     return sweep(
         names,
-        lambda name: table(spark, name),
+        lambda name: _open(spark, name, backoffs.of(name) if backoffs else None),
         settings,
-        clock,
+        Clock(),
         dry_run=dry_run,
         observer=observer,
         stopping=stopping,

@@ -152,6 +152,58 @@ def compact(
 
 @app.command()
 @with_setup
+def merge_deletes(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Where = None,
+    dry_run: DryRun = False,
+    policy: Policy = None,
+    budget: Budget = None,
+    option: Given = None,
+) -> int:
+    """Write files anew of which many rows are deleted.
+
+    Then take out delete files that apply to no row any more, and merge small ones. Needs no cluster key, and keeps to
+    it where there is one.
+    """
+    call = _call(setup, where=where, policy=policy, budget=budget, option=option)
+    with setup.progress() as progress:
+        report = setup.table(table).merge_deletes(dry_run=dry_run, observer=progress, **call)
+    return _reported(setup, report)
+
+
+@app.command()
+@with_setup
+def delete(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Annotated[
+        str,
+        typer.Option(metavar="SQL", help="Which rows: a predicate over the columns; 'true' is every row."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    option: Given = None,
+) -> int:
+    """Delete rows, without losing to maintenance.
+
+    Asks first at a terminal; elsewhere it takes --yes. Rows that maintenance moved meanwhile are found where they are.
+    """
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
+    if not where.strip():
+        raise OptionError("--where", where, "a predicate over the table's columns; 'true' deletes every row")
+    if not yes and not _agreed(f"Delete the rows of {table} where {where}?"):
+        return _failed("Aborted", "no row was deleted", 1, setup.as_json)
+    with setup.progress() as progress:
+        report = setup.table(table).delete(where, observer=progress, options=options)
+    setup.show(report)
+    return 0
+
+
+@app.command()
+@with_setup
 def doctor(
     setup: Setup,
     *,
@@ -235,6 +287,16 @@ def _call(
     asked = {"policy": policy, "budget-bytes": budget_bytes}
     setup.check(options | {key: value for key, value in asked.items() if value is not None})
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
+
+
+def _agreed(question: str) -> bool:
+    """What the user answers at a terminal; wrong use where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:  # end of input, or Ctrl-C
+        return False
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:

@@ -65,10 +65,16 @@ class Progress:
     def _committed(self, info: Mapping[str, Any]) -> None:
         if self._finished >= self._groups:
             self._end_bar()
-        self.say(f"{info['table']}: committed version {info['version']}, {info['rewrites']:,} groups")
+        if "rows" in info:
+            what = f"{info['rows']:,} rows deleted"
+        elif "removed_delete_files" in info:
+            what = f"{info['removed_delete_files']:,} delete files removed"
+        else:
+            what = f"{info['rewrites']:,} groups"
+        self.say(f"{info['table']}: committed version {info['version']}, {what}")
 
     def _conflict(self, info: Mapping[str, Any]) -> None:
-        what = f"{info['dropped']} groups dropped" if info["dropped"] else "trying again"
+        what = f"{info['dropped']} groups dropped" if info.get("dropped") else "trying again"
         self.say(f"{info['table']}: another writer was first, {what}: {info['reason']}")
 
     def _begin_bar(self) -> None:

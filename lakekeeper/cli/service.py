@@ -11,12 +11,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from lakekeeper.cli.setup import Setup
-from lakekeeper.engine.auto import AutoReport, settings_from
+from lakekeeper.engine.auto import AutoSettings, settings_from
+from lakekeeper.engine.hot import Backoffs
 from lakekeeper.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,43 +34,51 @@ def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bo
     if not setup.quiet:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
     spark = setup.session()
+    service = _Service(setup, spark, settings, None if once else Backoffs.between(settings.pause_seconds))
     with stop_on_signal() as stopped:
         while True:
-            code = _one_pass(setup, spark, tables, stopped.is_set, dry_run=dry_run, go_on=not once)
+            code = service.one_pass(stopped.is_set, dry_run=dry_run)
             if once or stopped.wait(settings.pause_seconds):
                 return code
 
 
-def _one_pass(
-    setup: Setup,
-    spark: SparkSession,
-    tables: tuple[str, ...],
-    stopping: Callable[[], bool],
-    *,
-    dry_run: bool,
-    go_on: bool,
-) -> int:
-    from lakekeeper.api import run
+@dataclass(frozen=True)
+class _Service:
+    """What all passes share; ``backoffs`` is what one remembers for the next, None where there is no next."""
 
-    try:
-        with setup.progress() as progress:
-            report: AutoReport = run(
-                spark, tables or None, dry_run=dry_run, observer=progress, stopping=stopping
-            )
-    except OptionError:
-        raise  # it would be as wrong at the next pass
-    except Exception as error:
-        if not go_on:
-            raise
-        # A catalog that is down now may be up at the next pass.
-        text = next(iter(str(error).splitlines()), "")
-        typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": text}}))
-        typer.echo(f"lakekeeper auto: {text}", err=True)
-        return 1
-    typer.echo(report.to_json())
-    if not setup.quiet and not setup.as_json:
-        typer.echo(str(report), err=True)
-    return report.exit_code
+    setup: Setup
+    spark: SparkSession
+    settings: AutoSettings
+    backoffs: Backoffs | None
+
+    def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> int:
+        from lakekeeper import api
+
+        setup = self.setup
+        try:
+            with setup.progress() as progress:
+                report = api.one_pass(
+                    self.spark,
+                    self.settings,
+                    dry_run=dry_run,
+                    observer=progress,
+                    stopping=stopping,
+                    backoffs=self.backoffs,
+                )
+        except OptionError:
+            raise  # it would be as wrong at the next pass
+        except Exception as error:
+            if self.backoffs is None:
+                raise
+            # A catalog that is down now may be up at the next pass.
+            text = next(iter(str(error).splitlines()), "")
+            typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": text}}))
+            typer.echo(f"lakekeeper auto: {text}", err=True)
+            return 1
+        typer.echo(report.to_json())
+        if not setup.quiet and not setup.as_json:
+            typer.echo(str(report), err=True)
+        return report.exit_code
 
 
 @contextmanager
