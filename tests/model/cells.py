@@ -18,7 +18,7 @@ from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.runner import MemoryRunner
 from tests.model.program import Run, Scripted
 from tests.model.users import ACTS
-from tests.model.world import COMMIT_FAULTS, Scope
+from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Scope
 
 SMALL: Mapping[str, Any] = {
     "max-rows-per-file": 3,
@@ -66,7 +66,7 @@ def scopes(depth: int = 0) -> list[Scope]:
         found += [
             Scope(f"recluster, {name}", settings, {"r": rewrite()}, ALL, users=2 + depth),
             Scope(
-                f"recluster with faults, {name}", settings, {"r": rewrite(SIZES)}, ROWS, users=1 + depth, faults=1,
+                f"recluster with faults, {name}", settings, {"r": rewrite()}, ROWS, users=1 + depth, faults=1,
                 crashes=1, restarts=1, fault_kinds=(*COMMIT_FAULTS, *STOPS),
             ),
             Scope(
@@ -74,12 +74,12 @@ def scopes(depth: int = 0) -> list[Scope]:
                 ("append", *ROWS[:4]), users=depth, faults=1,
             ),
             Scope(
-                f"two rewrites, {name}", settings, {"r": rewrite(), "s": rewrite(SIZES)}, ROWS, users=1 + depth
+                f"two rewrites, {name}", settings, {"r": rewrite(), "s": rewrite(SIZES, max_rows_per_file=10)}, ROWS, users=1 + depth
             ),
             Scope(
                 f"partitions, {name}", settings,
                 {"r": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1)},
-                ("delete_equal", "drop_file", "restore", "foreign"), users=2 + depth, partitioned=True,
+                ("delete_equal", "drop_file", "restore", "foreign"), users=2 + depth, files=PARTS, partitioned=True,
             ),
         ]  # fmt: skip
     found += [
@@ -88,6 +88,7 @@ def scopes(depth: int = 0) -> list[Scope]:
             name="three winners, masks",
             acts=("delete_first", "delete_last"),
             users=3 + depth,
+            files=LONG,
             programs={"r": rewrite(commit_retry_num_retries=3)},
         )
     ]

@@ -71,7 +71,8 @@ Run = Callable[["Scripted", Observer, Clock], Any]
 class Trace:
     """One history of answers to a program of one name.
 
-    ``clean``: its own files may not be left behind at its end; ``replays``, ``retries``: so far.
+    ``clean``: its own files may not be left behind at its end; ``replays``, ``conflicts``: so far. ``ahead`` is what
+    it asks after a word to the observer that nothing goes wrong with, as far as that is known already.
     """
 
     name: str
@@ -84,11 +85,13 @@ class Trace:
     faults: tuple[str, ...] = ()
     replays: int = 0
     conflicts: int = 0
+    ahead: tuple[Question | Done, ...] = ()
     next: Question | Done = field(init=False)
     children: dict[Any, Trace] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.next = _run(self)
+        first, *later = self.ahead or _run(self)
+        self.next, self.ahead = first, tuple(later)
         if isinstance(self.next, Question) and self.next.method == "phase":
             phase, info = self.next.args
             if phase == "conflict":
@@ -110,6 +113,7 @@ class Trace:
                 faults=(*self.faults, fault) if fault else self.faults,
                 replays=self.replays,
                 conflicts=self.conflicts + isinstance(answer.error, Conflict),
+                ahead=() if fault else self.ahead,
             )
             self.children[token] = found
         return found
@@ -144,6 +148,7 @@ class Scripted:
         self.capabilities = capabilities
         self.table = "db.t"
         self.question: Question | None = None
+        self.told: list[Question] = []
         self._answers = answers
         self._next = 0
 
@@ -161,7 +166,10 @@ class Scripted:
         raise Pause
 
     def observe(self, phase: str, info: Mapping[str, Any]) -> None:
-        self.ask("phase", phase, info)
+        if self.question is None and self._next >= len(self._answers):
+            self.told.append(Question("phase", (phase, info)))
+        else:
+            self.ask("phase", phase, info)
 
     @property
     def deletes(self) -> Scripted:
@@ -207,26 +215,25 @@ class Scripted:
         return self.ask("tidy", snapshot, run_id)
 
 
-def _run(trace: Trace) -> Question | Done:
-    """The question that the engine asks after the answers of ``trace``, or its end."""
+def _run(trace: Trace) -> list[Question | Done]:
+    """What the engine asks after the answers of ``trace``: words to the observer, then a question or its end."""
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace.capabilities, trace.answers())
     ticks = iter(range(1_000_000, 2_000_000))
     clock = Clock(now_ms=lambda: next(ticks), wait=lambda _seconds: None)
     _Names.current = trace.name
+    done = Done()
     try:
         value = trace.run(adapter, adapter.observe, clock)
     except Pause:
         if adapter.question is None:
             raise
-        return adapter.question
     except (Exception, Stop) as error:
         done = Done(error=error.with_traceback(None))
     else:
         done = Done(value)
-    # A question that the engine went over without an answer to it would be no program of ours.
-    return adapter.question or done
+    return [*adapter.told, adapter.question or done]
 
 
 class _Names:

@@ -24,6 +24,7 @@ from tests.model.users import ACTS, K, setup_rows
 
 Rows = tuple[tuple[tuple[int, int, str], ...], ...]
 FLAT: Rows = (((0, 1, "a"), (0, 2, "b"), (0, 9, "z")), ((0, 1, "a"),), ((0, 3, "c"),))
+LONG: Rows = (((0, 1, "a"), (0, 2, "b"), (0, 4, "d"), (0, 5, "e"), (0, 9, "z")), ((0, 1, "a"),), ((0, 3, "c"),))
 PARTS: Rows = (((0, 1, "a"), (0, 9, "z")), ((0, 1, "a"),), ((1, 1, "a"),), ((1, 3, "c"),))
 """Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before anything begins."""
 
@@ -48,8 +49,8 @@ class Scope:
     crashes: int = 0
     restarts: int = 0
     fault_kinds: tuple[str, ...] = COMMIT_FAULTS
+    files: Rows = FLAT
     partitioned: bool = False
-    guard: bool = True
 
 
 class Actor(NamedTuple):
@@ -298,8 +299,7 @@ def first_node(world: World) -> Node:
         nonlocal node
         node = world._made(node, model, ("setup",))
 
-    files = PARTS if scope.partitioned else FLAT
-    table.append(*(setup_rows(rows) for rows in files))
+    table.append(*(setup_rows(rows) for rows in scope.files))
     stored = [row for entry in table.current.files.values() for row in entry.file.rows]
     note(node.model.of((row[ROW_ID] if ids else 0, row["1"], row["2"], row["3"]) for row in stored))
     table.set_key(["k"])
