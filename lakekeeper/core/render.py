@@ -142,12 +142,18 @@ def render_report(report: MergeReport) -> str:
         lines = [
             head
             + f"in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
-            f"  rewritten   {report.rewritten_data_files_count:,} files, {size(report.rewritten_bytes_count)}",
-            f"  added       {report.added_data_files_count:,} files, {size(report.added_bytes_count)}",
         ]
+        if report.rewritten_data_files_count:
+            lines += [
+                f"  rewritten   {report.rewritten_data_files_count:,} files, {size(report.rewritten_bytes_count)}",
+                f"  added       {report.added_data_files_count:,} files, {size(report.added_bytes_count)}",
+            ]
         if report.removed_delete_files_count:
-            lines.append(f"  removed     {report.removed_delete_files_count:,} delete files")
-        lines.append(f"  commits     {report.commits} in {report.rounds} rounds; ended: {report.ended}")
+            instead = report.added_delete_files_count
+            into = f", {instead:,} in their place" if instead else ""
+            lines.append(f"  removed     {report.removed_delete_files_count:,} delete files{into}")
+        rounds = f" in {report.rounds} rounds" if report.rounds else ""
+        lines.append(f"  commits     {report.commits}{rounds}; ended: {report.ended}")
         lines.append(f"  run         {', '.join(report.run_ids)}")
     if report.depth_before is not None and report.depth_after is not None:
         lines.insert(
@@ -166,16 +172,22 @@ def render_report(report: MergeReport) -> str:
 def render_delete(report: DeleteReport) -> str:
     """A delete in a few lines, with the commits that it went over."""
     head = f"{report.table}: delete where {report.where}"
-    if not report.changed:
-        return f"{head}: no row matches, nothing was committed"
-    lines = [
-        f"{head} in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
-        f"  deleted     {report.deleted_rows_count:,} rows in {report.touched_data_files_count:,} files",
-        f"  run         {report.run_id}",
-    ]
+    if report.changed:
+        versions = f"version {report.version_before} -> {report.version_after}"
+        rows, files = report.deleted_rows_count, report.touched_data_files_count
+        lines = [
+            f"{head} in {report.duration_ms / 1000:.1f} s, {versions}",
+            f"  deleted     {_many(rows, 'row')} in {_many(files, 'file')}",
+            f"  run         {report.run_id}",
+        ]
+    else:
+        lines = [f"{head}: no row matches, nothing was committed"]
     if report.retries:
         over = ", ".join(report.winners) or "concurrent commits"
-        lines.append(
-            f"  retries     {report.retries}, {report.followed_rows_count:,} rows found again after {over}"
-        )
+        again = _many(report.followed_rows_count, "row")
+        lines.append(f"  retries     {report.retries}, {again} found again after {over}")
     return "\n".join(lines)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
