@@ -12,5 +12,6 @@ from __future__ import annotations
 
 from lakekeeper import errors
 from lakekeeper.api import Table, auto, run, table
+from lakekeeper.sql import sql
 
-__all__ = ["Table", "auto", "errors", "run", "table"]
+__all__ = ["Table", "auto", "errors", "run", "sql", "table"]

@@ -213,6 +213,13 @@ class Format(Protocol):
         """The adapter of one table. Raises NotFound, Unsupported or AdapterError (e.g. jars missing)."""
         ...
 
+    def lost_race(self, error: BaseException) -> bool:
+        """Did a statement of the format's own writer fail because somebody else committed first?
+
+        False in doubt: an outcome that is not known must not be taken for a loss.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TableName:

@@ -18,7 +18,7 @@ from lakekeeper_delta.native import Log, State
 
 REPLAYED_TAG = "lakekeeper.replayed"
 
-_LOST = (
+LOST = (
     "ConcurrentAppendException",
     "ConcurrentDeleteDeleteException",
     "ConcurrentDeleteReadException",
@@ -161,7 +161,7 @@ def register_metrics(log: Log, transaction: Any, metrics: Mapping[str, int]) -> 
 def _failure(log: Log, now: State, error: Exception) -> CommitError:
     """What a failed ``commit`` call means: lost, refused before the log was written, or not known."""
     names = [name.rpartition(".")[2] for name, _ in causes(error)]
-    if any(name in _LOST for name in names):
+    if any(name in LOST for name in names):
         winner = _winner_after(log, now.version)
         return Conflict(f"{log.name}: lost to {winner or 'a concurrent commit'} ({told(error)})", winner)
     if _while_preparing(error):

@@ -7,6 +7,7 @@ from typing import Any
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spi import TableName
+from lakekeeper_delta.commit import LOST
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
 
@@ -24,6 +25,10 @@ class DeltaFormat:
     def name(self) -> str:
         """The provider's name in Spark's catalogs."""
         return "delta"
+
+    def lost_race(self, error: BaseException) -> bool:
+        """Is it one of the exceptions by which Delta's conflict checker refuses a commit?"""
+        return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
         """The adapter of one table, by path or by catalog name.

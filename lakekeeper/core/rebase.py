@@ -110,6 +110,12 @@ class Changes:
     delete_ids: Mapping[str, str] = field(default_factory=dict)
     obstacle: str = ""
 
+    @property
+    def only_our_rewrites(self) -> bool:
+        """Was the table changed by nothing but rewrites of lakekeeper's, at least one?"""
+        ours = bool(self.winners) and all(w.layout and w.run_id for w in self.winners)
+        return ours and not self.obstacle
+
     def landed(self, run_id: str) -> int | None:
         """The version that carries ``run_id``, if our commit of unknown outcome did happen."""
         return next((w.version for w in self.winners if w.run_id == run_id), None)

@@ -9,12 +9,14 @@ pytest.register_assert_rewrite(
     "lakekeeper.testing.snapshot_contract",
     "lakekeeper.testing.rewrite_contract",
     "lakekeeper.testing.race_contract",
+    "lakekeeper.testing.replay_contract",
 )
 
 from lakekeeper.testing.race_contract import RaceContract
+from lakekeeper.testing.replay_contract import ReplayContract
 from lakekeeper.testing.rewrite_contract import RewriteContract
 from lakekeeper.testing.snapshot_contract import SnapshotContract
 
 
-class AdapterContract(SnapshotContract, RewriteContract, RaceContract):
+class AdapterContract(SnapshotContract, RewriteContract, RaceContract, ReplayContract):
     """Subclass it, declare ``capabilities`` and ``kinds``, and give it a fixture ``harness``."""

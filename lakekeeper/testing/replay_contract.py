@@ -1,0 +1,204 @@
+"""The contract of the row-level half: deletes are found, masked, replayed and made; no row is lost or comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.rebase import Dropped, Rewrite
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit import Committer, Landed
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.engine.events import Events
+from lakekeeper.errors import Conflict
+from lakekeeper.spi import Adapter, Commit
+from lakekeeper.testing.harness import (
+    ContractTable,
+    Harness,
+    Selected,
+    needs,
+    recluster,
+    rewrite,
+    task_for,
+)
+from lakekeeper.testing.snapshot_contract import KV, keys
+from lakekeeper.testing.values import fingerprint
+
+BATCHES = [keys(1, 4, 7), keys(2, 3, 3), keys(5, 6, 8), keys(3, 9)]
+_OPTIONS: Options = resolve(
+    {"commit.quiet-window-ms": 0, "replay.max-deleted-ratio": 1.0, "commit.retry.min-wait-ms": 0}
+)
+
+DELETES = {
+    "a row": (["k = 4"], 1),
+    "equal rows": (["k = 3"], 3),
+    "rows of several files": (["k >= 2 and k <= 5"], 6),
+    "a whole file": (["k = 1 or k = 4 or k = 7"], 3),
+    "three winners": (["k = 1", "k = 3", "k = 8"], 5),
+}
+
+
+def commit(harness: Harness, adapter: Adapter[Any], made: Rewrite, snapshot: Snapshot) -> Landed:
+    """What the engine does with a rewrite: rebase, replay, commit."""
+    events = Events(adapter.table, "contract")
+    committer = Committer(adapter, harness.runner, snapshot, "contract-1", _OPTIONS, events, Clock())
+    return committer.commit([made])
+
+
+class ReplayContract(Selected):
+    """Case 2 of seed 001: their delete commits first; and case 1: ours does."""
+
+    @needs("row_deletes")
+    @pytest.mark.parametrize("name", DELETES)
+    def test_deletes_that_won_are_replayed(self, harness: Harness, name: str) -> None:
+        wheres, count = DELETES[name]
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        for where in wheres:
+            table.delete(where)
+        rows = fingerprint(table.rows())
+        assert len(rows) == 11 - count
+        landed = commit(harness, adapter, made, snapshot)
+        assert landed.commit is not None, [d.reason for d in landed.dropped]
+        assert [r.replayed for r in landed.kept] == [count]
+        assert fingerprint(table.rows()) == rows
+        assert fingerprint(table.rows(snapshot.version)) == fingerprint(keys(1, 4, 7, 2, 3, 3, 5, 6, 8, 3, 9))
+        assert table.leftovers() == set()
+
+    @needs("row_deletes")
+    def test_a_row_that_was_deleted_before_is_not_counted_twice(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        table.delete("k = 4 or k = 6")
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        table.delete("k = 7 or k = 4")
+        rows = fingerprint(table.rows())
+        landed = commit(harness, adapter, made, snapshot)
+        assert [r.replayed for r in landed.kept] == [1]
+        assert fingerprint(table.rows()) == rows
+        assert len(table.rows()) == 8
+
+    @needs("row_deletes")
+    def test_winners_between_attempts_are_replayed_from_what_was_written(self, harness: Harness) -> None:
+        """Each attempt loses to one more delete, after its replay and before its commit."""
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        left = ["k = 1", "k = 3", "k = 8"]
+        real = adapter.commit
+
+        def raced(rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+            if left:
+                table.delete(left.pop(0))
+            return real(rewrites, snapshot, run_id)
+
+        adapter.commit = raced  # type: ignore[method-assign]  # a race on this one adapter
+        landed = commit(harness, adapter, made, snapshot)
+        assert landed.retries == 3
+        assert [r.replayed for r in landed.kept] == [5]
+        assert fingerprint(table.rows()) == fingerprint(keys(4, 7, 2, 5, 6, 9))
+        assert table.leftovers() == set()
+
+    def test_a_foreign_rewrite_of_all_inputs_drops_the_group(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        table.rewrite_foreign()
+        rows, before = fingerprint(table.rows()), table.leftovers()
+        landed = commit(harness, adapter, made, snapshot)
+        assert landed.commit is None
+        assert [type(d) for d in landed.dropped] == [Dropped]
+        assert fingerprint(table.rows()) == rows
+        assert table.leftovers() <= before
+
+    @needs("row_deletes")
+    def test_deletes_stay_deletes_in_the_next_rewrite(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        table.delete("k = 3")
+        commit(harness, adapter, made, snapshot)
+        table.delete("k = 5")
+        rows = fingerprint(table.rows())
+        recluster(harness, table, level=2)
+        assert fingerprint(table.rows()) == rows
+        assert len(rows) == 7
+
+    def test_rows_are_deleted_by_us(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        before = adapter.snapshot(["k"])
+        report = delete_rows(adapter, harness.runner, "k = 3 or k > 7", _OPTIONS)
+        assert (report.deleted_rows_count, report.retries) == (5, 0)
+        assert fingerprint(table.rows()) == fingerprint(keys(1, 4, 7, 2, 5, 6))
+        assert len(table.rows(before.version)) == 11
+        assert adapter.changes_since(before).landed(report.run_id) is not None
+        assert not adapter.changes_since(before).winners[-1].layout
+        again = delete_rows(adapter, harness.runner, "k = 3 or k > 7", _OPTIONS)
+        assert not again.changed
+
+    @pytest.mark.parametrize(
+        "rival",
+        [
+            pytest.param(
+                lambda table, harness: recluster(harness, table, run_id="rival-1"), id="our rewrite"
+            ),
+            pytest.param(lambda table, _: table.rewrite_foreign(), id="foreign rewrite"),
+            pytest.param(lambda table, _: table.delete("k = 9 or k = 1"), id="delete"),
+            pytest.param(lambda table, _: table.append(keys(3, 50)), id="append"),
+        ],
+    )
+    def test_our_delete_follows_its_rows(
+        self, harness: Harness, rival: Callable[[ContractTable, Harness], object]
+    ) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        expected = harness.create(KV, BATCHES)
+        rival(expected, harness)
+        expected.delete("k = 3 or k > 7 and k < 20")
+        left = [lambda: rival(table, harness)]
+
+        def race(phase: str, _: object) -> None:
+            if phase == "before_commit" and left:
+                left.pop()()
+
+        report = delete_rows(adapter, harness.runner, "k = 3 or k > 7 and k < 20", _OPTIONS, observer=race)
+        rows = [r for r in table.rows() if r["k"] != 50]
+        # A 3 that was appended after the delete looked stays, if nothing made it look again.
+        late = [r for r in rows if r["k"] == 3]
+        assert len(late) <= 1
+        wanted = [r for r in expected.rows() if r["k"] != 50]
+        assert fingerprint([r for r in rows if r["k"] != 3]) == fingerprint(wanted)
+        assert report.changed
+        assert table.leftovers() == set()
+
+    def test_a_delete_on_a_picture_that_is_old_loses(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        held = harness.runner.hold(adapter.deletes.find(snapshot, "k = 3"))
+        assert sum(held.per_file.values()) == 3
+        table.delete("k = 9")
+        rows = fingerprint(table.rows())
+        with pytest.raises(Conflict) as lost:
+            adapter.deletes.delete([held], snapshot, "run-1", "k = 3")
+        assert lost.value.winner
+        assert fingerprint(table.rows()) == rows
+        harness.runner.release(held)
+
+    def test_tidying_a_tidy_table_commits_nothing(self, harness: Harness) -> None:
+        table = harness.create(KV, BATCHES)
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        assert adapter.deletes.tidy(snapshot, "run-1").version is None
+        assert adapter.snapshot(["k"]).version == snapshot.version
