@@ -38,7 +38,7 @@ class DeltaRowDeletes:
         state = log.at(base, snapshot.table_uuid)
         removal.refuse_append_only(log, state)
         wanted = snapshot.blocks.path if paths is None else pa.array(sorted(paths), pa.string())
-        rows = log.scan(state, log.add_files(state, wanted.to_pylist()))
+        rows = log.scan(state, log.add_files(state, wanted.to_pylist()), numbered=True)
         places = rows.where(where).select(*file_and_position(log, rows))
         return located(log, places, wanted)
 

@@ -203,7 +203,7 @@ def rows_by_file(
     """
     from pyspark.sql import functions as F
 
-    scanned = log.scan(state, log.jvm.array_list(adds.values()))
+    scanned = log.scan(state, log.jvm.array_list(adds.values()), numbered=True)
     rows = log.with_row_ids(state, scanned) if row_ids else scanned
     file, position = file_and_position(log, rows)
     placed = rows.select(F.struct("*").alias("row"), file.alias("spelled"), position)

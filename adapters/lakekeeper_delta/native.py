@@ -187,16 +187,30 @@ class Log:
             )
         return found
 
-    def scan(self, state: State, adds: Any) -> Any:
+    def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
         """The live rows of AddFile objects (a java.util.List) as a PySpark DataFrame, by the columns of ``state``.
 
-        The files need not be in any version.
+        The files need not be in any version. ``numbered``: row numbers are in the metadata, and vectors are applied
+        also where ``state`` knows of none yet.
         """
+        snapshot = self._with_vectors(state) if numbered else state.snapshot
         with self.active(self.jvm.session):
             frame = self.log.createDataFrame(
-                state.snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
+                snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
             )
         return self.jvm.dataframe(frame)
+
+    def _with_vectors(self, state: State) -> Any:
+        """Something to read by: Delta numbers rows and heeds vectors only where the protocol has the feature."""
+        if "deletionVectors" in state.features:
+            return state.snapshot
+        vectors = self.singleton("actions.Protocol").forTableFeature(
+            self.singleton("DeletionVectorsTableFeature")
+        )
+        protocol = state.snapshot.protocol().merge(self.jvm.seq([vectors]))
+        return self.delta.DummySnapshot(
+            self.log.logPath(), self.log, state.snapshot.metadata(), self.jvm.some(protocol)
+        )
 
     def with_row_ids(self, state: State, rows: Any) -> Any:
         """Rows of :meth:`scan` with columns for row id and commit version, where the table tracks rows."""

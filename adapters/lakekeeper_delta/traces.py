@@ -24,13 +24,13 @@ def traces(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> 
     written = rewrite.written
     task = written.task
     state = log.at(task.read_version, task.table_uuid)
-    lost = log.scan(state, _lost_files(log, written, snapshot, changes))
+    lost = log.scan(state, _lost_files(log, written, snapshot, changes), numbered=True)
     outputs = written.native.outputs
     if state.tracks_rows:
         # Uncommitted files have no first row id yet; the ids in the files themselves go first.
         fresh = [log.edited(add, baseRowId=0, defaultRowCommitVersion=0) for add in outputs]
         outputs = log.jvm.array_list(fresh)
-    rows = log.scan(state, outputs)
+    rows = log.scan(state, outputs, numbered=True)
     return Traces(
         lost.select(_row(state, lost)),
         rows.select(_row(state, rows), *file_and_position(log, rows)),

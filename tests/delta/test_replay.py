@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Rewrite, rebase
+from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_delta.table import DeltaTable
@@ -37,10 +39,10 @@ class Race:
         snapshot = adapter.snapshot(columns)
         return cls(scene, adapter, snapshot, [rewritten(adapter, t) for t in tasks_of(snapshot, **task)])
 
-    def replay(self) -> list[Rewrite]:
+    def replay(self, most_gone: float = 0.5) -> list[Rewrite]:
         """What the engine does after a conflict; the rewrites that may be committed now."""
         changes = self.adapter.changes_since(self.snapshot)
-        rebased = rebase(self.rewrites, changes)
+        rebased = rebase(self.rewrites, changes, most_gone=most_gone)
         assert not rebased.drop, rebased.drop
         runner = SparkRunner(self.scene.spark)
         done = []
@@ -164,3 +166,261 @@ def test_a_delete_that_won_is_in_our_commit(scene: Scene, winners: list[str]) ->
     race = Race.start(filled(scene))
     scene.run(*winners)
     race.won()
+
+
+def test_winners_one_after_the_other(scene: Scene) -> None:
+    """Each replay starts from the outputs as written; what it wrote before is taken away."""
+    race = Race.start(filled(scene))
+    scene.run(*WINNERS["delete"])
+    race.replay()
+    for winner in (MERGE, "DELETE FROM {t} WHERE v LIKE 'w%'", "DELETE FROM {t} WHERE k = 1"):
+        scene.run(winner)
+        version = scene.version
+        with pytest.raises(Conflict, match="nothing was committed"):
+            race.commit()
+        assert scene.version == version
+        race.replay()
+    commit = race.won("last")
+    assert race.adapter.changes_since(race.snapshot).landed("last") == commit.version
+
+
+def test_appends_leave_a_replayed_rewrite_as_it_is(scene: Scene) -> None:
+    race = Race.start(filled(scene))
+    scene.run("DELETE FROM {t} WHERE v = 'v3'")
+    (first,) = race.replay()
+    scene.run("INSERT INTO {t} VALUES (3, 'v3')")
+    (second,) = race.replay()
+    assert second is first
+    race.won()
+
+
+def test_a_row_that_was_dead_already_is_not_counted_again(scene: Scene) -> None:
+    filled(scene).run("DELETE FROM {t} WHERE v IN ('v1', 'w2')")
+    race = Race.start(scene)
+    assert race.rewrites[0].rows_in == 117
+    scene.run("DELETE FROM {t} WHERE v IN ('v1', 'v2', 'w2', 'w3')")
+    (rewrite,) = race.replay()
+    assert rewrite.replayed == 3
+    commit = race.won()
+    assert commit.removed_delete_files == 3
+
+
+def test_rows_that_came_back_are_a_conflict(scene: Scene) -> None:
+    filled(scene).run("DELETE FROM {t} WHERE v IN ('v1', 'w2')")
+    race = Race.start(scene)
+    scene.run(f"RESTORE {{t}} TO VERSION AS OF {scene.version - 1}")
+    rows, version, files = scene.spark_rows(), scene.version, leftovers(scene)
+    with pytest.raises(Conflict, match="live again") as lost:
+        race.replay()
+    assert "RESTORE" in lost.value.winner
+    with pytest.raises(Conflict):
+        race.commit()
+    assert (scene.version, scene.spark_rows(), leftovers(scene)) == (version, rows, files)
+    race.adapter.discard(race.rewrites)
+    assert not leftovers(scene) & scene.data_files()
+
+
+def test_a_file_that_is_restored_after_a_replay_is_taken_out(scene: Scene) -> None:
+    race = Race.start(filled(scene))
+    scene.run("DELETE FROM {t} WHERE v LIKE 'w%'")
+    (rewrite,) = race.replay()
+    assert None in rewrite.inputs_now.values()
+    scene.run(f"RESTORE {{t}} TO VERSION AS OF {scene.version - 1}")
+    (again,) = race.replay()
+    assert (again.replayed, again.extra) == (0, ())
+    commit = race.won()
+    assert len(commit.removed) == 3
+
+
+@pytest.mark.parametrize("properties", [VECTORS, COPIES], ids=["vectors", "copies"])
+def test_copies_of_others(scene: Scene, properties: str) -> None:
+    """Winners that write files anew: a delete by copies, and a foreign OPTIMIZE of some inputs."""
+    table(scene, properties)
+    for letter, rows in (("a", 4000), ("b", 4000), ("c", 20), ("d", 20), ("e", 4000)):
+        scene.run(
+            f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id % 7, concat('{letter}', id) FROM range({rows})"
+        )
+    race = Race.start(scene)
+    scene.spark.conf.set("spark.databricks.delta.optimize.minFileSize", "6000")
+    scene.spark.conf.set("spark.databricks.delta.delete.deletionVectors.persistent", "false")
+    try:
+        scene.run("OPTIMIZE {t}", "DELETE FROM {t} WHERE v IN ('c3', 'b7')")
+    finally:
+        scene.spark.conf.unset("spark.databricks.delta.optimize.minFileSize")
+        scene.spark.conf.unset("spark.databricks.delta.delete.deletionVectors.persistent")
+    changes = race.adapter.changes_since(race.snapshot)
+    assert len(changes.removed) == 3
+    assert [w.layout for w in changes.winners] == [True, False]
+    (rewrite,) = race.replay(most_gone=0.7)
+    assert rewrite.replayed == 4040
+    race.won()
+
+
+@pytest.mark.parametrize("tracking", ["false", "true"], ids=["values", "row ids"])
+def test_outputs_are_copied_where_vectors_may_not_be_written(scene: Scene, tracking: str) -> None:
+    filled(scene, f"{VECTORS}, 'delta.enableRowTracking'='{tracking}'")
+    race = Race.start(scene, target_rows=50)
+    written = {o.path: _stored(scene, o.path) for o in race.rewrites[0].outputs}
+    assert len(written) == 3
+    ids = None
+    scene.run("DELETE FROM {t} WHERE k = 0", "ALTER TABLE {t} SET TBLPROPERTIES (" + COPIES + ")")
+    if tracking == "true":
+        ids = row_ids(scene)
+    dead = {f"{letter}{i}" for letter in "vw" for i in range(0, 40, 7)}
+    (rewrite,) = race.replay()
+    assert {o.masked for o in rewrite.outputs} == {0}
+    assert len(set(written) - {o.path for o in rewrite.outputs}) == len(rewrite.extra) == 1
+    left = [[v for v in rows if v not in dead] for rows in written.values()]
+    assert sorted(left) == sorted(_stored(scene, o.path) for o in rewrite.outputs)
+    race.won()
+    if ids is not None:
+        assert row_ids(scene) == ids
+
+
+def _stored(scene: Scene, path: str) -> list[str]:
+    """Column v of a file, as the rows lie in it."""
+    found: list[str] = pq.ParquetFile(scene.path / delta_log.unquote(path)).read()["v"].to_pylist()
+    return found
+
+
+def row_ids(scene: Scene) -> list[Any]:
+    rows = scene.spark.read.format("delta").load(str(scene.path))
+    return sorted(rows.selectExpr("v", "k", "_metadata.row_id", "_metadata.row_commit_version").collect())
+
+
+@pytest.mark.parametrize("winner", ["delete of a range", "merge", "whole file"])
+def test_row_ids_and_versions_stay(scene: Scene, winner: str) -> None:
+    race = Race.start(filled(scene, f"{VECTORS}, 'delta.enableRowTracking'='true'"))
+    scene.run(*WINNERS[winner])
+    before = row_ids(scene)
+    race.won()
+    assert row_ids(scene) == before
+    assert len({row["row_id"] for row in before}) == len(before)
+
+
+VALUES = """
+  SELECT id AS k, element_at(array(double('NaN'), -0.0D, 0.0D, null, 1.5D), int(id % 5) + 1) AS x,
+    element_at(array(float('NaN'), float('-0.0'), 0F, null, 0.1F), int(id % 5) + 1) AS position,
+    IF(id % 3 = 0, null, named_struct('a.b', IF(id % 2 = 0, null, ''), 'row', array(id % 2, null))) AS row,
+    IF(id % 4 = 0, null, array(named_struct('d', element_at(array(-0.0D, 0.0D, double('NaN')), int(id % 3) + 1)))) AS
+      `a``b.c`,
+    IF(id % 5 = 0, null, map(concat('x', id % 2), map('y', IF(id % 2 = 0, null, -0.0D)), 'z', map())) AS file,
+    timestamp '0050-01-01 00:00:00' + make_dt_interval(id % 3) AS t, cast(id % 2 AS decimal(38, 20)) AS d,
+    cast(concat('a', id % 2) AS binary) AS b, IF(id % 2 = 0, null, id % 3) AS p, IF(id % 2 = 0, '', 'é') AS s
+  FROM range(0, 60, 1, 1)
+"""
+
+
+@pytest.mark.parametrize("tail", ["", "PARTITIONED BY (p)"], ids=["plain", "partitioned"])
+def test_values_of_all_kinds(scene: Scene, tail: str) -> None:
+    """Rows alike but for a zero's sign, a NULL or a NaN are told apart; names of columns can be any."""
+    scene.run(
+        f"CREATE TABLE {{t}} USING delta {tail} TBLPROPERTIES ({VECTORS}, 'delta.columnMapping.mode'='name') "
+        f"AS SELECT * EXCEPT (k), 0 AS k FROM ({VALUES})",
+        f"INSERT INTO {{t}} SELECT * EXCEPT (k), 0 AS k FROM ({VALUES})",
+    )
+    race = Race.start(scene)
+    for where in (
+        "isnan(x) AND d = 1",
+        "cast(x AS string) = '-0.0' AND row IS NULL",
+        "x IS NULL AND file['x1'] IS NOT NULL AND b = X'6131'",
+        "isnan(`a``b.c`[0].d) AND position > 1e30",
+        "row['a.b'] = '' AND file['x1']['y'] IS NOT NULL AND s = 'é'",
+    ):
+        rows = sum(scene.spark_rows().values())
+        scene.run(f"DELETE FROM {{t}} WHERE {where}")
+        assert sum(scene.spark_rows().values()) < rows
+    race.won()
+
+
+def test_a_column_with_the_name_of_the_metadata(scene: Scene) -> None:
+    """Delta itself can delete its rows by copies only."""
+    table(scene, COPIES, "k BIGINT, `_metadata` STRUCT<file_path: STRING, row_index: BIGINT>")
+    insert = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, named_struct('a', 'x', 'b', id %% 3) FROM range(%d)"
+    scene.run(insert % 30, insert % 20)
+    race = Race.start(scene)
+    scene.run("DELETE FROM {t} WHERE k = 25")
+    race.won()
+
+
+def test_vectors_are_switched_on_meanwhile(scene: Scene) -> None:
+    """The version that was read knows of no vectors: a scan by it would not heed them."""
+    race = Race.start(filled(scene, COPIES))
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES (" + VECTORS + ")", "DELETE FROM {t} WHERE v IN ('v3', 'w5')")
+    (rewrite,) = race.replay()
+    assert rewrite.replayed == 3
+    race.won()
+
+
+def test_variants(scene: Scene) -> None:
+    table(scene, columns="k BIGINT, x VARIANT")
+    values = "SELECT /*+ COALESCE(1) */ id % 2, parse_json(concat('{\"a\":', id % 5, '}')) FROM range(30)"
+    scene.run(
+        *[f"INSERT INTO {{t}} {values}"] * 2, "INSERT INTO {t} VALUES (0, null), (0, parse_json('null'))"
+    )
+    race = Race.start(scene)
+    scene.run(
+        "DELETE FROM {t} WHERE variant_get(x, '$.a', 'int') = 3", "DELETE FROM {t} WHERE is_variant_null(x)"
+    )
+    told = "concat_ws('|', k, to_json(x), x IS NULL)"
+    expected = scene.spark_rows(columns=told)
+    (rewrite,) = race.replay()
+    race.commit()
+    assert rewrite.replayed == 13
+    assert scene.spark_rows(columns=told) == expected
+
+
+def test_vectors_lie_below_random_prefixes(scene: Scene) -> None:
+    race = Race.start(filled(scene, f"{VECTORS}, 'delta.randomizeFilePrefixes'='true'"))
+    scene.run("DELETE FROM {t} WHERE v = 'v3'")
+    (rewrite,) = race.replay()
+    assert [path.count("/") for path in rewrite.extra] == [1]
+    scene.run("DELETE FROM {t} WHERE v = 'v4'")
+    race.won()
+
+
+def test_places_that_are_no_rows_of_the_outputs(scene: Scene) -> None:
+    race = Race.start(filled(scene))
+    scene.run("DELETE FROM {t} WHERE v = 'v3'")
+    changes = race.adapter.changes_since(race.snapshot)
+    file, files = race.rewrites[0].outputs[0].path, leftovers(scene)
+    for places in ([(file, 120)], [(file, -1)], [("other.parquet", 0)], [(file, 4), (file, 4)]):
+        hits = scene.spark.createDataFrame(places, "file string, position bigint")
+        with pytest.raises(AdapterError, match="not as many rows"):
+            race.adapter.deletes.mask(race.rewrites[0], hits, changes)
+    assert leftovers(scene) == files
+
+
+def test_discard_takes_the_files_of_a_replay(scene: Scene) -> None:
+    filled(scene)
+    before = leftovers(scene)
+    race = Race.start(scene)
+    scene.run("DELETE FROM {t} WHERE k = 3")
+    (rewrite,) = race.replay()
+    assert len(leftovers(scene) - before) == len(rewrite.outputs) + len(rewrite.extra) == 2
+    race.adapter.discard([rewrite])
+    race.adapter.discard([rewrite])
+    assert leftovers(scene) == before
+
+
+def test_what_winners_did(scene: Scene) -> None:
+    snapshot = filled(scene, f"{VECTORS}, 'delta.enableInCommitTimestamps'='true'").adapter().snapshot(["k"])
+    scene.run(
+        "INSERT INTO {t} VALUES (1, 'a')",
+        "DELETE FROM {t} WHERE v = 'v3'",
+        "OPTIMIZE {t}",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('a'='b')",
+        "DELETE FROM {t} WHERE v = 'nobody'",
+        "UPDATE {t} SET k = 0 WHERE v = 'v4'",
+        "INSERT OVERWRITE {t} VALUES (1, 'a')",
+    )
+    winners = scene.adapter().changes_since(snapshot).winners
+    told = {w.operation: (w.layout, w.appends, w.changes_rows) for w in winners}
+    assert told["WRITE"] == (False, False, True)
+    assert (winners[0].appends, winners[0].layout) == (True, False)
+    assert told["DELETE"] == told["UPDATE"] == (False, False, True) or told["DELETE"] == (False, True, False)
+    assert told["OPTIMIZE"] == (True, False, False)
+    assert told["SET TBLPROPERTIES"] == (False, False, True)
+    stamps = [w.at_ms for w in winners]
+    assert stamps == sorted(stamps)
+    assert stamps[0] > 1_600_000_000_000
