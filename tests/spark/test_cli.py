@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.cli import main
-from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.core.report import DeleteReport, GroupResult, MergeReport
 from lakekeeper.errors import LakekeeperError
 
 
@@ -72,6 +72,19 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         (["auto", "--once"], "spark.lakekeeper.auto.tables"),
         (["auto", "--once", "--every", "5m", "t"], "not both"),
         (["auto", "--every", "often", "t"], "30s, 15m or 2h"),
+        (["auto", "--once", "t", "--conf", "spark.lakekeeper.auto.verbs=delete"], "merge_deletes"),
+        (
+            ["merge-deletes", "t", "--option", "delete-ratio-threshold=2"],
+            "a share of a file's rows from 0 to 1",
+        ),
+        (["merge-deletes", "t", "--final"], "--final"),
+        (["delete", "t"], "--where"),
+        (["delete", "t", "--where", " ", "--yes"], "'true' deletes every row"),
+        (["delete", "t", "--where", "k = 1"], "--yes: needed where there is no terminal to ask at"),
+        (
+            ["delete", "t", "--where", "k = 1", "--yes", "--option", "commit.retry.num-retires=1"],
+            "num-retries'?",
+        ),
     ],
 )
 def test_wrong_use_is_found_before_spark_starts(
@@ -159,6 +172,51 @@ def test_a_run_whose_groups_all_failed_has_failed(
         assert "lost executor" in result.out
 
 
+class AtTerminal:
+    """Somebody at a terminal who types one line."""
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, *_: Any) -> str:
+        return self.line
+
+
+@pytest.mark.parametrize(
+    "line, more, deleted",
+    [
+        ("y\n", [], True),
+        ("n\n", [], False),
+        ("\n", [], False),
+        ("", [], False),  # end of input
+        ("", ["--yes"], True),
+        ("n\n", ["-y"], True),
+    ],
+)
+def test_delete_asks_at_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, line: str, more: list[str], deleted: bool
+) -> None:
+    asked: list[str] = []
+
+    class Fake:
+        def delete(self, where: str, **_: Any) -> DeleteReport:
+            asked.append(where)
+            return DeleteReport("t", where, 1, 2, 3, 1, run_id="r-1")
+
+    monkeypatch.setattr("lakekeeper.cli.setup.Setup.table", lambda *_: Fake())
+    monkeypatch.setattr("sys.stdin", AtTerminal(line))
+    result = run("delete", "t", "--where", "k = 1", *more)
+    assert ("Delete the rows of t where k = 1? [y/N]" in result.err) is not bool(more)
+    assert (result.code, asked) == ((0, ["k = 1"]) if deleted else (1, []))
+    assert ("deleted     3 rows in 1 file" in result.out) is deleted
+    if not deleted:
+        assert result.err.endswith("lakekeeper: no row was deleted\n")
+        assert run("delete", "t", "--where", "k = 1", "--json").json["error"]["type"] == "Aborted"
+
+
 # ---------------------------------------------------------------------------------------------------- with a session
 
 
@@ -214,6 +272,23 @@ def test_compact_needs_no_key(run: Run, table: str) -> None:
 
 
 @both
+def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str) -> None:
+    gone = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes", "--json")
+    assert (gone.code, gone.json["deleted_rows_count"], gone.json["touched_data_files_count"]) == (0, 50, 2)
+    assert f"{table}: committed version {gone.json['version_after']}, 50 rows deleted" in gone.err
+    again = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes")
+    assert (again.code, "no row matches, nothing was committed" in again.out) == (0, True)
+    assert spark.table(table).count() == 250
+    done = run("merge-deletes", table, "--json")
+    assert done.code == 0
+    if gone.json["version_after"] is not None and done.json["commits"]:
+        assert done.json["rewritten_data_files_count"] == 2
+    assert spark.table(table).count() == 250
+    last = run("merge-deletes", table)
+    assert (last.code, "committed nothing" in last.out) == (0, True)
+
+
+@both
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
@@ -227,6 +302,10 @@ def test_compact_needs_no_key(run: Run, table: str) -> None:
         (["recluster", "--columns", "k", "--where", "cli_udf(k) < 1"], 2, "a UDF is none"),
         (["compact", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
         (["compact", "--where", "k ="], 2, "does not parse"),
+        (["merge-deletes", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
+        (["delete", "--yes", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
+        (["delete", "--yes", "--where", "k < day(now())"], 2, "'now()' depends on the moment"),
+        (["delete", "--yes", "--where", "k IN (SELECT 1)"], 2, "a subquery is none"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_writes_nothing(

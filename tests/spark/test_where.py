@@ -83,3 +83,63 @@ def test_refused(spark: SparkSession, table: TableName, where: str, said: str) -
 def test_an_unknown_column_names_the_nearest(spark: SparkSession, table: TableName, where: str) -> None:
     with pytest.raises(OptionError, match=r"did you mean 'name'\?"):
         check_where(spark, table, where)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "at < timestamp'2026-01-01 00:00:00'",
+        "day >= date_sub(DATE '2026-01-01', 7)",
+        "name = 'now' OR name LIKE 'today%'",
+        "name = 'date ' AND id = 1",
+        "cast(name AS DATE) = day",
+        "at > '2026-01-01'",
+        "true",
+    ],
+)
+def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableName, where: str) -> None:
+    check_where(spark, table, where, steady=True)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "at < now()",
+        "at < current_timestamp",
+        "at < localtimestamp()",
+        "day < current_date() - INTERVAL 7 DAYS",
+        "day < curdate()",
+        "unix_timestamp() > id",
+        "id = 1 OR year(current_date) = 2026",
+        "day < DATE 'today'",
+        'at < TIMESTAMP "now"',
+        "at < timestamp_ntz' Yesterday '",
+        "day < 'today'",
+        "at > cast('now' AS TIMESTAMP)",
+        "cast(at AS STRING) > date_format(now(), 'yyyy')",
+    ],
+)
+def test_what_depends_on_the_moment_is_not(spark: SparkSession, table: TableName, where: str) -> None:
+    check_where(spark, table, where)  # good enough for choosing files
+    with pytest.raises(OptionError, match=r"depends on the moment: write the moment as a literal") as raised:
+        check_where(spark, table, where, steady=True)
+    assert raised.value.key == "where"
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "name = current_user()",
+        "name = user()",
+        "name = session_user()",
+        "name = current_catalog()",
+        "name = current_schema()",
+        "name = current_timezone()",
+        "id = lakekeeper_where",
+    ],
+)
+def test_what_depends_on_the_session_is_not(spark: SparkSession, table: TableName, where: str) -> None:
+    spark.sql("DECLARE OR REPLACE VARIABLE lakekeeper_where BIGINT DEFAULT 1")
+    with pytest.raises(OptionError, match=r"depends on the session: write the value as a literal"):
+        check_where(spark, table, where, steady=True)
