@@ -52,8 +52,10 @@ def _winners(metadata: Any, current: Any, start: int | None) -> tuple[list[tuple
             break
         seen.add(version)
         summary = at.summary()
-        quiet = str(at.operation()) == "append" and all(summary.get(name) is None for name in _TOUCHED)
-        found.append((Winner(version, str(at.operation()), summary.get(RUN_ID) or ""), quiet))
+        operation = str(at.operation())
+        quiet = operation == "append" and all(summary.get(name) is None for name in _TOUCHED)
+        layout, when = operation == "replace", int(at.timestampMillis())
+        found.append((Winner(version, operation, summary.get(RUN_ID) or "", layout, quiet, when), quiet))
         parent = at.parentId()
         at = None if parent is None else metadata.snapshot(parent)
     met = at is not None if start is not None else True

@@ -8,16 +8,22 @@ Iceberg's own ``commit()`` retries inside, past any check of ours; here the chec
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.masks import leaves_with_file
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.staging import Made
 
+REPLAYED = "lakekeeper.replayed-rows"
 _LOST_RACE = ("CommitFailedException", "ValidationException", "ValidationFailureException")
 # Answers of a catalog that say: not done.
 _REFUSED = (
@@ -32,13 +38,38 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Java files to take out (``inputs`` with their file-scoped ``deletes``) and to put in (``outputs``)."""
+    """Java files to take out (``inputs`` with their file-scoped ``deletes``) and to put in (``outputs``).
+
+    ``masks`` are delete files on the outputs. Outputs hold rows as of ``read_version``, without those that were
+    deleted until ``valid_from``. ``replayed`` is the number of rows that the masks or their like delete.
+    """
 
     inputs: Sequence[Any]
     deletes: Sequence[Any]
     outputs: Sequence[Any]
     read_version: int
     run_id: str
+    masks: Sequence[Any] = ()
+    valid_from: int | None = None
+    replayed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """Rows to take out of the table, as Java files: a change of data, as a user's DELETE makes it.
+
+    ``removed`` data files leave, ``dropped_deletes`` with them or because ``deletes`` take their place; ``rows``
+    are data files that hold what is left of removed ones (v1). ``touched`` are paths that ``deletes`` name and
+    ``seen`` the snapshot in which all of them were found unchanged.
+    """
+
+    run_id: str
+    seen: int
+    removed: Sequence[Any] = ()
+    dropped_deletes: Sequence[Any] = ()
+    deletes: Sequence[Any] = ()
+    rows: Sequence[Any] = ()
+    touched: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,58 +80,143 @@ class Swapped:
     removed_delete_files: int
 
 
+def exchange_of(
+    jvm: Iceberg, planner: Planner, table: Any, rewrites: Sequence[Rewrite], version: int, run_id: str
+) -> Exchange:
+    """The Java files of a commit: inputs as of the snapshot ``version``, or of the one a replay brought them to."""
+    made: list[Made] = [rewrite.native for rewrite in rewrites]
+    paths = [path for r in rewrites if r.native.version is None for path in r.task.inputs]
+    tasks = planner.tasks(table, version, paths)
+    deletes = {
+        str(d.location()): d
+        for task in tasks
+        for d in task.deletes()
+        # Deletion vectors leave with their data files by themselves.
+        if leaves_with_file(jvm, d) and not jvm.api.util.ContentFileUtil.isDV(d)
+    }
+    replayed = {m.version for m in made if m.version is not None}
+    metadata = table.operations().current()
+    return Exchange(
+        inputs=[*(t.file() for t in tasks), *(f for m in made for f in m.inputs)],
+        deletes=[*deletes.values(), *(d for m in made for d in m.deletes)],
+        outputs=[f for m in made for f in m.files],
+        read_version=version,
+        run_id=run_id,
+        masks=[d for m in made for d in m.masks],
+        # What was kept or replayed for an older snapshot was looked at again in the newest of them.
+        valid_from=max(replayed, key=lambda at: _sequence(metadata, at)) if replayed else None,
+        replayed=sum(r.replayed for r in rewrites),
+    )
+
+
 def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
     # A stale table and a partition spec that evolved meanwhile end in a NullPointerException.
     table.refresh()
-    operations = table.operations()
     rescued: list[Any] = []
     for _ in range(2):
-        made = _apply(table, name, exchange, rescued)
-        base = operations.current()
-        parent = base.currentSnapshot()
-        if parent is None or made.parentId() != parent.snapshotId():
-            _remove_manifests(table, made, keep=False)
-            raise Conflict(f"{name}: the table moved while the commit was prepared")
+        base, parent, made = _prepared(table, name, partial(_rewrite, table, exchange, rescued))
         lost = _lost_deletes(jvm, table, parent, made, _sequence(base, exchange.read_version))
         if not lost:
-            return _swap(jvm, table, name, base, made)
+            return _swap(jvm, table, name, base, made, put_back=len(rescued))
         _remove_manifests(table, made, keep=False)
         rescued = lost
     raise Conflict(f"{name}: the commit would drop {len(lost)} equality delete files that are still needed")
 
 
-def _apply(table: Any, name: str, exchange: Exchange, rescued: Sequence[Any]) -> Any:
-    """The new snapshot, written but not committed.
+def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange) -> Swapped:
+    """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
+    table.refresh()
+    base, _, made = _prepared(table, name, lambda: _row_change(jvm, table, change))
+    return _swap(jvm, table, name, base, made)
 
-    Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
-    sequence number (apache/iceberg 10312). ``rescued`` deletes are taken out and put in again, as they were.
-    """
-    try:
-        metadata = table.operations().current()
-        rewrite = table.newRewrite().validateFromSnapshot(exchange.read_version)
-        if int(metadata.formatVersion()) > 1:
-            # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
-            rewrite = rewrite.dataSequenceNumber(_sequence(metadata, exchange.read_version))
-        for file in (*exchange.inputs, *exchange.deletes, *rescued):
+
+def drop_deletes(
+    jvm: Iceberg, table: Any, name: str, version: int, deletes: Sequence[Any], run_id: str
+) -> Swapped:
+    """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do."""
+    table.refresh()
+
+    def update() -> Any:
+        rewrite = table.newRewrite().validateFromSnapshot(version)
+        for file in deletes:
             rewrite = rewrite.deleteFile(file)
-        for file in exchange.outputs:
-            rewrite = rewrite.addFile(file)
-        for file in rescued:
-            rewrite = rewrite.addFile(file, file.dataSequenceNumber())
-        return rewrite.set(RUN_ID, exchange.run_id).apply()
+        return rewrite.set(RUN_ID, run_id)
+
+    base, parent, made = _prepared(table, name, update)
+    if int(parent.snapshotId()) != version:
+        # A data file that came meanwhile may be what one of them applies to.
+        _remove_manifests(table, made, keep=False)
+        raise Conflict(f"{name}: the table moved while the commit was prepared")
+    return _swap(jvm, table, name, base, made)
+
+
+def _prepared(table: Any, name: str, update: Callable[[], Any]) -> tuple[Any, Any, Any]:
+    """(metadata, its current snapshot, the new snapshot upon it, which is written but not committed)."""
+    try:
+        made = update().apply()
     except Exception as error:
         kinds, text = _kinds(error), _text(error)
         if any(kind in _LOST_RACE for kind in kinds):
             raise Conflict(f"{name}: {text}") from error
         # Nothing was sent to the catalog yet.
         raise Rejected(f"{name}: the commit could not be prepared: {text}") from error
+    base = table.operations().current()
+    parent = base.currentSnapshot()
+    if parent is None or made.parentId() != parent.snapshotId():
+        _remove_manifests(table, made, keep=False)
+        raise Conflict(f"{name}: the table moved while the commit was prepared")
+    return base, parent, made
 
 
-def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
+def _rewrite(table: Any, exchange: Exchange, rescued: Sequence[Any]) -> Any:
+    """The pending update of a rewrite.
+
+    Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
+    sequence number (apache/iceberg 10312). ``rescued`` deletes are taken out and put in again, as they were.
+    """
+    metadata = table.operations().current()
+    valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
+    rewrite = table.newRewrite().validateFromSnapshot(valid_from)
+    if int(metadata.formatVersion()) > 1:
+        # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
+        rewrite = rewrite.dataSequenceNumber(_sequence(metadata, exchange.read_version))
+    for file in (*exchange.inputs, *exchange.deletes, *rescued):
+        rewrite = rewrite.deleteFile(file)
+    for file in (*exchange.outputs, *exchange.masks):
+        rewrite = rewrite.addFile(file)
+    for file in rescued:
+        rewrite = rewrite.addFile(file, file.dataSequenceNumber())
+    if exchange.replayed:
+        rewrite = rewrite.set(REPLAYED, str(exchange.replayed))
+    return rewrite.set(RUN_ID, exchange.run_id)
+
+
+def _row_change(jvm: Iceberg, table: Any, change: RowChange) -> Any:
+    """The pending update of a delete. From ``seen`` on, Iceberg itself looks for what came in between."""
+    if change.rows or not (change.deletes or change.dropped_deletes):
+        update = table.newOverwrite() if change.rows else table.newDelete().validateFilesExist()
+        for file in change.removed:
+            update = update.deleteFile(file)
+        for file in change.rows:
+            update = update.addFile(file)
+        return update.set(RUN_ID, change.run_id)
+    update = table.newRowDelta().validateFromSnapshot(change.seen)
+    for file in change.deletes:
+        update = update.addDeletes(file)
+    for file in change.removed:
+        update = update.removeRows(file)
+    for file in change.dropped_deletes:
+        update = update.removeDeletes(file)
+    anything = jvm.static("org.apache.iceberg.expressions.Expressions", "alwaysTrue")()
+    update = update.conflictDetectionFilter(anything).validateNoConflictingDeleteFiles()
+    update = update.validateDataFilesExist(jvm.array_list(change.touched)).validateDeletedFiles()
+    return update.set(RUN_ID, change.run_id)
+
+
+def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: int = 0) -> Swapped:
     updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
-    counted = made.summary()
-    removed, put_back = (int(counted.get(f"{what}-delete-files") or 0) for what in ("removed", "added"))
+    removed = int(made.summary().get("removed-delete-files") or 0)
     done = Swapped(int(made.snapshotId()), removed - put_back)
     try:
         table.operations().commit(base, updated)
@@ -169,6 +285,12 @@ def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
     for path in [p for p in written if not (keep and p in named)] + ([] if keep else [place]):
         with suppress(Exception):  # gone already, or left to the next vacuum
             io.deleteFile(path)
+
+
+def is_lost_race(error: BaseException) -> bool:
+    """Does the error say that somebody else was faster, and leave no doubt that nothing was committed?"""
+    kinds = [name.rpartition(".")[2] for name, _ in causes(error)]
+    return "CommitStateUnknownException" not in kinds and any(kind in _LOST_RACE for kind in kinds)
 
 
 def _kinds(error: Exception) -> list[str]:

@@ -7,6 +7,7 @@ gives ordinary paths, that is level 0. No leading underscore: listings for orpha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,6 +31,12 @@ def data_root(location: str, properties: Mapping[str, str]) -> str:
 def folder(root: str, key_id: str, level: int) -> str:
     """The folder for outputs of a level under a key (``""``: none)."""
     return f"{root}/lk/{key_id or NO_KEY}/L{level}"
+
+
+def own_folder(root: str, path: str) -> str:
+    """The folder for a file that takes the place of ``path``: that of its key and level, else the root."""
+    found = re.match(_PLACE, path)
+    return f"{root}/lk/{found['key']}/L{found['level']}" if found else root
 
 
 def places(paths: pa.Array) -> tuple[npt.NDArray[np.int16], list[str]]:

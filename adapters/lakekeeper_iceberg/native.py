@@ -13,6 +13,8 @@ from lakekeeper.spark.jvm import Jvm
 
 _ICEBERG = "org.apache.iceberg."
 _GUAVA = _ICEBERG + "relocated.com.google.common."
+_METADATA = "__metadata_col"  # Spark's mark of an attribute that is no data
+_PRIMITIVE = {"boolean": "Boolean", "long": "Long", "void": "Void"}
 
 
 class Iceberg(Jvm):
@@ -112,6 +114,79 @@ class Iceberg(Jvm):
             self._type("boolean", _ICEBERG + "FileContent")
         )
         keep = self._proxy("base.Predicate", handles.filterReturnValue(content, same))
+        return self._copies(files, keep)
+
+    def delete_files(self, table: Any, snapshot: Any, locations: Iterable[str]) -> list[Any]:
+        """The live delete files of a snapshot at these locations; vectors of one file come all."""
+        wanted = self.view.java.util.HashSet(self.array_list(locations))
+        contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
+        named = contains.asType(self._type("boolean", "java.lang.String"))
+        location = self._method(_ICEBERG + "ContentFile", "location", "java.lang.String")
+        handle = self.view.java.lang.invoke.MethodHandles.filterReturnValue(location, named)
+        found: list[Any] = []
+        for manifest in snapshot.deleteManifests(table.io()):
+            reader = self.api.ManifestFiles.readDeleteManifest(manifest, table.io(), table.specs())
+            try:
+                found += self._copies(reader, self._proxy("base.Predicate", handle))
+            finally:
+                reader.close()
+        return found
+
+    def with_metadata(self, rows: Any) -> tuple[Any, int]:
+        """(DataFrame of a staged scan with Iceberg's metadata columns behind the table's own, number of these).
+
+        On tables with row ids the scan hands these out as data, and Spark then hides all metadata columns:
+        the relation is made again without them.
+        """
+        relation = rows._jdf.queryExecution().analyzed()
+        own = [a for a in self.python_list(relation.output()) if not a.metadata().contains(_METADATA)]
+        bare = relation.copy(
+            relation.table(),
+            self.seq(own),
+            relation.catalog(),
+            relation.identifier(),
+            relation.options(),
+            relation.timeTravelSpec(),
+        )
+        of_rows = self.static("org.apache.spark.sql.classic.Dataset", "ofRows")
+        return self.dataframe(of_rows(self.session, bare.withMetadataColumns())), len(own)
+
+    def positions(self, numbers: Any) -> Any:
+        """A PositionDeleteIndex of a Java collection of Longs."""
+        nothing = self.view.java.io.ByteArrayInputStream(
+            bytearray()
+        )  # has to be closed: anything that can be
+        closeable = self.static(_ICEBERG + "io.CloseableIterable", "combine")(numbers, nothing)
+        return self.static(_ICEBERG + "deletes.Deletes", "toPositionIndex")(closeable)
+
+    def deleted_positions(self, table: Any, deletes: Iterable[Any], location: str) -> Any:
+        """A PositionDeleteIndex of what position deletes or a vector say of one data file; knows these files."""
+        open_file = self._method(
+            _ICEBERG + "io.FileIO", "newInputFile", _ICEBERG + "io.InputFile", _ICEBERG + "DeleteFile"
+        ).bindTo(table.io())
+        loader = self.api.data.BaseDeleteLoader(self._java_proxy("java.util.function.Function", open_file))
+        return loader.loadPositionDeletes(self.array_list(deletes), location)
+
+    def lookup(self, values: Mapping[str, Any]) -> Any:
+        """A java.util.function.Function that looks its argument up; null where there is nothing."""
+        known = self.view.java.util.HashMap()
+        for key, value in values.items():
+            known.put(key, value)
+        get = self._method("java.util.Map", "get", "java.lang.Object", "java.lang.Object").bindTo(known)
+        return self._java_proxy("java.util.function.Function", get)
+
+    def write_positions(self, writer: Any, location: str, index: Any) -> None:
+        """Give all positions of an index, ascending, to a PositionDeleteWriter: a loop in the JVM."""
+        delete = _ICEBERG + "deletes.PositionDelete"
+        set_both = self._method(delete, "set", delete, "java.lang.CharSequence", "long")
+        first = self.array(self.view.java.lang.Object, [self.api.deletes.PositionDelete.create(), location])
+        handles = self.view.java.lang.invoke.MethodHandles
+        write = self._method(_ICEBERG + "deletes.PositionDeleteWriter", "write", "void", delete)
+        both = handles.filterReturnValue(handles.insertArguments(set_both, 0, first), write.bindTo(writer))
+        index.forEach(self._java_proxy("java.util.function.LongConsumer", both))
+
+    def _copies(self, files: Any, keep: Any) -> list[Any]:
+        """The files of a manifest reader that pass, as objects that outlive it."""
         # Readers hand out one object again and again: copy each before the next is read.
         copy = self._proxy(
             "base.Function", self._method(_ICEBERG + "ContentFile", "copy", "java.lang.Object")
@@ -137,12 +212,15 @@ class Iceberg(Jvm):
 
     def _proxy(self, interface: str, handle: Any) -> Any:
         """A Java function made of method handles: loops over files run in the JVM, without calls back."""
+        return self._java_proxy(_GUAVA + interface, handle)
+
+    def _java_proxy(self, interface: str, handle: Any) -> Any:
         return self.view.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
-            self._class(_GUAVA + interface), handle
+            self._class(interface), handle
         )
 
     def _class(self, name: str) -> Any:
-        if name == "boolean":
-            return self.view.java.lang.Boolean.TYPE
+        if name in _PRIMITIVE:
+            return getattr(self.view.java.lang, _PRIMITIVE[name]).TYPE
         # The jars of --packages are seen by Spark's class loader only.
         return self.view.org.apache.spark.util.Utils.classForName(name, True, False)

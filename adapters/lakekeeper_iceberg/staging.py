@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Output, Rewrite
-from lakekeeper_iceberg.levels import data_root, folder
+from lakekeeper.core.rebase import Output
+from lakekeeper_iceberg.levels import data_root, folder, own_folder
 from lakekeeper_iceberg.native import Iceberg
 
 COUNTED = "lakekeeper_rows_read"
@@ -29,34 +30,96 @@ _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
 _ROW_MARGIN = 0.6
 
 
-def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask) -> tuple[str, DataFrame]:
-    """(group id, live rows of the scan tasks). The id must be given to :func:`unstage` once the rows were used."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The native half of a rewrite, as Java objects.
+
+    files, masks      data files and delete files to put in
+    version           None, or the snapshot that a replay brought the rewrite to; then
+    inputs, deletes   are the data files there, and the delete files of them alone, to take out
+    """
+
+    files: tuple[Any, ...]
+    masks: tuple[Any, ...] = ()
+    version: int | None = None
+    inputs: tuple[Any, ...] = ()
+    deletes: tuple[Any, ...] = ()
+
+
+def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
+    """The group id under which the source serves these scan tasks, until it is given to :func:`unstage`."""
     group = f"lakekeeper-read-{uuid.uuid4()}"
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, jvm.array_list(tasks))
+    return group
+
+
+def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask) -> tuple[str, DataFrame]:
+    """(group id, live rows of the scan tasks). The id must be given to :func:`unstage` once the rows were used."""
+    group = stage(jvm, table, tasks)
     reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
     if not task.cuts:
         # One task sorts the group anyhow: one split, so that the files are read in their order.
-        reader = reader.option("split-size", str(max(task.input_bytes * 2, 1 << 27)))
+        reader = reader.option("split-size", str(_one_split(task.input_bytes)))
     return group, reader.load(group)
 
 
 def write_staged(
     jvm: Iceberg, table: Any, rows: DataFrame, task: MergeTask, sort_order: int | None
-) -> tuple[list[Any], tuple[Output, ...]]:
+) -> tuple[Made, tuple[Output, ...]]:
     """Write rows in their order below the folder of the task's level; (DataFile objects, what they hold)."""
-    properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
-    root = data_root(str(table.location()), properties)
     key_id = task.key.key_id if task.key else ""
-    # The writer asks the table object where files go: give it one that says the level's folder.
-    target = _target_bytes(task)
-    placed = jvm.pinned(
-        table,
-        {
-            "write.data.path": folder(root, key_id, task.level),
-            _ROW_GROUP: str(_row_group_bytes(properties, target)),
-        },
-    )
+    place = folder(_root(table), key_id, task.level)
+    files = _write(jvm, table, rows, place, int(table.spec().specId()), sort_order, _target_bytes(task))
+    outputs = (Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)
+    return Made(tuple(files)), tuple(outputs)
+
+
+def copy_live_rows(
+    jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any], *, row_ids: bool = False
+) -> list[Any]:
+    """DataFiles with the rows of one that ``deletes`` leave: in the same order, folder, spec and sort order."""
+    size = int(file.fileSizeInBytes())
+    group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
+    try:
+        reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        rows = reader.option("split-size", str(_one_split(size))).load(group).coalesce(1)
+        place = own_folder(_root(table), str(file.location()))
+        order = file.sortOrderId()
+        sort_order = None if order is None else int(order)
+        return _write(jvm, table, rows, place, int(file.specId()), sort_order, _one_split(size))
+    finally:
+        unstage(jvm, table, group)
+
+
+def task_of_file(
+    jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any] = (), *, row_ids: bool = False
+) -> Any:
+    """A FileScanTask over a DataFile, whether any snapshot has it or not.
+
+    ``row_ids`` says that each row in the file has its id stored. A reader believes that only of files with
+    numbers of their own, which come with a commit: they are put on a copy, and decide nothing then.
+    """
+    if row_ids:
+        file = file.copy()
+        file.setFirstRowId(0)
+        file.setDataSequenceNumber(0)
+    schema = jvm.static("org.apache.iceberg.SchemaParser", "toJson")(table.schema())
+    spec = jvm.static("org.apache.iceberg.PartitionSpecParser", "toJson")(table.specs().get(file.specId()))
+    always = jvm.static("org.apache.iceberg.expressions.Expressions", "alwaysTrue")()
+    residual = jvm.static("org.apache.iceberg.expressions.ResidualEvaluator", "unpartitioned")(always)
+    applied = jvm.array(jvm.api.DeleteFile, deletes)
+    return jvm.api.BaseFileScanTask(file, applied, schema, spec, residual)
+
+
+def _write(
+    jvm: Iceberg, table: Any, rows: DataFrame, place: str, spec: int, sort_order: int | None, target: int
+) -> list[Any]:
+    """DataFiles of these rows, in their order, below the folder ``place``; ``target`` is in bytes."""
+    properties = _properties(table)
+    # The writer asks the table object where files go: give it one that says the folder.
+    row_group = str(_row_group_bytes(properties, target))
+    placed = jvm.pinned(table, {"write.data.path": place, _ROW_GROUP: row_group})
     group = f"lakekeeper-write-{uuid.uuid4()}"
     jvm.table_cache.add(group, placed)
     try:
@@ -65,19 +128,30 @@ def write_staged(
             .option("use-table-distribution-and-ordering", "false")
             .option("distribution-mode", "none")
             .option("target-file-size-bytes", str(target))
-            .option("output-spec-id", str(placed.spec().specId()))
+            .option("output-spec-id", str(spec))
         )
         if _CODEC not in properties and not jvm.spark.conf.get(_SESSION_CODEC, ""):
             writer = writer.option("compression-codec", "zstd")
         if sort_order is not None:
             writer = writer.option("output-sort-order-id", str(sort_order))
         writer.mode("append").save(group)
-        files = list(jvm.new_files.fetchNewFiles(placed, group))
+        return list(jvm.new_files.fetchNewFiles(placed, group))
     finally:
         jvm.table_cache.remove(group)
         jvm.new_files.clearRewrite(placed, group)
-    outputs = (Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)
-    return files, tuple(outputs)
+
+
+def _one_split(size: int) -> int:
+    """Bytes that no file or group of this size is split at."""
+    return max(size * 2, 1 << 27)
+
+
+def _root(table: Any) -> str:
+    return data_root(str(table.location()), _properties(table))
+
+
+def _properties(table: Any) -> dict[str, str]:
+    return {str(k): str(v) for k, v in dict(table.properties()).items()}
 
 
 def unstage(jvm: Iceberg, table: Any, group: str) -> None:
@@ -113,12 +187,19 @@ def _row_group_bytes(properties: Mapping[str, str], target: int) -> int:
     return max(1, min(asked, target // 4))
 
 
-def own_files(table: Any, rewrite: Rewrite) -> tuple[str, ...]:
-    """The outputs of a rewrite that lie below the table's own folders; nothing else may ever be deleted."""
+def own_paths(table: Any, paths: Iterable[str]) -> list[str]:
+    """Those of these files that lie below the table's own folders; nothing else may ever be deleted."""
     location = str(table.location()).rstrip("/")
-    properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
-    roots = tuple(_plain(root) + "/" for root in (location, data_root(location, properties)))
-    return tuple(o.path for o in rewrite.outputs if _plain(o.path).startswith(roots) and "/../" not in o.path)
+    roots = tuple(_plain(root) + "/" for root in (location, _root(table)))
+    return [path for path in paths if _plain(path).startswith(roots) and "/../" not in path]
+
+
+def delete_own(table: Any, paths: Iterable[str]) -> None:
+    """Delete files below the table's own folders; those that are gone are no error."""
+    io = table.io()
+    for path in own_paths(table, paths):
+        with suppress(Exception):  # gone already; or it stays, as an orphan for the next vacuum
+            io.deleteFile(path)
 
 
 def _plain(path: str) -> str:

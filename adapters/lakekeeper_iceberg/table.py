@@ -6,7 +6,6 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,18 @@ from pyspark.sql import functions as F
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite, rebase
+from lakekeeper.core.rebase import Changes, Rewrite, touched, why
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected
 from lakekeeper.spark.jvm import causes
-from lakekeeper.spi import Adapter, Capabilities, Commit, TableName
+from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.blocks import blocks_of
-from lakekeeper_iceberg.commit import Exchange, swap
+from lakekeeper_iceberg.commit import exchange_of, is_lost_race, swap
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.features import check_supported
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.rows import IcebergRows
 
 # One committer a table and process: commits side by side only make one another fail and wait.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -50,6 +50,10 @@ class IcebergFormat:
         opened.check()
         return opened
 
+    def lost_race(self, error: BaseException) -> bool:
+        """Is it one of the exceptions by which Iceberg refuses a commit, and none that leaves the outcome open?"""
+        return is_lost_race(error)
+
 
 FORMAT = IcebergFormat()
 
@@ -65,6 +69,15 @@ class IcebergTable:
         self._planner = Planner(jvm)
         self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
         self._staged: dict[str, list[tuple[str, Observation | None]]] = defaultdict(list)
+        self._rows = IcebergRows(
+            jvm,
+            name.text,
+            name.sql,
+            self._planner,
+            lambda: self._table,
+            self.changes_since,
+            _commit_locks.__getitem__,
+        )
 
     @property
     def table(self) -> str:
@@ -162,11 +175,10 @@ class IcebergTable:
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         with _commit_locks[snapshot.table_uuid]:
             seen = self.changes_since(snapshot)
-            lost = rebase(rewrites, seen).drop
-            if lost:
-                raise Conflict(f"{self.table}: {lost[0].reason}", _winner(seen))
+            self._check_inputs(rewrites, snapshot, seen)
             try:
-                exchange = self._exchange(rewrites, snapshot, run_id)
+                pinned, version = self._jvm.pinned(self._table), snapshot.version or 0
+                exchange = exchange_of(self._jvm, self._planner, pinned, rewrites, version, run_id)
                 done = swap(self._jvm, self._table, self.table, exchange)
             except Conflict as error:
                 raise Conflict(str(error), _winner(self.changes_since(snapshot))) from error
@@ -177,16 +189,18 @@ class IcebergTable:
                 raise Rejected(
                     f"{self.table}: the commit could not be prepared: {_first_line(error)}"
                 ) from error
-        removed = tuple(path for rewrite in rewrites for path in rewrite.task.inputs)
+        removed = tuple(path for r in rewrites for path, now in r.inputs_now.items() if now is not None)
         added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        io = self._table.io()
         for rewrite in rewrites:
-            for path in staging.own_files(self._table, rewrite):
-                with suppress(Exception):  # gone already; or it stays, as an orphan for the next vacuum
-                    io.deleteFile(path)
+            self._rows.forget(rewrite)
+            staging.delete_own(self._table, [*(o.path for o in rewrite.outputs), *rewrite.extra])
+
+    @property
+    def deletes(self) -> RowDeletes[DataFrame]:
+        return self._rows
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         self._refresh()
@@ -205,23 +219,16 @@ class IcebergTable:
 
         return changes.changes_since(metadata, self._schema(metadata), snapshot, deletes_now)
 
-    def _exchange(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Exchange:
-        """The Java files of a commit: inputs as of the snapshot, with the deletes that name nothing else."""
-        version = snapshot.version
-        if version is None:
+    def _check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, seen: Changes) -> None:
+        """Raise Conflict where an input is not as its rewrite reflects it."""
+        if snapshot.version is None:
             raise Conflict(f"{self.table}: the table was empty when it was read")
-        paths = [path for rewrite in rewrites for path in rewrite.task.inputs]
-        tasks = self._planner.tasks(self._jvm.pinned(self._table), version, paths)
-        content = self._jvm.api.util.ContentFileUtil
-        deletes = {
-            str(d.location()): d
-            for task in tasks
-            for d in task.deletes()
-            # Deletion vectors leave with their data files by themselves.
-            if content.isFileScoped(d) and not content.isDV(d)
-        }
-        outputs = [file for rewrite in rewrites for file in rewrite.native]
-        return Exchange([t.file() for t in tasks], list(deletes.values()), outputs, version, run_id)
+        if seen.obstacle:
+            raise Conflict(f"{self.table}: {seen.obstacle}", _winner(seen))
+        for rewrite in rewrites:
+            gone, deleted = touched(rewrite, seen)
+            if gone or deleted:
+                raise Conflict(f"{self.table}: {why(gone, deleted, seen)}", _winner(seen))
 
     def _blocks(
         self, pinned: Any, version: int | None, key: ClusterKey | None, modes: Sequence[str]
