@@ -27,7 +27,8 @@ SMALL: Mapping[str, Any] = {
     "commit.quiet-window-ms": 0,
     "replay.max-deleted-ratio": 0.75,
 }
-ALL = tuple(ACTS)
+SHAPES = ("add_column", "rename", "repartition")
+ALL = tuple(act for act in ACTS if act not in ("load", "delete_widest"))
 ROWS = ("delete_equal", "delete_first", "delete_last", "drop_file", "cow_delete", "cow_update")
 STOPS = ("error", "error after", "stop before", "stop after")
 TABLES = {
@@ -86,7 +87,7 @@ def scopes(depth: int = 0) -> list[Scope]:
         replace(
             found[0],
             name="three winners, masks",
-            acts=("delete_first", "delete_last"),
+            acts=("delete_first", "delete_widest"),
             users=3 + depth,
             files=LONG,
             programs={"r": rewrite(commit_retry_num_retries=3)},

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from lakekeeper.core import planner
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
@@ -134,6 +135,11 @@ class Trace:
                 return str(at.next.args[2])
             at = at.parent
         return ""
+
+    @property
+    def asks(self) -> str:
+        """The method that is called next; nothing at the end."""
+        return self.next.method if isinstance(self.next, Question) else ""
 
     @property
     def author(self) -> str:
@@ -310,5 +316,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_delete, "uuid", _Names),
         patch.object(engine_maintain, "make_plan", remembered),
         patch.object(engine_maintain, "mean_depth", depth),
+        patch.object(planner, "mean_depth", depth),
+        patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for people
     ):
         yield

@@ -5,6 +5,7 @@ An action that finds nothing to do in a table is not taken there. Values are few
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,14 @@ def append(table: ModelTable, node: Node) -> Model | None:
     return node.model.plus([(_id(node, 1), 1, "a", 0)])
 
 
+def load(table: ModelTable, node: Node) -> Model | None:
+    """Three more files with rows of their own and equal ones."""
+    files = (((1, "a"), (2, "b"), (6, "f")), ((1, "a"), (7, "g")), ((3, "c"),))
+    table.append(*([_row(node, k, v) for k, v in rows] for rows in files))
+    loaded = [row for rows in files for row in rows]
+    return node.model.plus((_id(node, i), k, v, 0) for i, (k, v) in enumerate(loaded, 1))
+
+
 def overwrite(table: ModelTable, node: Node) -> Model | None:
     table.overwrite([_row(node, 1, "a"), _row(node, 5, "o")])
     return node.model.of([(_id(node, 1), 1, "a", 0), (_id(node, 2), 5, "o", 0)])
@@ -40,11 +49,20 @@ def delete_equal(table: ModelTable, node: Node) -> Model | None:
 
 
 def delete_first(table: ModelTable, node: Node) -> Model | None:
-    return _delete_at(table, node, first=True)
+    return _delete_nth(table, node, 0)
 
 
 def delete_last(table: ModelTable, node: Node) -> Model | None:
-    return _delete_at(table, node, first=False)
+    return _delete_nth(table, node, -1)
+
+
+def delete_widest(table: ModelTable, node: Node) -> Model | None:
+    """The first row of the file with most rows: the file stays."""
+    live = [(len(entry.live), n) for n, entry in enumerate(node.version.files.values())]
+    if not any(size for size, _ in live):
+        return None
+    widest = max(live, key=lambda found: (found[0], -found[1]))[1]
+    return _delete_nth(table, node, sum(size for size, n in live if n < widest))
 
 
 def drop_file(table: ModelTable, node: Node) -> Model | None:
@@ -117,7 +135,7 @@ def repartition(table: ModelTable, node: Node) -> Model | None:
 ACTS: Mapping[str, Act] = {
     act.__name__: act
     for act in (
-        append, overwrite, delete_equal, delete_first, delete_last, drop_file, cow_delete, cow_update, restore,
+        append, load, overwrite, delete_equal, delete_first, delete_last, delete_widest, drop_file, cow_delete, cow_update, restore,
         undo, foreign, add_column, rename, set_property, repartition,
     )
 }  # fmt: skip
@@ -151,14 +169,15 @@ def _delete(
     return node.model.without(gone)
 
 
-def _delete_at(table: ModelTable, node: Node, *, first: bool) -> Model | None:
-    """One row, by its place in the table."""
+def _delete_nth(table: ModelTable, node: Node, at: int) -> Model | None:
+    """One row, by its place in the table; from the end where ``at`` is negative."""
     live = [row for entry in node.version.files.values() for row in entry.live]
     if not live:
         return None
-    row = live[0 if first else -1]
-    table.delete(lambda found: bool(found[ROW_ID] == row[ROW_ID]))
-    return node.model.less(_values(node, [row]))
+    at %= len(live)
+    calls = itertools.count()  # the table asks for each live row, in order: ids may be no one's own here
+    table.delete(lambda _row: next(calls) == at)
+    return node.model.less(_values(node, [live[at]]))
 
 
 def _rewrite_rows(table: ModelTable, operation: str, k: int, v: str | None) -> bool:

@@ -8,7 +8,7 @@ checked after each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -115,6 +115,10 @@ class World:
             self._stepped[key] = Trace(f"{name}{count}", run, self.adapter.capabilities)
         return Actor(self._stepped[key], left, count)
 
+    def begin(self, name: str, run: Run, count: int) -> Actor:
+        """A program at its start."""
+        return Actor(Trace(f"{name}{count}", run, self.adapter.capabilities), 0, count)
+
     # -- moves --------------------------------------------------------------------------------------------------
 
     def moves(self, state: State) -> Iterator[Move]:
@@ -127,7 +131,7 @@ class World:
             assert isinstance(question, Question)
             yield Move("step", slot, question.method)
             if state.faults:
-                for fault in self._faults(question, state):
+                for fault in self.faults(state, slot, self.scope.fault_kinds):
                     yield Move("fault", slot, fault)
             if state.crashes:
                 yield Move("crash", slot, "")
@@ -137,8 +141,13 @@ class World:
             for act in self.scope.acts:
                 yield Move("user", -1, act)
 
-    def _faults(self, question: Question, state: State) -> Iterator[str]:
-        for fault in self.scope.fault_kinds:
+    def faults(self, state: State, slot: int, kinds: Iterable[str]) -> Iterator[str]:
+        """Those of ``kinds`` that the next call of a program can be met with."""
+        trace = state.actors[slot].trace
+        assert trace is not None
+        question = trace.next
+        assert isinstance(question, Question)
+        for fault in kinds:
             if fault in COMMIT_FAULTS:
                 possible = question.method in _COMMITS and not (fault.endswith("late") and state.late)
             elif fault.startswith("error"):

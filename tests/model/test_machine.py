@@ -1,0 +1,140 @@
+"""Long random histories: several programs of the engine open at once, users, faults and crashes, in any order."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from tests.model.cells import ALL, ROWS, SHAPES, STOPS, TABLES, delete, rewrite
+from tests.model.oracle import Violation, read
+from tests.model.program import Run, deterministic
+from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Actor, Move, Scope, State, World
+
+PROGRAMS: dict[str, Run] = {
+    "full": rewrite(),
+    "sizes": rewrite(SIZES, max_rows_per_file=10, commit_retry_num_retries=3),
+    "final": rewrite(RANGES, final=True, max_rounds=3),
+    "parts": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1),
+    "delete": delete(),
+}
+SLOT = (0, 1, 2)
+DELETES = (*ROWS, *["delete_widest"] * 3)
+REST = [act for act in ALL if act not in ROWS and act not in SHAPES] + [SHAPES[0]]
+STEPS = 50
+EXAMPLES = 100
+
+
+def _each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
+    """One of all combinations: one draw, where several would cost more than the step itself."""
+    return st.sampled_from(list(itertools.product(*choices)))
+
+
+class Histories(RuleBasedStateMachine):
+    """Each rule is one or a few steps of one actor; what is checked after each is in ``tests.model.world``."""
+
+    counts: ClassVar[Counter[str]] = Counter()
+    world: World
+    state: State
+
+    @initialize(table=st.sampled_from(sorted(TABLES)), parts=st.booleans())
+    def make(self, table: str, parts: bool) -> None:
+        scope = Scope(
+            table, TABLES[table], {}, ALL, users=STEPS, faults=STEPS, crashes=STEPS,
+            files=PARTS if parts else LONG, partitioned=parts,
+        )  # fmt: skip
+        self.world = World(scope, self.counts)
+        nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
+        self.state = self.world.first()._replace(actors=nobody)
+        self.started = 0
+
+    @rule(act=st.sampled_from([*DELETES, "load", "load", "load", "append", *REST]))
+    def user(self, act: str) -> None:
+        self._take(Move("user", -1, act))
+
+    @rule(what=_each(SLOT, sorted(PROGRAMS), (1, 2, 4, 8)))
+    def go(self, what: tuple[int, str, int]) -> None:
+        """Some steps of a program."""
+        slot, program, steps = what
+        self._busy(slot, program)
+        for _ in range(steps):
+            if self.state.actors[slot].trace is not None:
+                self._take(Move("step", slot, ""))
+
+    @rule(what=_each(SLOT, sorted(PROGRAMS), DELETES, (1, 2, 3)))
+    def race(self, what: tuple[int, str, str, int]) -> None:
+        """Somebody deletes rows each time that a program is about to commit."""
+        slot, program, act, times = what
+        self._busy(slot, program)
+        while times and (trace := self.state.actors[slot].trace) is not None:
+            if trace.asks in ("commit", "delete"):
+                self._take(Move("user", -1, act))
+                times -= 1
+            self._take(Move("step", slot, ""))
+
+    @rule(what=_each(SLOT, sorted(PROGRAMS), (*COMMIT_FAULTS, *STOPS, "crash")))
+    def fail(self, what: tuple[int, str, str]) -> None:
+        """The next call that can fail in this way does."""
+        slot, program, kind = what
+        self._busy(slot, program)
+        if kind == "crash":
+            self._take(Move("crash", slot, ""))
+        while kind != "crash" and self.state.actors[slot].trace is not None:
+            if kind in self.world.faults(self.state, slot, (kind,)):
+                self._take(Move("fault", slot, kind))
+                return
+            self._take(Move("step", slot, ""))
+
+    def _busy(self, slot: int, program: str) -> None:
+        """A free slot is given a new program."""
+        if self.state.actors[slot].trace is None:
+            self.started += 1
+            actors = list(self.state.actors)
+            actors[slot] = self.world.begin(program, PROGRAMS[program], self.started)
+            self.state = self.state._replace(actors=tuple(actors))
+
+    @rule()
+    def land(self) -> None:
+        if self.state.late is not None:
+            self._take(Move("land", -1, ""))
+
+    def _take(self, move: Move) -> None:
+        self.state = self.world.take(self.state, move) or self.state
+
+    @invariant()
+    def what_was_read_is_read_again(self) -> None:
+        """The newest version, and an older one."""
+        nodes = self.state.node.nodes
+        for node in (nodes[-1], nodes[len(nodes) // 2]):
+            if read(node.version, row_ids=node.reads_ids) != node.model.reads:
+                raise Violation(f"version {node.number} reads otherwise than when it was made")
+
+    def teardown(self) -> None:
+        for node in self.state.node.nodes:
+            if read(node.version, row_ids=node.reads_ids) != node.model.reads:
+                raise Violation(f"version {node.number} reads otherwise than when it was made")
+
+
+def test_long_random_histories() -> None:
+    Histories.counts.clear()
+    with deterministic():
+        run_state_machine_as_test(
+            Histories,
+            settings=settings(
+                max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, derandomize=True, database=None,
+                phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False,
+                # A history of fifty steps is large and slow by design, and rules often find nothing to do.
+                suppress_health_check=list(HealthCheck),
+            ),
+        )  # fmt: skip
+    print(dict(Histories.counts))
+    for what in ("replay", "second replay", "third replay", "retry", "drop", "crash", "gave up", "unknown, settled", "unknown, told",
+                 "landed late", "delete followed rows", "came back"):  # fmt: skip
+        assert Histories.counts[what] > 0, what
