@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.core.report import DeleteReport, GroupResult, MergeReport
 from lakekeeper.errors import LakekeeperError
@@ -279,10 +280,11 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
     again = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes")
     assert (again.code, "no row matches, nothing was committed" in again.out) == (0, True)
     assert spark.table(table).count() == 250
+    masked = (
+        lk.table(spark, table).blocks().where("deleted_rows > 0").count()
+    )  # or files were written anew at once
     done = run("merge-deletes", table, "--json")
-    assert done.code == 0
-    if gone.json["version_after"] is not None and done.json["commits"]:
-        assert done.json["rewritten_data_files_count"] == 2
+    assert (done.code, done.json["rewritten_data_files_count"]) == (0, masked)
     assert spark.table(table).count() == 250
     last = run("merge-deletes", table)
     assert (last.code, "committed nothing" in last.out) == (0, True)

@@ -62,6 +62,7 @@ def test_taken(spark: SparkSession, table: TableName, where: str) -> None:
         ("input_file_name() = 'x'", "not deterministic"),
         ("monotonically_increasing_id() > 3", "not deterministic"),
         ("double_it(id) = 2", "a UDF is none"),
+        ("id = 1 OR where_now() > at", "a SQL function is none"),
         ("reflect('java.lang.System', 'currentTimeMillis') = name", "reflection is none"),
         ("id = ", "does not parse"),
         ("", "does not parse"),
@@ -73,6 +74,7 @@ def test_taken(spark: SparkSession, table: TableName, where: str) -> None:
 )
 def test_refused(spark: SparkSession, table: TableName, where: str, said: str) -> None:
     spark.udf.register("double_it", lambda x: 2 * x, "bigint")
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION where_now() RETURNS TIMESTAMP RETURN now()")
     with pytest.raises(OptionError, match=said) as raised:
         check_where(spark, table, where)
     assert raised.value.key == "where"
@@ -116,6 +118,9 @@ def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableNa
         "at < timestamp_ntz' Yesterday '",
         "day < 'today'",
         "at > cast('now' AS TIMESTAMP)",
+        "at > try_cast(concat('to', 'day') AS TIMESTAMP)",
+        "day > to_date('tomorrow')",
+        "at > to_timestamp(' NOW')",
         "cast(at AS STRING) > date_format(now(), 'yyyy')",
     ],
 )

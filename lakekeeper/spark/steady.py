@@ -1,0 +1,76 @@
+"""Does a predicate mean the same when it is asked again? What depends on the moment or on the session does not.
+
+Spark takes ``now()`` for deterministic, as it has one value within one query. A delete that lost a race asks its
+predicate again in another query; with ``now()`` in it, it would delete other rows than it said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.jvm import Jvm
+
+_MOMENTS = (
+    "Now",
+    "LocalTimestamp",
+    "CurrentTimestamp",
+    "CurrentBatchTimestamp",
+    "CurrentDate",
+    "CurrentTime",
+)
+_SESSION = ("CurrentUser", "CurrentDatabase", "CurrentCatalog", "CurrentTimeZone", "VariableReference")
+_TIMES = ("date", "time", "timestamp", "timestamp_ntz")
+_SPECIAL = re.compile(r"\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
+_TYPED = re.compile(
+    rf"\b(?:date|time|timestamp(?:_ntz|_ltz)?)\s*(['\"]){_SPECIAL.pattern}[^'\"]*\1", re.IGNORECASE
+)
+
+
+def refuse_unsteady(jvm: Jvm, where: str, expressions: Iterable[Any]) -> None:
+    """Raise OptionError naming what in ``where`` depends on the moment or the session.
+
+    ``expressions`` are those of the analyzed plan (Java objects).
+    """
+    literal = _TYPED.search(where)
+    if literal:  # ``DATE 'today'``: of which the parser has made today's date already
+        raise _unsteady(where, literal[0], "moment")
+    for expression in expressions:
+        _look(jvm, where, expression)
+
+
+def _look(jvm: Jvm, where: str, expression: Any) -> None:
+    name = str(expression.getClass().getSimpleName())
+    if name in _SESSION:
+        raise _unsteady(where, expression.sql(), "session")
+    children = jvm.python_list(expression.children())
+    if name in _MOMENTS or (_is_time(expression) and any(map(_names_a_moment, children))):
+        raise _unsteady(where, expression.sql(), "moment")
+    for child in children:
+        _look(jvm, where, child)
+
+
+def _is_time(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()).partition("(")[0] in _TIMES
+
+
+def _names_a_moment(text: Any) -> bool:
+    """Is it the constant ``'now'``, ``'today'`` …, of which a cast to a date or time makes that moment?"""
+    if str(text.dataType().typeName()) != "string" or not text.foldable():
+        return False
+    try:
+        return _SPECIAL.match(str(text.eval(None))) is not None
+    except Exception:  # what Spark replaces before it evaluates has no value yet; its parts are looked at
+        return False
+
+
+def _unsteady(where: str, what: str, on: str) -> OptionError:
+    moment = "write the moment as a literal, e.g. timestamp '2026-01-31 12:00:00'"
+    instead = moment if on == "moment" else "write the value as a literal"
+    return OptionError(
+        "where",
+        where,
+        f"a predicate that means the same when it is asked again; '{what}' depends on the {on}: {instead}",
+    )
