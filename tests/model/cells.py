@@ -75,6 +75,10 @@ def scopes(depth: int = 0) -> list[Scope]:
                 ("append", *ROWS[:4]), users=depth, faults=1,
             ),
             Scope(
+                f"delete, recluster and users, {name}", settings, {"d": delete(), "r": rewrite()},
+                ("append", *ROWS[:4], "undo"), users=1 + depth,
+            ),
+            Scope(
                 f"two rewrites, {name}", settings, {"r": rewrite(), "s": rewrite(SIZES, max_rows_per_file=10)}, ROWS, users=1 + depth
             ),
             Scope(

@@ -1,23 +1,31 @@
-"""The search: depth first over all states of a scope, each expanded once."""
+"""The search: depth first over all states of a scope, each expanded once.
+
+    python -m tests.model.search --states 1000000
+
+searches all scopes, deeper and deeper, until so many distinct states were seen in one round.
+"""
 
 from __future__ import annotations
 
 import argparse
 import gc
+import itertools
+import multiprocessing
+import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model.cells import scopes
-from tests.model.oracle import Violation
+from tests.model.oracle import Violation, read
 from tests.model.program import deterministic
 from tests.model.world import Move, Scope, State, World
 
 History = tuple[Any, ...]
+"""The moves up to a state, last first: ``(history before, move)``."""
 
 
 @dataclass
@@ -27,46 +35,71 @@ class Found:
     scope: str
     states: int = 0
     moves: int = 0
-    complete: bool = True
     counts: Counter[str] = field(default_factory=Counter)
     violation: str = ""
     seconds: float = 0.0
+    most_mib: int = 0
+
+    def __str__(self) -> str:
+        speed = self.states / max(self.seconds, 0.001)
+        return (
+            f"{self.scope:45} {self.states:>9,} states {self.moves:>10,} moves {self.seconds:7.1f} s "
+            f"{speed:>7,.0f} states/s {self.most_mib:>6,} MiB{self.violation and ' BROKEN'}"
+        )
 
 
-def search(scope: Scope, most: int | None = None) -> Found:
-    """All states of a scope, or the first ``most``; ends at the first broken promise."""
-    started = time.perf_counter()
-    with deterministic():
-        world = World(scope)
-        found = Found(scope.name, counts=world.counts)
-        history: History | None = None
-        try:
-            first = world.first()
-            seen = {hash(first)}
-            stack: list[tuple[State, History]] = [(first, ())]
-            while stack:
-                state, before = stack.pop()
-                if most is not None and len(seen) >= most:
-                    found.complete = False
-                    break
-                for move in world.moves(state):
-                    history = (before, move)
-                    after = world.take(state, move)
-                    if after is None:
-                        continue
-                    found.moves += 1
-                    key = hash(after)
-                    if key not in seen:
-                        seen.add(key)
-                        stack.append((after, history))
-            found.states = len(seen)
-        except Violation as broken:
-            found.violation = f"{scope.name}: {broken}\n  after: {' → '.join(map(str, _moves(history)))}"
-    found.seconds = time.perf_counter() - started
+def search(scope: Scope) -> Found:
+    """All states of a scope; ends at the first broken promise. Seconds are of this process's CPU time."""
+    started = time.process_time()
+    found = Found(scope.name)
+    collects = gc.isenabled()
+    gc.disable()  # millions of small values that all stay alive: looking for garbage among them is most of the work
+    try:
+        with deterministic():
+            _search(World(scope, found.counts), found)
+    finally:
+        if collects:
+            gc.enable()
+    found.seconds = time.process_time() - started
+    found.most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return found
 
 
-def _moves(history: History | None) -> list[Move]:
+def _search(world: World, found: Found) -> None:
+    history: History = ()
+    seen: set[int] = set()
+    try:
+        first = world.first()
+        seen.add(hash(first))
+        stack: list[tuple[State, History]] = [(first, ())]
+        while stack:
+            state, before = stack.pop()
+            for move in world.moves(state):
+                history = (before, move)
+                after = world.take(state, move)
+                if after is None:
+                    continue
+                found.moves += 1
+                key = hash(after)
+                if key not in seen:
+                    seen.add(key)
+                    stack.append((after, history))
+        _read_again(world)
+    except Violation as broken:
+        after_moves = " → ".join(str(move) for move in moves_of(history))
+        found.violation = f"{world.scope.name}: {broken}\n  after: {after_moves}"
+    found.states = len(seen)
+
+
+def _read_again(world: World) -> None:
+    """Every version that ever was reads as it did when it was made."""
+    for node in world.registry.nodes.values():
+        if read(node.version, row_ids=node.reads_ids) != node.reads:
+            raise Violation(f"version {node.number} reads otherwise than when it was made")
+
+
+def moves_of(history: History) -> list[Move]:
+    """The moves of a history, first first."""
     found: list[Move] = []
     while history:
         history, move = history
@@ -74,14 +107,53 @@ def _moves(history: History | None) -> list[Move]:
     return found[::-1]
 
 
-def main() -> int:
-    for scope in scopes(int(sys.argv[1]) if len(sys.argv) > 1 else 0):
-        found = search(scope)
-        print(f"{found.scope:45} {found.states:>9,} states {found.moves:>10,} moves {found.seconds:6.1f} s {found.states/found.seconds:,.0f}/s", flush=True)
-        print(dict(found.counts))
-        if found.violation: print(found.violation)
+def search_all(chosen: Sequence[Scope], processes: int = 1) -> Iterator[Found]:
+    """Results as they come, in the order of the scopes."""
+    if processes == 1:
+        yield from map(search, chosen)
+        return
+    # One scope for each process: the memory of a scope goes with it.
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
+        yield from pool.imap(_by_name, [(scope.name, depth_of(chosen)) for scope in chosen])
+
+
+def depth_of(chosen: Sequence[Scope]) -> int:
+    """How much deeper than the least these scopes are."""
+    least = {scope.name: scope.users for scope in scopes(0)}
+    return chosen[0].users - least[chosen[0].name]
+
+
+def _by_name(what: tuple[str, int]) -> Found:
+    """A scope holds functions, which do not go from one process to another: it is looked up there."""
+    name, depth = what
+    return search(next(scope for scope in scopes(depth) if scope.name == name))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print each scope as it is done, then a summary by outcome; 1 where a promise was broken."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--states", type=int, default=1_000_000, help="distinct states to be seen in a round")
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args(arguments)
+    for depth in itertools.count():
+        started = time.perf_counter()
+        total = Found(f"all scopes, depth {depth}")
+        for found in search_all(scopes(depth), asked.processes):
+            print(found, flush=True)
+            if found.violation:
+                print(found.violation, flush=True)
+            total.states += found.states
+            total.moves += found.moves
+            total.seconds += found.seconds
+            total.counts += found.counts
+            total.most_mib = max(total.most_mib, found.most_mib)
+            total.violation = total.violation or found.violation
+        print(f"{total}; {time.perf_counter() - started:,.0f} s by the clock")
+        print("\n".join(f"  {count:>12,}  {what}" for what, count in sorted(total.counts.items())), flush=True)
+        if total.violation or total.states >= asked.states:
+            return 1 if total.violation else 0
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())
