@@ -25,7 +25,22 @@ _NULL = "~"
 
 
 def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-    """See ``spi.Runner.match``. Raises TypeError for a column whose values can not be told apart."""
+    """See ``spi.Runner.match``. Raises TypeError for a column whose values can not be told apart.
+
+    A rewrite keeps every row, so where the outputs hold as many rows with some value of the cheap columns (numbers,
+    dates) as were lost with it, it is those: mostly the wide columns are not read at all.
+    """
+    cheap = _cheap(traces)
+    if cheap is not None:
+        matched = _match(cheap, most, all_copies=True)
+        if matched.lost == 0 or matched.lost > most or matched.found == matched.lost:
+            return matched
+        matched.hits.unpersist()
+    return _match(traces, most, all_copies=False)
+
+
+def _match(traces: Traces[DataFrame], most: int, *, all_copies: bool) -> Matched[DataFrame]:
+    """One look at all outputs. With ``all_copies`` a value counts only if no more of it is there than was lost."""
     from pyspark.sql import functions as F
 
     kind = traces.lost.schema["row"].dataType
@@ -38,7 +53,7 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         total = int(counted[0]) if counted else 0
         if total == 0 or total > most:
             return Matched(traces.written.select("file", "position").limit(0), total, 0)
-        hits = _places(traces.written, lost, kind).persist()
+        hits = _places(traces.written, lost, kind, all_copies=all_copies).persist()
         found = hits.agg(F.count(F.lit(1)), F.count_distinct("file", "position")).first()
     finally:
         lost.unpersist()
@@ -46,7 +61,23 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
     return Matched(hits, total, places if rows == places else -1)
 
 
-def _places(written: DataFrame, lost: DataFrame, kind: DataType) -> DataFrame:
+def _cheap(traces: Traces[DataFrame]) -> Traces[DataFrame] | None:
+    """The same traces by their columns of fixed width alone; None where there are none, or no others."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    kind = traces.lost.schema["row"].dataType
+    if not isinstance(kind, T.StructType):
+        return None
+    fixed = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    names = [f.name for f in kind.fields if isinstance(f.dataType, fixed)]
+    if not names or len(names) == len(kind.fields):
+        return None
+    row = F.struct(*[F.col("row").getField(name).alias(f"c{i}") for i, name in enumerate(names)]).alias("row")
+    return Traces(traces.lost.select(row), traces.written.select(row, "file", "position"))
+
+
+def _places(written: DataFrame, lost: DataFrame, kind: DataType, *, all_copies: bool) -> DataFrame:
     """The first ``copies`` places of each lost row. A cheap hash sorts most rows out before the exact text is made."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -55,7 +86,10 @@ def _places(written: DataFrame, lost: DataFrame, kind: DataType) -> DataFrame:
     near = written.withColumn("quick", _quick(F.col("row"), kind)).join(quick, "quick", "left_semi")
     keyed = near.select(_key(F.col("row"), kind).alias("key"), "file", "position")
     equal = keyed.join(F.broadcast(lost.select("key", "copies")), "key")
-    number = F.row_number().over(Window.partitionBy("key").orderBy("file", "position"))
+    if all_copies:
+        number = F.count(F.lit(1)).over(Window.partitionBy("key"))
+    else:
+        number = F.row_number().over(Window.partitionBy("key").orderBy("file", "position"))
     return equal.withColumn("number", number).where("number <= copies").select("file", "position")
 
 

@@ -54,7 +54,10 @@ def places(spark: SparkSession, lost: DataFrame, written: DataFrame, most: int =
 
 def rows(spark: SparkSession, values: list[str], *, placed: bool) -> DataFrame:
     """One column of any type, in a struct with another, in the order of ``values``."""
-    made = [f"SELECT struct({v} AS v, 1 AS n) AS row, id AS i FROM range({i}, {i} + 1)" for i, v in enumerate(values)]
+    made = [
+        f"SELECT struct({v} AS v, 1 AS n) AS row, id AS i FROM range({i}, {i} + 1)"
+        for i, v in enumerate(values)
+    ]
     frame = spark.sql(" UNION ALL ".join(made))
     if not placed:
         return frame.select("row")
@@ -65,16 +68,31 @@ def rows(spark: SparkSession, values: list[str], *, placed: bool) -> DataFrame:
 def test_values_that_differ_are_told_apart(spark: SparkSession, name: str) -> None:
     one, other = APART[name]
     written = rows(spark, [other, one, other, one], placed=True)
-    assert places(spark, rows(spark, [one], placed=False), written) == ([("f", 1)], 1, 1)
-    assert places(spark, rows(spark, [other, other], placed=False), written) == ([("f", 0), ("f", 2)], 2, 2)
-    three = rows(spark, [one, one, one], placed=False)
-    assert places(spark, three, written) == ([("f", 1), ("f", 3)], 3, 2), "a third copy is not there"
+    lost = rows(spark, [one, other, one, one], placed=False)
+    # Both copies of the one, the first of the other; a third copy of the one is not there.
+    assert places(spark, lost, written) == ([("f", 0), ("f", 1), ("f", 3)], 4, 3)
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_values_that_are_the_same_are_found(spark: SparkSession, name: str) -> None:
     one, other = SAME[name]
     assert places(spark, rows(spark, [one], placed=False), rows(spark, [other], placed=True))[2] == 1
+
+
+def test_wide_columns_are_read_only_where_the_others_do_not_tell(spark: SparkSession) -> None:
+    """The same numbers, other texts: the numbers alone would name the wrong rows."""
+    made = "struct(cast(id % 4 AS int) AS n, concat('v', id % 8) AS v) AS row, 'f' AS file, id AS position"
+    written = spark.sql(f"SELECT {made} FROM range(16)")
+    one_text = written.where("position in (1, 9)").select(
+        "row"
+    )  # n = 1 lives at 1, 5, 9 and 13, v1 at 1 and 9
+    assert places(spark, one_text, written) == ([("f", 1), ("f", 9)], 2, 2)
+    all_of_it = written.where("position % 4 = 1").select("row")
+    assert places(spark, all_of_it, written) == ([("f", n) for n in (1, 5, 9, 13)], 4, 4)
+    both = one_text.unionByName(written.where("position % 4 = 2").select("row"))
+    assert places(spark, both, written) == ([("f", n) for n in (1, 2, 6, 9, 10, 14)], 6, 6)
+    gone = spark.sql("SELECT struct(cast(1 AS int) AS n, 'not there' AS v) AS row")
+    assert places(spark, gone, written) == ([], 1, 0)
 
 
 def test_row_ids_are_compared_as_they_are(spark: SparkSession) -> None:
