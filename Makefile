@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden generate bench clean
+.PHONY: help setup demo test matrix check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -15,6 +15,9 @@ demo: setup ## recluster real flights in a Delta and an Iceberg table, before an
 
 test: setup ## run all tests
 	$(PYTHON_BIN) -m pytest
+
+matrix: setup ## play every race of tests/matrix, and show what happened in each
+	$(PYTHON_BIN) -m pytest tests/matrix -m matrix
 
 check: setup ## format, lint, types and import contracts
 	$(PYTHON_BIN) -m ruff format --check .

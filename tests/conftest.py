@@ -47,6 +47,8 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         master="local[2]",
         small_data=True,
     )
+    # Rivals of the tests are done when they return: no commit has to wait for a next statement of theirs.
+    session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
     session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
     yield session

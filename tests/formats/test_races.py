@@ -1,4 +1,7 @@
-"""Users who write while we work: appends never disturb us, a delete costs its own group only, nobody loses a row."""
+"""Users who write while we work, with several groups in one commit: a race is the matter of its own group only.
+
+Who can race us, when, and what comes of it: tests/matrix.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +51,32 @@ def test_an_append_at_any_phase_is_no_conflict(lake: Lake, phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_delete_of_one_input_costs_that_group_only(lake: Lake, phase: str) -> None:
+def test_a_delete_of_one_input_is_replayed_in_its_group_only(lake: Lake, phase: str) -> None:
     name = three_groups(lake)
     table = lake.table(name)
     delete = f"DELETE FROM {name} WHERE id = 10001"
     expected = lake.spark.table(name).where("id <> 10001").collect()
     report = table.recluster(observer=once_at(phase, lambda: lake.spark.sql(delete)))
-    by_status = sorted(g.status for g in report.groups)
-    assert by_status == ["committed", "committed", "dropped"]
-    lost = next(g for g in report.groups if g.status == "dropped")
-    assert "meanwhile" in lost.detail
-    assert "DELETE" in lost.detail.upper() or "OVERWRITE" in lost.detail.upper()
+    assert [g.status for g in report.groups] == ["committed"] * 3
+    assert sorted(g.replayed_rows for g in report.groups) == [0, 0, 1]
+    assert (report.commits, report.replayed_rows_count) == (1, 1)
     assert sorted(map(tuple, lake.spark.table(name).collect())) == sorted(map(tuple, expected))
     assert no_leftovers(lake, name)
-    assert table.recluster().changed  # the dropped group is taken up again
-    assert sorted(map(tuple, lake.spark.table(name).collect())) == sorted(map(tuple, expected))
+    assert not table.recluster().changed  # no group has to be taken up again
+
+
+def test_a_group_most_of_whose_files_went_costs_itself_only(lake: Lake) -> None:
+    name = three_groups(lake)
+    table = lake.table(name)
+    overwrite = f"INSERT INTO {name} REPLACE WHERE k >= 10000 AND k < 20000 VALUES (1L, 10000)"
+    before = lake.spark.table(name).where("k < 10000 OR k >= 20000").collect()
+    report = table.recluster(observer=once_at("written", lambda: lake.spark.sql(overwrite)))
+    assert sorted(g.status for g in report.groups) == ["committed", "committed", "dropped"]
+    (lost,) = (g for g in report.groups if g.status == "dropped")
+    assert "3 of its inputs removed meanwhile, by version" in lost.detail
+    rows = sorted(map(tuple, lake.spark.table(name).collect()))
+    assert rows == sorted([*map(tuple, before), (1, 10000)])
+    assert no_leftovers(lake, name)
 
 
 def no_leftovers(lake: Lake, name: str) -> bool:

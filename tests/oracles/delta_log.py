@@ -160,9 +160,7 @@ def deleted_positions(table: Path, dv: Mapping[str, Any]) -> set[int]:
         blob = _z85(place)[: dv["sizeInBytes"]]
     else:
         assert kind == "u", f"a deletion vector of kind {kind}"
-        prefix, encoded = place[:-20], place[-20:]
-        name = f"deletion_vector_{uuid.UUID(bytes=_z85(encoded))}.bin"
-        content = (table / prefix / name).read_bytes()
+        content = (table / vector_file(dv)).read_bytes()
         start = dv["offset"]
         size = struct.unpack_from(">i", content, start)[0]
         assert size == dv["sizeInBytes"]
@@ -170,6 +168,20 @@ def deleted_positions(table: Path, dv: Mapping[str, Any]) -> set[int]:
     found = _bitmap_array(blob)
     assert len(found) == dv["cardinality"]
     return found
+
+
+def files_of(action: Mapping[str, Any]) -> set[str]:
+    """Paths below the table of the files that an add, a remove or a cdc names: data, and deletion vector."""
+    dv = action.get("deletionVector") or {"storageType": ""}
+    vector = {vector_file(dv)} if dv["storageType"] == "u" else set()
+    return {unquote(action["path"])} | vector
+
+
+def vector_file(dv: Mapping[str, Any]) -> str:
+    """Path below the table of the file that holds a deletion vector of kind u."""
+    prefix, encoded = dv["pathOrInlineDv"][:-20], dv["pathOrInlineDv"][-20:]
+    name = f"deletion_vector_{uuid.UUID(bytes=_z85(encoded))}.bin"
+    return f"{prefix}/{name}" if prefix else name
 
 
 def _z85(text: str) -> bytes:

@@ -9,20 +9,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.table import StaticTable
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
 
 from lakekeeper.testing.values import text
 
 
 def rows(metadata: str, snapshot_id: int | None) -> Counter[str]:
     """Canonical texts of all rows at a snapshot, with their numbers; ``metadata`` is a metadata file."""
-    table = StaticTable.from_metadata(metadata)
+    return Counter(text(row) for row in records(metadata, snapshot_id))
+
+
+def records(metadata: str, snapshot_id: int | None) -> list[dict[str, Any]]:
+    """All rows at a snapshot, by the names of its schema."""
     if snapshot_id is None:
-        return Counter()
+        return []
+    table = StaticTable.from_metadata(metadata)
     entries = _entries(table, snapshot_id)
     if any(e.data_file.content == DataFileContent.EQUALITY_DELETES for e in entries):
         return _with_equality_deletes(table, entries)
-    read = table.scan(snapshot_id=snapshot_id).to_arrow()
-    return canonical(read)
+    return table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
+
+
+def named_files(metadata: str) -> set[str]:
+    """All files that the versions of a table name, but metadata files: data, deletes, manifests and their lists."""
+    table = StaticTable.from_metadata(metadata)
+    named: set[str] = set()
+    manifests: dict[str, Any] = {}
+    for snapshot in table.metadata.snapshots:
+        named.add(snapshot.manifest_list)
+        manifests |= {m.manifest_path: m for m in snapshot.manifests(table.io)}
+    for path, manifest in manifests.items():
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        named |= {path} | {entry.data_file.file_path for entry in entries}
+    return {path.removeprefix("file:") for path in named}
 
 
 def canonical(table: pa.Table) -> Counter[str]:
@@ -38,17 +58,35 @@ def _entries(table: StaticTable, snapshot_id: int) -> list[Any]:
     return [e for e in found if e.status != ManifestEntryStatus.DELETED]
 
 
-def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> Counter[str]:
-    """Unpartitioned tables of plain columns that were never renamed, without position deletes."""
+def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> list[dict[str, Any]]:
+    """Unpartitioned tables of plain columns that were never renamed."""
     data = [e for e in entries if e.data_file.content == DataFileContent.DATA]
     deletes = [e for e in entries if e.data_file.content == DataFileContent.EQUALITY_DELETES]
-    assert len(data) + len(deletes) == len(entries)
-    found: Counter[str] = Counter()
+    masked = _positions(
+        table, [e for e in entries if e.data_file.content == DataFileContent.POSITION_DELETES]
+    )
+    found = []
     for entry in data:
+        path = entry.data_file.file_path
         later = [d for d in deletes if entry.sequence_number < d.sequence_number]
         gone = [pq.read_table(d.data_file.file_path).to_pylist() for d in later]
-        for row in pq.read_table(entry.data_file.file_path).to_pylist():
+        for position, row in enumerate(pq.read_table(path).to_pylist()):
             shown = {f.name: row.get(f.name) for f in table.schema().fields}
-            if not any(d.items() <= shown.items() for deleted in gone for d in deleted):
-                found[text(shown)] += 1
+            dead = any(d.items() <= shown.items() for deleted in gone for d in deleted)
+            if not dead and (path, position) not in masked:
+                found.append(shown)
     return found
+
+
+def _positions(table: StaticTable, entries: list[Any]) -> set[tuple[str, int]]:
+    """Places that position deletes and deletion vectors name. Vectors only grow: a replaced one names no more."""
+    masked: set[tuple[str, int]] = set()
+    for path in {e.data_file.file_path for e in entries}:
+        if path.endswith(".puffin"):
+            puffin = PuffinFile(table.io.new_input(path).open().read())
+            for vector in deletion_vectors_from_puffin_file(puffin):
+                places = vector.to_vector().to_pylist()
+                masked |= {(vector.referenced_data_file, p) for p in places}
+        else:
+            masked |= {(r["file_path"], r["pos"]) for r in pq.read_table(path).to_pylist()}
+    return masked

@@ -1,0 +1,187 @@
+"""What rivals do while lakekeeper works: a statement, and the same in plain Python on the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.iceberg.scene import delete_equal
+from tests.matrix.rows import Row
+from tests.matrix.sides import KINDS, IcebergSide
+from tests.matrix.world import Change, World
+
+DELTA, ICEBERG = KINDS[:2], KINDS[2:]
+_COPIES = {f"write.{verb}.mode": "copy-on-write" for verb in ("delete", "update", "merge")}
+
+
+def unchanged(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+@dataclass(frozen=True)
+class Action:
+    """``statement`` names the table ``{t}`` and, where it can be stopped in its middle, has ``{gate}`` in its
+    predicate, upon ``id``. ``act`` stands for it where it is no statement; it is given the world and the verb.
+    """
+
+    statement: str = ""
+    change: Change = unchanged
+    act: Callable[[World, str], object] | None = None
+    kinds: Collection[str] = KINDS
+    partitioned: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+    confs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stoppable(self) -> bool:
+        return "{gate}" in self.statement
+
+    def text(self, world: World, gate: str = "") -> str:
+        stop = f" AND {gate}({{t}}.id)" if gate else ""
+        return self.statement.replace("{gate}", stop).replace("{t}", world.side.sql)
+
+    def happen(self, world: World, verb: str) -> None:
+        """The rival does it, from begin to end."""
+        with self.set(world.spark):
+            if self.act is not None:
+                act = self.act
+                world.act(lambda: act(world, verb), self.change)
+            else:
+                for each in self.text(world).split(";"):
+                    world.run(each, self.change)
+
+    @contextmanager
+    def set(self, spark: SparkSession) -> Iterator[None]:
+        """Confs that make Spark's writers do it that way."""
+        for name, value in self.confs.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in self.confs:
+                spark.conf.unset(name)
+
+
+def _without(*ids: int) -> Change:
+    return lambda rows: [r for r in rows if r["id"] not in ids]
+
+
+def _updated(rows: list[Row]) -> list[Row]:
+    return [{**r, "v": "new", "k": 77} if r["id"] in (3, 14) else r for r in rows]
+
+
+def _merged(rows: list[Row]) -> list[Row]:
+    left = [{**r, "v": "merged"} if r["id"] in (11, 14) else r for r in rows if r["id"] != 2]
+    return [*left, {"id": 1000, "p": 0, "k": 1, "v": "i"}]
+
+
+def _appended(rows: list[Row]) -> list[Row]:
+    return [*rows, {"id": 6, "p": 0, "k": 17, "v": "late"}, {"id": 2000, "p": 1, "k": None, "v": None}]
+
+
+def _without_partition(rows: list[Row]) -> list[Row]:
+    return [r for r in rows if r["p"] != 1]
+
+
+_OVER: Row = {"id": 500, "p": 1, "k": 1, "v": "over"}
+_MERGE = (
+    "MERGE INTO {t} USING (VALUES (2, 'd'), (11, 'u'), (14, 'u'), (1000, 'i')) AS s(i, op) ON {t}.id = s.i{gate} "
+    "WHEN MATCHED AND s.op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged' "
+    "WHEN NOT MATCHED THEN INSERT (id, p, k, v) VALUES (s.i, 0, 1, s.op)"
+)
+
+
+def maintain(world: World, verb: str, **given: Any) -> Any:
+    """A call of lakekeeper's; small tables are worth it, and no pause is worth waiting for."""
+    options = {"depth-threshold": 1, "commit.retry.min-wait-ms": 1} | given.pop("options", {})
+    columns = {"columns": ["k"]} if verb == "recluster" else {}
+    if verb == "merge_deletes":
+        options.pop("depth-threshold")
+    return getattr(given.pop("table", None) or world.table, verb)(options=options, **columns, **given)
+
+
+def _flink_deletes(world: World, verb: str) -> None:
+    assert isinstance(world.side, IcebergSide)
+    delete_equal(world.side.scene, "id", [3, 6, 14])
+
+
+def _foreign_rewrite(world: World, verb: str) -> None:
+    if world.iceberg:
+        options = ", options => map('rewrite-all', 'true')"
+        world.side.scene.call("rewrite_data_files", options)  # type: ignore[attr-defined]  # Iceberg's scene
+    else:
+        world.spark.sql(f"OPTIMIZE {world.side.sql}").collect()
+
+
+def _vacuum(world: World, verb: str) -> None:
+    if world.iceberg:
+        now = ", older_than => TIMESTAMP '9999-12-31 00:00:00', retain_last => 1"
+        world.side.scene.call("expire_snapshots", now)  # type: ignore[attr-defined]  # Iceberg's scene
+    else:
+        world.spark.sql(f"VACUUM {world.side.sql} RETAIN 168 HOURS").collect()
+
+
+def _delete_and_expire(world: World, verb: str) -> None:
+    world.spark.sql(f"DELETE FROM {world.side.sql} WHERE id = 2")
+    _vacuum(world, verb)
+
+
+_UPGRADES = {
+    "delta-vectors": "'delta.enableRowTracking'='true'",
+    "delta-copies": "'delta.enableDeletionVectors'='true'",
+    "iceberg-v2": "'format-version'='3'",
+}
+
+
+def _upgrade(world: World, verb: str) -> None:
+    world.spark.sql(f"ALTER TABLE {world.side.sql} SET TBLPROPERTIES ({_UPGRADES[world.kind]})")
+
+
+def _upgrade_and_delete(world: World, verb: str) -> None:
+    _upgrade(world, verb)
+    world.spark.sql(f"DELETE FROM {world.side.sql} WHERE id = 2")
+
+
+ACTIONS: dict[str, Action] = {
+    "append": Action("INSERT INTO {t} VALUES (6, 0, 17, 'late'), (2000, 1, null, null)", _appended),
+    "row delete": Action("DELETE FROM {t} WHERE id IN (2, 6, 11){gate}", _without(2, 6, 11)),
+    "row delete in a partition": Action(
+        "DELETE FROM {t} WHERE p = 1 AND id IN (11, 14)",
+        _without(11, 14),
+        partitioned=True,
+        properties={"write.delete.granularity": "partition"},
+    ),
+    "equality delete": Action(change=_without(3, 6, 14), act=_flink_deletes, kinds=ICEBERG),
+    "copy-on-write delete": Action(
+        "DELETE FROM {t} WHERE id = 18{gate}",
+        _without(18),
+        properties=_COPIES,
+        confs={"spark.databricks.delta.delete.deletionVectors.persistent": "false"},
+    ),
+    "copy-on-write of most": Action(
+        "DELETE FROM {t} WHERE id IN (2, 11, 19)",
+        _without(2, 11, 19),
+        properties=_COPIES,
+        confs={"spark.databricks.delta.delete.deletionVectors.persistent": "false"},
+    ),
+    "update": Action("UPDATE {t} SET v = 'new', k = 77 WHERE id IN (3, 14){gate}", _updated),
+    "merge": Action(_MERGE, _merged),
+    "overwrite": Action("INSERT OVERWRITE {t} VALUES (500, 1, 1, 'over')", lambda _: [_OVER]),
+    "overwrite of a partition": Action(
+        "INSERT INTO {t} REPLACE WHERE p = 1 VALUES (500, 1, 1, 'over')",
+        lambda rows: [*_without_partition(rows), _OVER],
+        partitioned=True,
+    ),
+    "drop of a partition": Action("DELETE FROM {t} WHERE p = 1", _without_partition, partitioned=True),
+    "added column": Action("ALTER TABLE {t} ADD COLUMN (extra int)"),
+    "upgrade": Action(act=_upgrade, kinds=tuple(_UPGRADES)),
+    "upgrade and delete": Action(change=_without(2), act=_upgrade_and_delete, kinds=tuple(_UPGRADES)),
+    "another run of ours": Action(act=maintain),
+    "foreign rewrite": Action(act=_foreign_rewrite),
+    "vacuum": Action(act=_vacuum),
+    "vacuum of what was read": Action(change=_without(2), act=_delete_and_expire, kinds=ICEBERG),
+}

@@ -1,0 +1,187 @@
+"""The cells of the matrix, how one is played, and which of them cover every pair of what they are made of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.core.report import GroupResult, MergeReport
+from tests.formats.gate import Gate
+from tests.matrix.actions import ACTIONS, Action, maintain
+from tests.matrix.sides import KINDS
+from tests.matrix.world import World
+
+VERBS = ("recluster", "compact", "merge_deletes")
+MOMENTS = {
+    "before read": "planned",
+    "after read": "written",
+    "before commit": "before_commit",
+    "between attempts": "",
+    "across": "",
+}
+"""When the rival commits, and the observer's phase if it is one.
+
+before read        planned, no data file read yet
+after read         outputs written
+before commit      before the engine looks for rivals
+between attempts   after it looked, so that the attempt to commit is lost
+across             the rival read before us and commits after us, through ``lk.sql``
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One race."""
+
+    action: str
+    moment: str
+    verb: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.verb}-{self.action}-{self.moment}".replace(" ", "_")
+
+    @property
+    def rival(self) -> Action:
+        return ACTIONS[self.action]
+
+
+def every_cell() -> list[Cell]:
+    """All cells that mean something."""
+    made = (Cell(*axes) for axes in itertools.product(ACTIONS, MOMENTS, VERBS, KINDS))
+    return [c for c in made if c.kind in c.rival.kinds and (c.rival.stoppable or c.moment != "across")]
+
+
+def pairwise(cells: Sequence[Cell]) -> list[Cell]:
+    """Few cells in which every pair of values of two axes occurs that occurs in any; always the same ones."""
+    missing = {pair for cell in cells for pair in _pairs(cell)}
+    chosen = []
+    while missing:
+        best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
+        chosen.append(best)
+        missing -= _pairs(best)
+    return chosen
+
+
+def _pairs(cell: Cell) -> set[tuple[tuple[str, str], ...]]:
+    axes = [(name, getattr(cell, name)) for name in ("action", "moment", "verb", "kind")]
+    return set(itertools.combinations(axes, 2))
+
+
+def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
+    """Let the two race on a fresh table; what became of each, in a word, and the report."""
+    world = World.make(
+        spark,
+        cell.kind,
+        folder,
+        partitioned=cell.rival.partitioned,
+        deleted=cell.verb == "merge_deletes",
+        properties={k: v for k, v in cell.rival.properties.items() if cell.kind.startswith("iceberg")},
+    )
+    if cell.moment == "across":
+        return _across(world, cell, folder)
+    rival = once(lambda: cell.rival.happen(world, cell.verb))
+    table = world.table
+    if cell.moment == "between attempts":
+        table = before_attempt(table, rival)
+        report = maintain(world, cell.verb, table=table)
+    else:
+        phase = MOMENTS[cell.moment]
+        report = maintain(
+            world, cell.verb, table=table, observer=lambda told, _: rival() if told == phase else None
+        )
+    assert not rival.left, "the rival never came"
+    world.check()
+    return outcome(report), report
+
+
+def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
+    """The rival's statement is stopped in its middle while we commit."""
+    gate = Gate(world.spark, folder)
+    told: list[Mapping[str, Any]] = []
+    reports: list[MergeReport] = []
+    with cell.rival.set(world.spark):
+        text = cell.rival.text(world, gate.name)
+        done: Future[Any] = gate.around(
+            lambda: lk.sql(world.spark, text, observer=lambda _, info: told.append(info)),
+            lambda: reports.append(maintain(world, cell.verb)),
+        )
+        done.result()
+    (report,) = reports
+    assert {g.status for g in report.groups} == {"committed"}, report
+    world.theirs |= world.side.leftovers()  # of the attempt that failed
+    world.note(cell.rival.change)
+    world.check()
+    return "retried" if told else "landed", report
+
+
+def outcome(report: MergeReport) -> str:
+    """What became of our groups, those of one fate named once."""
+    return "+".join(sorted({_fate(group) for group in report.groups})) or "nothing"
+
+
+def _fate(group: GroupResult) -> str:
+    if group.status == "committed":
+        return "replayed" if "deleted meanwhile" in group.detail else "kept"
+    if group.status == "dropped":
+        return "dropped" if "of its inputs" in group.detail else "obstacle"
+    return group.status
+
+
+class Once:
+    """Acts the first time that it is called."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+        self.left = True
+
+    def __call__(self) -> None:
+        if self.left:
+            self.left = False
+            self._act()
+
+
+def once(act: Callable[[], object]) -> Once:
+    return Once(act)
+
+
+def before_attempt(table: lk.Table, act: Callable[[], object]) -> lk.Table:
+    """The table, with ``act`` before each attempt of the adapter to commit."""
+    table._adapter = _Disturbed(table._adapter, act)
+    return table
+
+
+class _Disturbed:
+    """An adapter whose user is never alone."""
+
+    def __init__(self, adapter: Any, act: Callable[[], object]) -> None:
+        self._adapter = adapter
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    def commit(self, *given: Any) -> Any:
+        self._act()
+        return self._adapter.commit(*given)
+
+
+def shown(outcomes: Mapping[Cell, str]) -> Iterator[str]:
+    """Outcomes, counted by action and kind, one line an action."""
+    yield f"{'':26} " + " ".join(f"{kind:28}" for kind in KINDS)
+    for action in ACTIONS:
+        fields = []
+        for kind in KINDS:
+            found = [w for c, w in outcomes.items() if (c.action, c.kind) == (action, kind)]
+            counted = {w: found.count(w) for w in sorted(set(found))}
+            fields.append(f"{', '.join(f'{n} {w}' for w, n in counted.items()) or '–':28}")
+        yield f"{action:26} {' '.join(fields)}".rstrip()
+    words = list(outcomes.values())
+    yield "all: " + ", ".join(f"{words.count(w)} {w}" for w in sorted(set(words)))

@@ -1,0 +1,35 @@
+"""The whole matrix is run where it is asked for; what happened in the cells is shown at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.matrix.cells import Cell, shown
+
+OUTCOMES: pytest.StashKey[dict[Cell, str]] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash.setdefault(OUTCOMES, {})
+
+
+@pytest.fixture
+def outcomes(request: pytest.FixtureRequest) -> dict[Cell, str]:
+    """What happened in the cells that were played so far."""
+    return request.config.stash.setdefault(OUTCOMES, {})
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "matrix" in str(config.option.markexpr):
+        return
+    left = [item for item in items if item.get_closest_marker("matrix") is not None]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    outcomes = config.stash.get(OUTCOMES, {})
+    if outcomes:
+        terminalreporter.section("outcomes of the matrix")
+        for line in shown(outcomes):
+            terminalreporter.write_line(line)

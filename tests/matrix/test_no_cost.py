@@ -1,0 +1,51 @@
+"""Where nobody races, replay costs nothing: no job, no read, no column and no file more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.matrix.actions import maintain
+from tests.matrix.sides import KINDS
+from tests.matrix.world import World
+from tests.oracles.spark_jobs import Phases, stages_of_group
+
+COLUMNS = ["id", "p", "k", "v"]
+LINEAGE = ["_row_id", "_last_updated_sequence_number"]
+JOBS = {"delta-vectors": 1, "delta-copies": 1, "iceberg-v2": 1, "iceberg-v3": 1}
+"""Jobs of the whole call: planning, rewrite, look for rivals, commit."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=getattr(pytest.mark, k.partition("-")[0])) for k in KINDS]
+)
+def test_a_rewrite_that_nobody_races_does_what_it_has_to(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    world = World.make(spark, kind, tmp_path)
+    table, phases, before = world.table, Phases(), world.side.files()
+    started = _jobs(spark)
+    report = maintain(world, "recluster", table=table, observer=phases)
+    jobs = _jobs(spark) - started
+
+    stages, in_group = stages_of_group(spark, phases.run_id)
+    print(kind, jobs, in_group, stages)
+    assert sum(s.input_rows for s in stages) == 32, "each input is read once"
+    assert sum(s.shuffle_written for s in stages) == 0
+    assert phases.names == ["planned", "read", "written", "before_commit", "committed"]
+    assert (report.added_data_files_count, report.conflicts, report.replayed_rows_count) == (1, 0, 0)
+    (made,) = world.side.files() - before
+    assert pq.ParquetFile(made).schema_arrow.names == COLUMNS + (LINEAGE if kind == "iceberg-v3" else [])
+    assert (in_group, jobs) == (1, JOBS[kind])
+    world.note()
+    world.check()
+
+
+def _jobs(spark: SparkSession) -> int:
+    scala: Any = spark.sparkContext._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()
+    return int(scala.dagScheduler().numTotalJobs())

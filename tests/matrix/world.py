@@ -1,0 +1,128 @@
+"""A small table and what users did to it, kept in plain Python beside it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from tests.matrix import rows as made
+from tests.matrix.rows import Row, multiset
+from tests.matrix.sides import Side, side_of
+
+Change = Callable[[list[Row]], list[Row]]
+
+FILES = {False: 4, True: 6}
+"""Files of an unpartitioned table (one group), and of a partitioned one (two groups of three)."""
+
+_ICEBERG = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+_DEAD = (1, 4, 5)
+
+_DELTA_TABLES: dict[str, tuple[Path, list[Row], dict[int, Counter[str]]]] = {}
+"""Tables that were made once; the rest are copies of them."""
+
+
+@dataclass
+class World:
+    """A table, the rows that users left in it, and the rows of each version as of when it was written."""
+
+    spark: SparkSession
+    kind: str
+    side: Side
+    rows: list[Row]
+    versions: dict[int, Counter[str]] = field(default_factory=dict)
+    theirs: set[str] = field(default_factory=set)
+
+    @classmethod
+    def make(
+        cls,
+        spark: SparkSession,
+        kind: str,
+        folder: Path,
+        *,
+        partitioned: bool = False,
+        deleted: bool = False,
+        files: int | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> World:
+        """``deleted``: three of the eight rows of each file are masked already."""
+        number = files or FILES[partitioned]
+        world = cls(spark, kind, side_of(spark, kind, folder), made.base(number))
+        same = f"{kind} {partitioned} {deleted} {number} {properties}"
+        if same in _DELTA_TABLES:
+            return world._copied(*_DELTA_TABLES[same], folder)
+        world.side.create(made.COLUMNS, "p" if partitioned else "", world._properties(deleted, properties))
+        world.run(made.insert(number))
+        if deleted:
+            world.run(
+                f"DELETE FROM {{t}} WHERE id % {made.PER_FILE} IN {_DEAD}",
+                lambda rows: [r for r in rows if r["id"] % made.PER_FILE not in _DEAD or r["id"] < 0],
+            )
+            if kind == "delta-copies":
+                world.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors'='false')")
+        if not world.iceberg:
+            kept = Path(tempfile.mkdtemp(dir=folder.parent)) / "table"
+            shutil.copytree(folder / "table", kept)
+            _DELTA_TABLES[same] = kept, world.rows, dict(world.versions)
+        return world
+
+    def _copied(self, table: Path, rows: list[Row], versions: dict[int, Counter[str]], folder: Path) -> World:
+        """A Delta table names its files relative to itself: a copy of the folder is a table."""
+        shutil.copytree(table, folder / "table")
+        self.rows, self.versions = rows, dict(versions)
+        return self
+
+    def _properties(self, deleted: bool, given: dict[str, str] | None) -> dict[str, str]:
+        if self.iceberg:
+            return _ICEBERG | (given or {})
+        vectors = deleted or self.kind == "delta-vectors"
+        return {"delta.enableDeletionVectors": str(vectors).lower()} | (given or {})
+
+    @property
+    def iceberg(self) -> bool:
+        return self.kind.startswith("iceberg")
+
+    @property
+    def table(self) -> lk.Table:
+        return lk.table(self.spark, self.side.sql)
+
+    def run(self, statement: str, change: Change = lambda rows: rows) -> None:
+        """A statement of Spark's own, and what it does to the rows."""
+        self.act(lambda: self.spark.sql(statement.replace("{t}", self.side.sql)).collect(), change)
+
+    def act(self, act: Callable[[], object], change: Change = lambda rows: rows) -> None:
+        """Something that users do. Files that they leave behind are not ours."""
+        before = self.side.leftovers()
+        act()
+        self.theirs |= self.side.leftovers() - before
+        self.note(change)
+
+    def note(self, change: Change = lambda rows: rows) -> None:
+        """The newest version was made by users."""
+        self.rows = change(self.rows)
+        self.versions[self.side.version()] = multiset(self.rows)
+
+    def check(self) -> None:
+        """No row is lost, back or doubled in any version, by two readers; no file is left that nobody names."""
+        now = multiset(self.rows)
+        assert difference(self.side.by_spark(None), now) == ""
+        assert difference(self.side.by_log(None), now) == ""
+        kept = self.side.kept_versions()
+        known = {v: rows for v, rows in self.versions.items() if v in kept}
+        for version, rows in known.items():
+            assert difference(self.side.by_log(version), rows) == "", f"version {version}"
+        for version in list(known)[-1:]:
+            assert difference(self.side.by_spark(version), known[version]) == "", f"version {version}"
+        assert self.side.leftovers() <= self.theirs
+
+
+def difference(found: Counter[str], expected: Counter[str]) -> str:
+    """What is too few and too many; empty if nothing is."""
+    lost, more = expected - found, found - expected
+    return f"lost {dict(lost)}, too many {dict(more)}" if lost or more else ""
