@@ -79,7 +79,8 @@ def scopes(depth: int = 0) -> list[Scope]:
                 ("append", *ROWS[:4], "undo"), users=1 + depth,
             ),
             Scope(
-                f"two rewrites, {name}", settings, {"r": rewrite(), "s": rewrite(SIZES, max_rows_per_file=10)}, ROWS, users=1 + depth
+                f"two rewrites, {name}", settings,
+                {"r": rewrite(), "s": rewrite(SIZES, max_rows_per_file=10)}, ROWS, users=1 + depth,
             ),
             Scope(
                 f"partitions, {name}", settings,

@@ -1,4 +1,4 @@
-"""The engine as a deterministic program: what it asks of the adapter next depends on the answers so far, and on nothing else.
+"""The engine as a deterministic program: what it asks of the adapter next depends on the answers so far alone.
 
 A :class:`Trace` is one history of answers. To find the next question of a history the engine is run from its start
 with these answers given again, and stopped where they end. Each history is run once: equal answers lead to the same
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from lakekeeper.core import planner
+from lakekeeper.core import info, planner
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
@@ -296,7 +296,7 @@ def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inli
 def deterministic() -> Iterator[None]:
     """The engine without threads and random ids; the planner, which is pure, remembers what it said."""
     plans: dict[Any, Any] = {}
-    make_plan, mean_depth = engine_maintain.make_plan, engine_maintain.mean_depth
+    make_plan, mean_depth = planner.make_plan, info.mean_depth
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
         key = (id(snapshot), tuple(p.name for p in policies), tuple(options.values.items()), env)

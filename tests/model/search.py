@@ -149,7 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             total.most_mib = max(total.most_mib, found.most_mib)
             total.violation = total.violation or found.violation
         print(f"{total}; {time.perf_counter() - started:,.0f} s by the clock")
-        print("\n".join(f"  {count:>12,}  {what}" for what, count in sorted(total.counts.items())), flush=True)
+        print(
+            "\n".join(f"  {count:>12,}  {what}" for what, count in sorted(total.counts.items())), flush=True
+        )
         if total.violation or total.states >= asked.states:
             return 1 if total.violation else 0
     return 0

@@ -140,9 +140,7 @@ class ModelTable(MemoryTable):
         self.author = author
         self._made = {}
 
-    def write_file(
-        self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True
-    ) -> DataFile:
+    def write_file(self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True) -> DataFile:
         path = named(self, "file", "data/")
         content = tuple(tuple(row.items()) for row in stored)
         key = (path, at.spec, at.partition_by, at.schema, content)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -29,7 +30,11 @@ SLOT = (0, 1, 2)
 DELETES = (*ROWS, *["delete_widest"] * 3)
 REST = [act for act in ALL if act not in ROWS and act not in SHAPES] + [SHAPES[0]]
 STEPS = 50
-EXAMPLES = 100
+EXAMPLES = 2_000
+SOMETIMES = (
+    "replay", "second replay", "third replay", "retry", "drop", "failed", "crash", "gave up", "unknown, settled",
+    "unknown, told", "landed late", "delete followed rows", "delete over a rewrite", "came back", "early abort",
+)  # fmt: skip
 
 
 def _each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
@@ -122,6 +127,7 @@ class Histories(RuleBasedStateMachine):
                 raise Violation(f"version {node.number} reads otherwise than when it was made")
 
 
+@pytest.mark.slow
 def test_long_random_histories() -> None:
     Histories.counts.clear()
     with deterministic():
@@ -134,7 +140,4 @@ def test_long_random_histories() -> None:
                 suppress_health_check=list(HealthCheck),
             ),
         )  # fmt: skip
-    print(dict(Histories.counts))
-    for what in ("replay", "second replay", "third replay", "retry", "drop", "crash", "gave up", "unknown, settled", "unknown, told",
-                 "landed late", "delete followed rows", "came back"):  # fmt: skip
-        assert Histories.counts[what] > 0, what
+    assert {what for what in SOMETIMES if not Histories.counts[what]} == set()

@@ -1,4 +1,4 @@
-"""A slice of the search, exhaustive within its bounds: every promise in every state, and all that should happen does."""
+"""A slice of the search, exhaustive within its bounds: no promise is broken, and all that should happen does."""
 
 from __future__ import annotations
 
@@ -31,4 +31,6 @@ def test_no_small_history_breaks_a_promise() -> None:
 
 
 def test_every_kind_of_table_is_searched() -> None:
-    assert {name for name in TABLES if not any(scope.name.endswith(f", {name}") for scope in scopes())} == set()
+    assert {
+        name for name in TABLES if not any(scope.name.endswith(f", {name}") for scope in scopes())
+    } == set()

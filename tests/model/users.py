@@ -135,8 +135,8 @@ def repartition(table: ModelTable, node: Node) -> Model | None:
 ACTS: Mapping[str, Act] = {
     act.__name__: act
     for act in (
-        append, load, overwrite, delete_equal, delete_first, delete_last, delete_widest, drop_file, cow_delete, cow_update, restore,
-        undo, foreign, add_column, rename, set_property, repartition,
+        append, load, overwrite, delete_equal, delete_first, delete_last, delete_widest, drop_file, cow_delete,
+        cow_update, restore, undo, foreign, add_column, rename, set_property, repartition,
     )
 }  # fmt: skip
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import Fault
-from lakekeeper.testing.versions import ROW_ID, Version
+from lakekeeper.testing.versions import ROW_ID
 from tests.model import promises
 from tests.model.oracle import Model, Violation
 from tests.model.program import Answer, Done, Question, Run, Stop, Trace
@@ -24,11 +24,16 @@ from tests.model.users import ACTS, K, setup_rows
 
 Rows = tuple[tuple[tuple[int, int, str], ...], ...]
 FLAT: Rows = (((0, 1, "a"), (0, 2, "b"), (0, 9, "z")), ((0, 1, "a"),), ((0, 3, "c"),))
-LONG: Rows = (((0, 1, "a"), (0, 2, "b"), (0, 4, "d"), (0, 5, "e"), (0, 9, "z")), ((0, 1, "a"),), ((0, 3, "c"),))
+LONG: Rows = (
+    ((0, 1, "a"), (0, 2, "b"), (0, 4, "d"), (0, 5, "e"), (0, 9, "z")),
+    ((0, 1, "a"),),
+    ((0, 3, "c"),),
+)
 PARTS: Rows = (((0, 1, "a"), (0, 9, "z")), ((0, 1, "a"),), ((1, 1, "a"),), ((1, 3, "c"),))
 """Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before anything begins."""
 
-COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late")
+COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late", "conflict with itself")
+"""A commit is refused; its answer is lost, and it landed, did not or will; it landed, was sent again and told so."""
 _COMMITS = ("commit", "delete")
 _WORK = ("read", "write", "traces", "mask", "find")
 
@@ -54,11 +59,11 @@ class Scope:
 
 
 class Actor(NamedTuple):
-    """A program at a point of its work; None: it ended or crashed. ``left`` are the restarts to come."""
+    """A program at a point of its work; None: it ended or crashed. ``left`` are the restarts to come, ``nth`` counts them."""
 
     trace: Trace | None
     left: int
-    count: int
+    nth: int
 
 
 class State(NamedTuple):
@@ -104,7 +109,9 @@ class World:
     def first(self) -> State:
         """The state that all begins from: three files, four live rows, one deleted before."""
         node = first_node(self)
-        actors = tuple(self._start(i, self.scope.restarts if i == 0 else 0, 1) for i in range(len(self.scope.programs)))
+        actors = tuple(
+            self._start(i, self.scope.restarts if i == 0 else 0, 1) for i in range(len(self.scope.programs))
+        )
         scope = self.scope
         return State(node, frozenset(), actors, scope.users, scope.faults, scope.crashes, None)
 
@@ -179,7 +186,7 @@ class World:
     def _crash(self, state: State, slot: int) -> State:
         actor = state.actors[slot]
         self.counts["crash"] += 1
-        again = self._start(slot, actor.left - 1, actor.count + 1) if actor.left else actor._replace(trace=None)
+        again = self._start(slot, actor.left - 1, actor.nth + 1) if actor.left else actor._replace(trace=None)
         return state._replace(actors=_with(state.actors, slot, again), crashes=state.crashes - 1)
 
     # -- a step of a program ------------------------------------------------------------------------------------
@@ -202,9 +209,7 @@ class World:
             node=node, extra=extra, actors=_with(state.actors, slot, actor), faults=left, late=late
         )
 
-    def _perform(
-        self, trace: Trace, node: Node, extra: Extra, fault: str
-    ) -> tuple[Node, Extra, Trace]:
+    def _perform(self, trace: Trace, node: Node, extra: Extra, fault: str) -> tuple[Node, Extra, Trace]:
         question = trace.next
         assert isinstance(question, Question)
         if question.method == "phase":
@@ -230,6 +235,8 @@ class World:
             return Answer(error=error)
         finally:
             self.adapter.fault = None
+        if fault == "conflict with itself":
+            return Answer(error=Conflict(f"db.t: lost to version {self.table.current.number}"))
         if fault in ("error after", "stop after"):
             return Answer(error=OSError("storage") if fault == "error after" else Stop("stopped"))
         return Answer(value)
@@ -262,7 +269,9 @@ class World:
     def _made(self, node: Node, model: Model, by: tuple[str, ...]) -> Node:
         """The node of the version that was just made; checks what it reads like."""
         versions = self.table.versions
-        if len(versions) != len(node.chain) + 1 or any(a is not b for a, b in zip(versions, node.chain, strict=False)):
+        if len(versions) != len(node.chain) + 1 or any(
+            a is not b for a, b in zip(versions, node.chain, strict=False)
+        ):
             raise Violation("a step made more than one version, or changed an older one")
         made, new = self.registry.node(node, versions[-1], model)
         if made.reads != model.reads:

@@ -1,0 +1,328 @@
+"""Bugs that were made elsewhere, put into the engine and the memory adapter: the search has to find each.
+
+Where two checks guard the same thing, a bug in one of them costs work but no row. Then both are broken here, and the
+bug's ``why`` says so. ``trusting`` takes away the adapter's own refusal to commit other rows than were read and to
+delete files of the table: what is found then is found by the oracle alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from lakekeeper.core import rebase as core_rebase
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.engine import commit as engine_commit
+from lakekeeper.engine import delete as engine_delete
+from lakekeeper.engine import replay as engine_replay
+from lakekeeper.engine import rewrite as engine_rewrite
+from lakekeeper.engine.commit import Committer
+from lakekeeper.engine.delete import _Delete
+from lakekeeper.engine.replay import Replayer
+from lakekeeper.errors import Conflict, Unknown
+from lakekeeper.spi import Matched, Traces
+from lakekeeper.testing import deletes as memory_deletes
+from lakekeeper.testing import memory
+from lakekeeper.testing.deletes import MemoryDeletes
+from lakekeeper.testing.memory import MemoryAdapter, Parts
+from lakekeeper.testing.runner import MemoryRunner
+from lakekeeper.testing.values import text
+from lakekeeper.testing.versions import ROW_ID, Entry, Version
+
+Patch = tuple[Any, str, Any]
+"""What is patched: an object, its attribute, and what stands there instead."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A way to be wrong, the scopes that show it, and why more than one place had to be broken.
+
+    ``missing`` is what no longer happens where the bug costs work only: a counter of the slice.
+    """
+
+    name: str
+    patches: Callable[[], Sequence[Patch]]
+    scopes: tuple[str, ...]
+    why: str = ""
+    missing: str = ""
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, instead in self.patches():
+                stack.enter_context(patch.object(owner, name, instead))
+            yield
+
+
+@contextmanager
+def trusting() -> Iterator[None]:
+    """The adapter believes what it is told."""
+
+    def discard(self: MemoryAdapter, rewrites: Sequence[Rewrite]) -> None:
+        for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra)):
+            self.store.disk.pop(path, None)
+
+    with (
+        patch.object(MemoryDeletes, "identities", lambda *_args: []),
+        patch.object(MemoryAdapter, "discard", discard),
+    ):
+        yield
+
+
+# -- the engine ---------------------------------------------------------------------------------------------------
+
+
+def _key_by_path() -> list[Patch]:
+    real = core_rebase.touched
+
+    def touched(rewrite: Rewrite, changes: Changes) -> tuple[list[str], list[str]]:
+        return real(rewrite, changes)[0], []
+
+    def check(self: MemoryAdapter, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
+        now = self.store.current.files
+        for rewrite in rewrites:
+            for path, expected in rewrite.inputs_now.items():
+                if (path in now) != (expected is not None):
+                    raise Conflict(f"{path} is gone")
+
+    return [
+        (core_rebase, "touched", touched),
+        (engine_replay, "touched", touched),
+        (MemoryAdapter, "_check", check),
+    ]
+
+
+def _cleanup_on_unknown() -> list[Patch]:
+    def settle(self: Committer, rewrites: Sequence[Rewrite], doubt: Unknown) -> Any:
+        engine_replay.discard(self.adapter, rewrites)
+        raise doubt
+
+    return [(Committer, "_settle", settle)]
+
+
+def _no_rebase_on_retry() -> list[Patch]:
+    real = Committer._rebased
+
+    def rebased(self: Committer, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> Any:
+        return real(self, pending, changes, attempt) if attempt == 0 else tuple(pending)
+
+    return [(Committer, "_rebased", rebased)]
+
+
+def _never_looks_for_its_run_id() -> list[Patch]:
+    return [(Changes, "landed", lambda _self, _run_id: None)]
+
+
+def _unknown_is_a_conflict() -> list[Patch]:
+    """What was not answered is sent again."""
+    real = memory.MemoryAdapter.commit
+
+    def commit(self: MemoryAdapter, *args: Any) -> Any:
+        try:
+            return real(self, *args)
+        except Unknown as doubt:
+            raise Conflict(str(doubt)) from doubt
+
+    return [*_never_looks_for_its_run_id(), (MemoryAdapter, "commit", commit)]
+
+
+def _commits_what_was_not_found() -> list[Patch]:
+    real = MemoryRunner.match
+
+    def match(self: MemoryRunner, traces: Traces[Parts], most: int) -> Matched[Parts]:
+        found = real(self, traces, most)
+        return replace(found, hits=[part[:-1] for part in found.hits], found=max(found.found - 1, 0))
+
+    return [(MemoryRunner, "match", match), *_NO_PROOF]
+
+
+_NO_PROOF: list[Patch] = [
+    (Replayer, "_wrong", staticmethod(lambda *_args: "")),
+    (engine_replay, "_unproven", lambda *_args: ""),
+]
+
+
+def _no_row_count_check() -> list[Patch]:
+    real = MemoryAdapter.write
+
+    def write(self: MemoryAdapter, rows: Parts, task: MergeTask) -> Rewrite:
+        return real(self, [part[:-1] for part in rows if part[:-1]], task)
+
+    return [
+        (MemoryAdapter, "write", write),
+        (engine_rewrite, "_checked", lambda _work, _task, rewrite: rewrite),
+    ]
+
+
+def _replaced_outputs_are_all_discarded() -> list[Patch]:
+    """After a commit, all that was written before the replay is taken for stale."""
+
+    def discard_replaced(adapter: Any, committed: Iterable[Rewrite]) -> None:
+        adapter.discard([rewrite.unmasked for rewrite in committed if rewrite.unmasked is not None])
+
+    return [(engine_commit, "discard_replaced", discard_replaced)]
+
+
+# -- what an adapter and a runner know of rows --------------------------------------------------------------------
+
+
+def _off_by_one() -> list[Patch]:
+    real = MemoryDeletes.mask
+
+    def mask(self: MemoryDeletes, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
+        rows = {entry.file.path: len(entry.file.rows) for entry in rewrite.written.native}
+        shifted = [
+            [{**row, "position": (row["position"] + 1) % rows[row["file"]]} for row in part] for part in hits
+        ]
+        return real(self, rewrite, shifted, changes)
+
+    return [(MemoryDeletes, "mask", mask)]
+
+
+def _equal_rows_are_one() -> list[Patch]:
+    def match(_self: MemoryRunner, traces: Traces[Parts], _most: int) -> Matched[Parts]:
+        wanted = {text(row["row"]) for part in traces.lost for row in part}
+        hits = [
+            {"file": row["file"], "position": row["position"]}
+            for part in traces.written
+            for row in part
+            if text(row["row"]) in wanted
+        ]
+        return Matched([hits], len(hits), len(hits))
+
+    return [(MemoryRunner, "match", match)]
+
+
+def _dead(gone: bool, back: bool) -> Callable[..., list[int]]:
+    def dead_since(path: str, was: Entry, now: Entry | None, table: str) -> list[int]:
+        live = [i for i in range(len(was.file.rows)) if i not in was.deleted]
+        if now is None:
+            return live if gone else []
+        if back and was.deleted - now.deleted:
+            raise Conflict(f"{table}: rows of {path} came back")
+        return [i for i in live if i in now.deleted]
+
+    return dead_since
+
+
+def _rows_may_come_back() -> list[Patch]:
+    return [(memory_deletes, "_dead_since", _dead(gone=True, back=False))]
+
+
+def _forgets_gone_inputs() -> list[Patch]:
+    return [(memory_deletes, "_dead_since", _dead(gone=False, back=True))]
+
+
+def _second_replay_forgets_the_first() -> list[Patch]:
+    """Only rows that died since the last replay are looked for, and masked in what was written at first."""
+    real = MemoryDeletes.traces
+
+    def traces(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
+        found = real(self, rewrite, snapshot, changes)
+        if rewrite.unmasked is None:
+            return found
+        known = {entry.file.rows[i][ROW_ID] for entry in rewrite.native for i in entry.deleted}
+        return replace(found, lost=[[row for row in part if row["row"] not in known] for part in found.lost])
+
+    return [(MemoryDeletes, "traces", traces)]
+
+
+def _keeps_an_input() -> list[Patch]:
+    real = memory._replacement
+
+    def replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
+        made = real(rewrites, now, tagged=tagged)
+        kept = {path: now.files[path] for path in rewrites[0].task.inputs[:1] if path in now.files}
+        return replace(made, files={**kept, **made.files})
+
+    return [(memory, "_replacement", replacement)]
+
+
+def _output_is_an_input() -> list[Patch]:
+    """A group of files that are good as they are is not written: its first input is handed on as an output."""
+    real = MemoryAdapter.write
+
+    def write(self: MemoryAdapter, rows: Parts, task: MergeTask) -> Rewrite:
+        made = real(self, rows, task)
+        old = self.store.version(task.read_version).files
+        for path in task.inputs:
+            for i, entry in enumerate(made.native):
+                if old[path].file.rows == entry.file.rows and not old[path].deleted:
+                    outputs = list(made.outputs)
+                    outputs[i] = replace(outputs[i], path=path)
+                    native = (*made.native[:i], old[path], *made.native[i + 1 :])
+                    del self.store.disk[entry.file.path]
+                    return replace(made, outputs=tuple(outputs), native=native)
+        return made
+
+    return [(MemoryAdapter, "write", write)]
+
+
+# -- deletes of ours ----------------------------------------------------------------------------------------------
+
+
+def _delete_looks_at_old_files_only() -> list[Patch]:
+    real = _Delete._find
+
+    def find(self: _Delete, snapshot: Snapshot, paths: Any) -> Any:
+        return real(self, snapshot, paths if paths is None else [])
+
+    return [(_Delete, "_find", find)]
+
+
+def _delete_looks_at_old_files_and_counts_nothing() -> list[Patch]:
+    return [*_delete_looks_at_old_files_only(), (_Delete, "_note", lambda *_args: None)]
+
+
+def _delete_keeps_positions() -> list[Patch]:
+    """A file with other deletes now is taken for the same file."""
+    real = engine_delete._logical_files
+
+    def logical_files(snapshot: Snapshot) -> Mapping[str, str]:
+        return dict.fromkeys(real(snapshot), "")
+
+    return [(engine_delete, "_logical_files", logical_files)]
+
+
+_RECLUSTER = ("recluster, masks", "recluster, files by value")
+_FAULTS = ("recluster with faults, masks", "recluster with faults, files")
+_DELETE = ("delete, recluster and users, masks",)
+_NO_PROOF_WHY = "the engine counts what was masked, and drops the group: that check is broken too"
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "files are known by their path alone", _key_by_path, _RECLUSTER,
+        "the format compares the deletes of each input once more when it commits",
+    ),
+    Bug("files are removed after an unknown outcome", _cleanup_on_unknown, _FAULTS),
+    Bug(
+        "a retry is not rebased", _no_rebase_on_retry, ("three winners, masks",),
+        "the format refuses such a commit each time: it costs the work, and no row", missing="second replay",
+    ),
+    Bug("the log is not searched for the run id", _never_looks_for_its_run_id, _FAULTS),
+    Bug("what was not answered is sent again", _unknown_is_a_conflict, _FAULTS),
+    Bug("rows that died and were not found are forgotten", _commits_what_was_not_found, _RECLUSTER, _NO_PROOF_WHY),
+    Bug("a writer drops a row, and nobody counts", _no_row_count_check, _RECLUSTER),
+    Bug("all outputs of before a replay are stale", _replaced_outputs_are_all_discarded, _RECLUSTER),
+    Bug("masks are off by one", _off_by_one, _RECLUSTER),
+    Bug(
+        "equal rows are one row", lambda: [*_equal_rows_are_one(), *_NO_PROOF], ("recluster, masks by value",),
+        _NO_PROOF_WHY,
+    ),
+    Bug("rows may come back", _rows_may_come_back, _RECLUSTER),
+    Bug("inputs that are gone had no rows", _forgets_gone_inputs, _RECLUSTER),
+    Bug("a second replay forgets the first", _second_replay_forgets_the_first, ("three winners, masks",)),
+    Bug("an input stays beside the outputs", _keeps_an_input, _RECLUSTER),
+    Bug("an output is an input", _output_is_an_input, _RECLUSTER),
+    Bug("a delete looks at the old files only", _delete_looks_at_old_files_only, _DELETE),
+    Bug(
+        "a delete looks at the old files only, and counts nothing", _delete_looks_at_old_files_and_counts_nothing,
+        _DELETE, "where rewrites alone came between, the engine counts the rows that it follows",
+    ),
+    Bug("a delete keeps the positions of a changed file", _delete_keeps_positions, _DELETE),
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""The search is worth what it finds: each seeded bug, with and without the adapter's own guard."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from tests.model.bugs import BUGS, Bug, trusting
+from tests.model.cells import scopes
+from tests.model.search import Found, search
+
+SCOPES = {scope.name: scope for scope in scopes()}
+
+
+def _found(bug: Bug) -> list[Found]:
+    found = []
+    for name in bug.scopes:
+        found.append(search(SCOPES[name]))
+        if found[-1].violation:
+            break
+    return found
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "trusting"])
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_found(bug: Bug, guarded: bool) -> None:
+    with bug.planted(), nullcontext() if guarded else trusting():
+        found = _found(bug)
+    if bug.missing:
+        assert not any(each.counts[bug.missing] for each in found)
+    else:
+        assert found[-1].violation
+
+
+@pytest.mark.parametrize("name", sorted({name for bug in BUGS for name in bug.scopes}))
+def test_nothing_is_found_without_a_bug(name: str) -> None:
+    found = search(SCOPES[name])
+    assert not found.violation, found.violation
+    for bug in BUGS:
+        if bug.missing and name in bug.scopes:
+            assert found.counts[bug.missing] > 0
