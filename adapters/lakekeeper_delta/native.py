@@ -55,8 +55,13 @@ class State:
 
     @property
     def masks_rows(self) -> bool:
-        """May deletion vectors be written?"""
-        return "deletionVectors" in self.features and self.switched_on("enableDeletionVectors")
+        """May deletion vectors be written?
+
+        Delta can not read a file with a vector where a column of the table has the name of the metadata.
+        """
+        if "deletionVectors" not in self.features or not self.switched_on("enableDeletionVectors"):
+            return False
+        return all(column["name"].lower() != "_metadata" for column in self.schema["fields"])
 
     @property
     def tracks_rows(self) -> bool:

@@ -34,6 +34,8 @@ from lakekeeper_delta.rewrite import carried_marks, described, discard, write_fi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_ATTEMPTS = 3
+
 # What Delta's own DELETE registers: it fails where one that it looks up is missing.
 _METRICS = (
     "numAddedFiles",
@@ -102,12 +104,38 @@ def delete(log: Log, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id
         raise
     except Exception as error:
         raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
-    try:
-        version = _committed(log, removal, now, operation, run_id)
-    except (Conflict, Rejected):
-        discard(log, removal.files)
-        raise
+    version = _settled(log, removal, snapshot, now, operation, run_id)
     return Commit(version, run_id, removal.removed, removal.added, removal.removed_vectors)
+
+
+def _settled(log: Log, removal: _Removal, snapshot: Snapshot, now: State, operation: Any, run_id: str) -> int:
+    """Commit; the version. Tried again where Delta calls an append a conflict: the places are as good as before.
+
+    Raises Conflict or Rejected, and deletes the attempt's files, or Unknown.
+    """
+    left = _ATTEMPTS
+    while True:
+        left -= 1
+        try:
+            return _committed(log, removal, now, operation, run_id)
+        except Rejected:
+            discard(log, removal.files)
+            raise
+        except Conflict:
+            latest = log.latest()
+            since = commits_between(log, now.version, latest.version)
+            # Delta may have lost to our own commit, whose acknowledgement it did not get: its files are live.
+            landed = next((w.version for w in since.winners if w.run_id == run_id), None)
+            if landed is not None:
+                return landed
+            try:
+                _refuse_changed(log, snapshot, latest, removal.removed)
+                if not left:
+                    raise
+            except Conflict:
+                discard(log, removal.files)
+                raise
+            now = latest
 
 
 def _refuse_changed(log: Log, snapshot: Snapshot, now: State, paths: Collection[str]) -> None:

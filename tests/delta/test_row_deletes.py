@@ -1,0 +1,310 @@
+"""Our own DELETE by places: what is deleted, what the log and the change feed say, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, Unsupported
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spi import Commit, Held, Tidied
+from lakekeeper_delta import removal
+from lakekeeper_delta.native import Log
+from lakekeeper_delta.table import DeltaTable
+from tests.delta.scene import Scene, recluster
+from tests.delta.test_replay import COPIES, VALUES, VECTORS, filled, leftovers, row_ids, table
+from tests.oracles import delta_log
+
+pytestmark = pytest.mark.delta
+
+MODES = pytest.mark.parametrize("properties", [VECTORS, COPIES], ids=["vectors", "copies"])
+
+
+def found(
+    scene: Scene, where: str, snapshot: Snapshot | None = None
+) -> tuple[DeltaTable, Snapshot, Held[Any]]:
+    """An adapter, what it saw, and the places it found."""
+    adapter = scene.adapter()
+    seen = snapshot or adapter.snapshot(where=where)
+    return adapter, seen, SparkRunner(scene.spark).hold(adapter.deletes.find(seen, where))
+
+
+def deleted(scene: Scene, where: str, run_id: str = "run-1") -> Commit:
+    """Delete, and check the rows of all versions against what the predicate says, by both readers."""
+    before = {v: scene.log_rows(v) for v in delta_log.versions(scene.path)}
+    # Delta's own DELETE can not take every name of a column; a query can.
+    kept = scene.spark.read.format("delta").load(str(scene.path)).where(f"NOT coalesce(({where}), false)")
+    expected = Counter(delta_log.canonical(row) for row in kept.toArrow().to_pylist())
+    theirs = leftovers(scene)
+    adapter, snapshot, held = found(scene, where)
+    commit = adapter.deletes.delete([held], snapshot, run_id, where)
+    assert commit.version == scene.version == max(before) + 1
+    assert scene.spark_rows() == expected
+    assert scene.log_rows() == expected
+    for version, rows in before.items():
+        assert scene.log_rows(version) == rows
+    assert leftovers(scene) == theirs
+    info = _info(scene)
+    assert info["operation"] == "DELETE"
+    assert info["tags"]["lakekeeper.run"] == run_id
+    assert adapter.changes_since(snapshot).winners[-1].changes_rows
+    return commit
+
+
+def _info(scene: Scene) -> dict[str, Any]:
+    found: dict[str, Any] = next(a["commitInfo"] for a in scene.actions() if "commitInfo" in a)
+    return found
+
+
+def feed(scene: Scene, version: int) -> list[tuple[Any, ...]]:
+    """(kind of change, v) of one version's changes."""
+    read = scene.spark.read.format("delta").option("readChangeFeed", "true")
+    rows = read.option("startingVersion", version).option("endingVersion", version).load(str(scene.path))
+    return sorted((r["_change_type"], r["v"]) for r in rows.collect())
+
+
+@MODES
+def test_rows_are_deleted(scene: Scene, properties: str) -> None:
+    filled(scene, properties)
+    recluster(scene, target_rows=60)
+    commit = deleted(scene, "v IN ('v3', 'w5', 'w6')")
+    assert len(commit.removed) == len(commit.added) == 2
+    metrics = _info(scene)["operationMetrics"]
+    assert metrics["numDeletedRows"] == "4"
+    removes = [a["remove"] for a in scene.actions() if "remove" in a]
+    assert all(r["dataChange"] for r in removes)
+    assert {b.level for b in scene.adapter().snapshot(["k"]).blocks} == {1}
+    deleted(scene, "k = 0", "run-2")
+    gone = deleted(scene, "true", "run-3")
+    assert gone.added == ()
+    assert scene.log_rows() == {}
+
+
+@MODES
+def test_deletes_upon_deletes_by_vectors(scene: Scene, properties: str) -> None:
+    """Rows that are dead already are not found again; their vector goes into the new one."""
+    filled(scene).run(
+        "DELETE FROM {t} WHERE v IN ('v1', 'w2')", f"ALTER TABLE {{t}} SET TBLPROPERTIES ({properties})"
+    )
+    _, _, held = found(scene, "v IN ('v1', 'v2')")
+    assert sorted(held.per_file.values()) == [1, 1]
+    commit = deleted(scene, "v IN ('v1', 'v2')")
+    assert commit.removed_delete_files == 2
+
+
+@MODES
+def test_a_file_without_a_live_row_is_taken_out(scene: Scene, properties: str) -> None:
+    commit = deleted(filled(scene, properties), "v LIKE 'w%' OR v = 'v0'")
+    assert (len(commit.removed), len(commit.added)) == (3, 2)
+
+
+@MODES
+def test_the_change_feed_shows_each_row_once(scene: Scene, properties: str) -> None:
+    filled(scene, f"{properties}, 'delta.enableChangeDataFeed'='true'")
+    commit = deleted(scene, "v LIKE 'w%' OR v = 'v3'")
+    expected = sorted([("delete", "v3")] * 2 + [("delete", f"w{i}") for i in range(40)])
+    assert feed(scene, commit.version) == expected
+
+
+@MODES
+def test_row_ids_stay(scene: Scene, properties: str) -> None:
+    filled(scene, f"{properties}, 'delta.enableRowTracking'='true', 'delta.enableChangeDataFeed'='true'")
+    recluster(scene)
+    before = row_ids(scene)
+    commit = deleted(scene, "k = 3")
+    assert row_ids(scene) == [row for row in before if row["k"] != 3]
+    assert len(feed(scene, commit.version)) == 18
+
+
+@MODES
+def test_names_and_values_of_all_kinds(scene: Scene, properties: str) -> None:
+    scene.run(
+        "CREATE TABLE {t} USING delta PARTITIONED BY (p, q) TBLPROPERTIES "
+        f"({properties}, 'delta.columnMapping.mode'='name') AS "
+        f"SELECT *, element_at(array('a b', 'x=y/z', 'per%cent', null, 'ä:{{}}'), int(k % 5) + 1) AS q FROM ({VALUES})"
+    )
+    deleted(
+        scene, "isnan(x) AND d = 1 OR q = 'per%cent' AND k < 20 OR `a``b.c`[0].d = 0 AND file['x1'] IS NULL"
+    )
+    deleted(scene, "q IS NULL AND p IS NULL OR position IS NULL")
+
+
+@MODES
+def test_a_column_with_the_name_of_the_metadata(scene: Scene, properties: str) -> None:
+    table(scene, properties, "k BIGINT, `_metadata` STRUCT<file_path: STRING, row_index: BIGINT>")
+    scene.run("INSERT INTO {t} SELECT id, named_struct('a', 'x', 'b', id % 3) FROM range(30)")
+    deleted(scene, "`_metadata`.row_index = 2")
+
+
+def test_positions_below_row_groups_that_were_skipped(scene: Scene) -> None:
+    table(scene, VECTORS)
+    scene.spark.conf.set("parquet.block.size", "4096")
+    try:
+        scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, concat('v', id) FROM range(20000)")
+    finally:
+        scene.spark.conf.unset("parquet.block.size")
+    deleted(scene, "k IN (7000, 19999)")
+
+
+def test_paths_that_others_spelled(scene: Scene) -> None:
+    """A path in the log may have more characters encoded than it must."""
+    scene.run(
+        f"CREATE TABLE {{t}} (k BIGINT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ({VECTORS})",
+        "INSERT INTO {t} SELECT id, IF(id % 2 = 0, 'a b', 'ä=') FROM range(20)",
+    )
+    log = scene.path / "_delta_log" / f"{scene.version:020d}.json"
+    text = log.read_text()
+    assert "ä" in text
+    odd = [a["add"]["path"] for a in scene.actions() if "add" in a and "ä" in a["add"]["path"]]
+    for path in odd:
+        text = text.replace(f'"{path}"', f'"{path.replace("ä", "%C3%A4").replace("-", "%2D")}"')
+    log.write_text(text)
+    (log.parent / f".{log.name}.crc").unlink(missing_ok=True)
+    scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    deleted(scene, "k IN (3, 4, 5)")
+
+
+@pytest.mark.parametrize(
+    "statement, winner",
+    [
+        ("DELETE FROM {t} WHERE v = 'v9'", "DELETE"),
+        ("OPTIMIZE {t}", "OPTIMIZE"),
+        ("DELETE FROM {t} WHERE v LIKE 'v%'", "DELETE"),
+        ("ALTER TABLE {t} ADD COLUMN x INT", ""),
+    ],
+)
+@MODES
+def test_places_that_moved_are_a_conflict(scene: Scene, properties: str, statement: str, winner: str) -> None:
+    filled(scene, properties)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+    scene.run("INSERT INTO {t} VALUES (1, 'v3')", statement)
+    rows, files, version = scene.spark_rows(), leftovers(scene), scene.version
+    with pytest.raises(Conflict, match="nothing was committed") as lost:
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    assert winner in lost.value.winner
+    assert (scene.spark_rows(), leftovers(scene), scene.version) == (rows, files, version)
+
+
+@MODES
+def test_appends_and_deletes_elsewhere_are_none(
+    scene: Scene, properties: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before our look at the log, and within the commit itself, where Delta calls an append a conflict."""
+    filled(scene, properties)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+    scene.run("INSERT INTO {t} VALUES (1, 'v3')", "DELETE FROM {t} WHERE v = 'w3'")
+    real, late = removal.commit_tags, ["INSERT INTO {t} VALUES (2, 'v3')", "DELETE FROM {t} WHERE v = 'w4'"]
+
+    def meanwhile(*args: Any) -> Any:
+        if late:
+            scene.run(late.pop(0))
+        return real(*args)
+
+    monkeypatch.setattr(removal, "commit_tags", meanwhile)
+    commit = adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    rows = scene.spark_rows(columns="v")
+    assert commit.version == scene.version
+    assert (sum(rows.values()), rows['{"v": "v3"}']) == (118, 2)
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def test_a_delete_of_the_same_file_within_the_commit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(scene)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+    real = removal.commit_tags
+
+    def late(*args: Any) -> Any:
+        scene.run("DELETE FROM {t} WHERE v = 'v4'")
+        return real(*args)
+
+    monkeypatch.setattr(removal, "commit_tags", late)
+    with pytest.raises(Conflict) as lost:
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    assert lost.value.winner == f"version {scene.version} (DELETE)"
+    assert sum(scene.log_rows().values()) == 118
+    assert leftovers(scene) == set()
+
+
+def test_places_found_in_parts(scene: Scene) -> None:
+    filled(scene)
+    adapter = scene.adapter()
+    snapshot, runner = adapter.snapshot(), SparkRunner(scene.spark)
+    paths: Sequence[str] = snapshot.blocks.path.to_pylist()
+    parts = [runner.hold(adapter.deletes.find(snapshot, "v IN ('v3', 'w4')", [path])) for path in paths]
+    assert [sum(part.per_file.values()) for part in parts] == [1, 1, 1]
+    adapter.deletes.delete(parts[:2], snapshot, "run-1", "v = 'v3'")
+    assert sum(scene.log_rows().values()) == 118
+    doubled = [runner.hold(adapter.deletes.find(adapter.snapshot(), "v = 'v5'"))] * 2
+    with pytest.raises(AdapterError, match="not as many rows"):
+        adapter.deletes.delete(doubled, adapter.snapshot(), "run-2", "v = 'v5'")
+
+
+def test_nothing_to_delete(scene: Scene) -> None:
+    filled(scene)
+    adapter, snapshot, held = found(scene, "v = 'nobody'")
+    version = scene.version
+    assert (
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'nobody'").version == version == scene.version
+    )
+
+
+def test_a_table_that_only_grows(scene: Scene) -> None:
+    filled(scene)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly'='true')")
+    version, files = scene.version, leftovers(scene)
+    with pytest.raises(Unsupported, match="appendOnly"):
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    with pytest.raises(Unsupported, match="appendOnly"):
+        adapter.deletes.find(adapter.snapshot(), "v = 'v3'")
+    assert (scene.version, leftovers(scene)) == (version, files)
+
+
+class Torn:
+    """A transaction whose commit fails: before it lands, or after."""
+
+    def __init__(self, inner: Any, lands: bool) -> None:
+        self.inner, self.lands = inner, lands
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def commit(self, actions: Any, operation: Any, tags: Any) -> int:
+        if self.lands:
+            self.inner.commit(actions, operation, tags)
+        raise OSError("connection reset")
+
+
+def test_an_unknown_outcome_deletes_no_file(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(scene)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+    real = Log.transaction
+    monkeypatch.setattr(Log, "transaction", lambda log, state: Torn(real(log, state), lands=True))
+    with pytest.raises(Unknown, match="may have happened"):
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    monkeypatch.undo()
+    assert adapter.changes_since(snapshot).landed("run-1") == scene.version
+    assert scene.spark_rows() == scene.log_rows()
+    assert sum(scene.log_rows().values()) == 118
+
+
+def test_what_can_not_be_prepared_is_rejected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(scene)
+    adapter, snapshot, held = found(scene, "v = 'v3'")
+
+    def broken(*_: Any) -> Any:
+        raise OSError("no such file system")
+
+    monkeypatch.setattr(removal, "commit_tags", broken)
+    with pytest.raises(Rejected, match="could not be prepared"):
+        adapter.deletes.delete([held], snapshot, "run-1", "v = 'v3'")
+    assert leftovers(scene) == set()
+
+
+def test_there_is_nothing_to_tidy(scene: Scene) -> None:
+    filled(scene)
+    assert scene.adapter().deletes.tidy(scene.adapter().snapshot(), "run-1") == Tidied()
