@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -178,7 +179,10 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
             if len(ready) == per_commit and batches > 1:
                 batch, ready = ready, []
                 _commit(work, batch, snapshot, request, tally, clock)
-    except Halted:
+    except Halted as halted:
+        # Told to the workers too: closed by the collector some day, they would clean up after a crash.
+        with suppress(Halted):
+            results.throw(halted)  # type: ignore[attr-defined]  # a generator
         raise
     except BaseException:
         results.close()  # type: ignore[attr-defined]  # a generator: cancels what still runs, discards its outputs

@@ -1,0 +1,37 @@
+"""An observer that raises halts the run as a crash would: then and later, nothing is cleaned up after it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.engine.scene import groups_apart
+
+
+class Crash(Exception):
+    pass
+
+
+@pytest.mark.parametrize("phase", ["before_commit", "committed"])
+def test_outputs_of_other_groups_stay_where_a_crash_left_them(phase: str) -> None:
+    scene = groups_apart(4)
+    written = threading.Semaphore(0)
+
+    def observer(told: str, info: Mapping[str, Any]) -> None:
+        if told == "written":
+            written.release()
+        if told == phase:
+            for _ in range(4):
+                assert written.acquire(timeout=60)
+            raise Crash
+
+    with pytest.raises(Crash):
+        scene.run(observer=observer, options={"partial-progress.enabled": True})
+    gc.collect()
+    assert scene.table.touched.discarded == []
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lakekeeper")]
+    assert scene.table.leftovers() != set()
