@@ -27,7 +27,6 @@ SMALL: Mapping[str, Any] = {
     "commit.quiet-window-ms": 0,
     "replay.max-deleted-ratio": 0.75,
 }
-SHAPES = ("add_column", "rename", "repartition")
 ALL = tuple(act for act in ACTS if act not in ("load", "delete_widest"))
 ROWS = ("delete_equal", "delete_first", "delete_last", "drop_file", "cow_delete", "cow_update")
 STOPS = ("error", "error after", "stop before", "stop after")

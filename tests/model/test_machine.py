@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
-from tests.model.cells import ALL, ROWS, SHAPES, STOPS, TABLES, delete, rewrite
+from tests.model.cells import ALL, ROWS, STOPS, TABLES, delete, rewrite
 from tests.model.oracle import Violation, read
 from tests.model.program import Run, deterministic
 from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Actor, Move, Scope, State, World
@@ -28,7 +28,7 @@ PROGRAMS: dict[str, Run] = {
 }
 SLOT = (0, 1, 2)
 DELETES = (*ROWS, *["delete_widest"] * 3)
-REST = [act for act in ALL if act not in ROWS and act not in SHAPES] + [SHAPES[0]]
+REST = [act for act in ALL if act not in ROWS]
 STEPS = 50
 EXAMPLES = 2_000
 SOMETIMES = (

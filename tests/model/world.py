@@ -59,7 +59,7 @@ class Scope:
 
 
 class Actor(NamedTuple):
-    """A program at a point of its work; None: it ended or crashed. ``left`` are the restarts to come, ``nth`` counts them."""
+    """A program at a point of its work (None: it ended or crashed), the restarts left to it, and which one this is."""
 
     trace: Trace | None
     left: int
