@@ -30,6 +30,7 @@ from lakekeeper.spi import Capabilities, Commit, Held, Observer, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
 _MOST_QUESTIONS = 400
+_MOMENT = 5_000  # ms, when programs begin: version 4 is as old as that, later ones come from the future
 
 
 class Pause(BaseException):
@@ -226,7 +227,7 @@ def _run(trace: Trace) -> list[Question | Done]:
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace.capabilities, trace.answers())
-    ticks = iter(range(1_000_000, 2_000_000))
+    ticks = iter(range(_MOMENT, 2_000_000))
     clock = Clock(now_ms=lambda: next(ticks), wait=lambda _seconds: None)
     _Names.current = trace.name
     done = Done()

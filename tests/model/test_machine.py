@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
+from tests.model.bugs import BUGS, trusting
 from tests.model.cells import ALL, ROWS, STOPS, TABLES, delete, rewrite
 from tests.model.oracle import Violation, read
 from tests.model.program import Run, deterministic
@@ -21,7 +23,13 @@ from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Actor, Move, Scope, St
 
 PROGRAMS: dict[str, Run] = {
     "full": rewrite(),
-    "sizes": rewrite(SIZES, max_rows_per_file=10, commit_retry_num_retries=3),
+    "sizes": rewrite(
+        SIZES,
+        max_rows_per_file=10,
+        commit_retry_num_retries=3,
+        commit_quiet_window_ms=500,
+        commit_quiet_max_wait_ms=900,
+    ),
     "final": rewrite(RANGES, final=True, max_rounds=3),
     "parts": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1),
     "delete": delete(),
@@ -48,6 +56,11 @@ class Histories(RuleBasedStateMachine):
     counts: ClassVar[Counter[str]] = Counter()
     world: World
     state: State
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(deterministic())  # anew each time: it remembers all plans
 
     @initialize(table=st.sampled_from(sorted(TABLES)), parts=st.booleans())
     def make(self, table: str, parts: bool) -> None:
@@ -122,22 +135,38 @@ class Histories(RuleBasedStateMachine):
                 raise Violation(f"version {node.number} reads otherwise than when it was made")
 
     def teardown(self) -> None:
+        self.stack.close()
         for node in self.state.node.nodes:
             if read(node.version, row_ids=node.reads_ids) != node.model.reads:
                 raise Violation(f"version {node.number} reads otherwise than when it was made")
 
 
+def _play(examples: int, *, phases: tuple[Phase, ...]) -> None:
+    Histories.counts.clear()
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            # A history of fifty steps is large and slow by design, and rules often find nothing to do.
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
 @pytest.mark.slow
 def test_long_random_histories() -> None:
-    Histories.counts.clear()
-    with deterministic():
-        run_state_machine_as_test(
-            Histories,
-            settings=settings(
-                max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, derandomize=True, database=None,
-                phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False,
-                # A history of fifty steps is large and slow by design, and rules often find nothing to do.
-                suppress_health_check=list(HealthCheck),
-            ),
-        )  # fmt: skip
+    _play(EXAMPLES, phases=(Phase.generate, Phase.shrink))
     assert {what for what in SOMETIMES if not Histories.counts[what]} == set()
+
+
+@pytest.mark.parametrize("name", ["masks are off by one", "files are removed after an unknown outcome"])
+def test_the_machine_finds_a_seeded_bug(name: str) -> None:
+    bug = next(bug for bug in BUGS if bug.name == name)
+    with bug.planted(), trusting(), pytest.raises(Violation):
+        _play(400, phases=(Phase.generate,))
