@@ -1,0 +1,313 @@
+"""Tables to break: made once, put back for each case by copying files, and looked at by readers that share no code.
+
+    base     four files in two groups of overlapping keys, one row deleted
+    won      what somebody else commits upon it, made beforehand too: landing it is copying its files
+
+All rows are known by their ids, so what each version must hold is a set of numbers that no reader was asked for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.api import Table
+from lakekeeper.engine.clock import Clock
+from lakekeeper.testing.values import text
+from tests.oracles import delta_log, iceberg_log
+
+KINDS = ("delta", "iceberg-v2", "iceberg-v3")
+OPTIONS = {
+    "commit.quiet-window-ms": 0,
+    "depth-threshold": 1.0,
+    "max-concurrent-file-group-rewrites": 1,
+}
+_FILES = [frozenset(range(start, start + 10)) for start in range(0, 40, 10)]
+_ALREADY = frozenset({11})
+USERS = frozenset({3, 14})
+"""Rows that a user deletes while we work: all in one of the two groups."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A version as the log tells of it, and the run id in it (``""``: none of ours)."""
+
+    version: int
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state of the table beside it: its files, its versions, and where the catalog points to."""
+
+    files: Path
+    log: tuple[Seen, ...]
+    pointer: str = ""
+
+
+@dataclass
+class Ground:
+    """One kind of table. ``home`` is the folder of the table that is being broken."""
+
+    spark: SparkSession
+    kind: str
+    root: Path
+    home: Path = field(init=False)
+    base: Kept = field(init=False)
+    won: dict[str, Kept] = field(default_factory=dict)
+    held: list[frozenset[int]] = field(default_factory=list)
+    """Ids of the rows of each version of the base, as they were written."""
+
+    def __post_init__(self) -> None:
+        self.home = self.root / "table"
+        self._make()
+        self.base = self._keep("base")
+        self.won["delete"] = self._winner("delete", self._delete_by_user)
+        self.won["layout"] = self._winner("layout", lambda: self.table().recluster("k", options=OPTIONS))
+
+    # ---------------------------------------------------------------------------------------------- put in place
+
+    def fresh(self) -> None:
+        """The table as it was at first, to everybody who opens it anew."""
+        shutil.rmtree(self.home)
+        shutil.copytree(self.base.files, self.home)
+        self._point(self.base)
+        self._forget()
+
+    def land(self, winner: str) -> None:
+        """Somebody else's commit upon the base happens, at once."""
+        kept = self.won[winner]
+        new = [p for p in sorted(kept.files.rglob("*")) if p.is_file()]
+        new = [p for p in new if not (self.home / p.relative_to(kept.files)).exists()]
+        for path in sorted(new, key=lambda p: p.suffix == ".json"):  # the log comes last
+            place = self.home / path.relative_to(kept.files)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, place)
+        self._point(kept)
+
+    def table(self, adapter: Any = None) -> Table:
+        """The table, opened by somebody who knows nothing of it yet and never waits."""
+        self._forget()
+        opened = lk.table(self.spark, self.sql)
+        patient = Clock(wait=lambda _: None)
+        return Table(self.spark, opened._name, adapter or opened._adapter, clock=patient)
+
+    def _keep(self, name: str) -> Kept:
+        files = self.root / name
+        shutil.copytree(self.home, files)
+        return Kept(files, tuple(self.log()), self._pointer())
+
+    def _winner(self, name: str, act: Any) -> Kept:
+        self.fresh()
+        act()
+        return self._keep(name)
+
+    def _delete_by_user(self) -> None:
+        self.spark.sql(f"DELETE FROM {self.sql} WHERE id IN ({', '.join(map(str, USERS))})")
+
+    def _make(self) -> None:
+        ids: frozenset[int] = frozenset()
+        for rows in _FILES:
+            made = self.spark.range(min(rows), max(rows) + 1).selectExpr(*_columns())
+            self._append(made.coalesce(1))
+            ids |= rows
+            self.held.append(ids)
+        self.spark.sql(f"DELETE FROM {self.sql} WHERE id IN ({', '.join(map(str, _ALREADY))})")
+        self.held.append(ids - _ALREADY)
+
+    def _append(self, frame: Any) -> None:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------------ looked at
+
+    @property
+    def sql(self) -> str:
+        raise NotImplementedError
+
+    def log(self) -> list[Seen]:
+        """All versions, oldest first."""
+        raise NotImplementedError
+
+    def rows(self, version: int) -> Counter[str]:
+        """Rows of a version without Spark and without the format's library in the JVM."""
+        raise NotImplementedError
+
+    def expected(self, ids: frozenset[int]) -> Counter[str]:
+        """The rows with these ids, as the readers spell them."""
+        raise NotImplementedError
+
+    def spark_rows(self, version: int | None = None) -> Counter[str]:
+        raise NotImplementedError
+
+    def named(self) -> set[Path]:
+        """Files that any version names."""
+        raise NotImplementedError
+
+    def live(self) -> set[Path]:
+        """Data files of the newest version."""
+        raise NotImplementedError
+
+    def on_disk(self) -> set[Path]:
+        """Files of data, deletes and Iceberg's manifests below the table."""
+        found = (p for p in self.home.rglob("*") if p.suffix in (".parquet", ".bin", ".puffin", ".avro"))
+        return {p for p in found if "_delta_log" not in p.parts and not p.name.startswith(".")}
+
+    def _pointer(self) -> str:
+        return ""
+
+    def _point(self, kept: Kept) -> None:
+        """Let the catalog point to a kept state."""
+
+    def _forget(self) -> None:
+        """Drop what the session keeps of the table in memory."""
+        raise NotImplementedError
+
+
+def _row(number: int) -> dict[str, Any]:
+    return {"id": number, "k": (number * 37) % 100 + (0 if number < 20 else 1000), "v": f"v{number}"}
+
+
+def _columns() -> tuple[str, ...]:
+    return "id", "cast((id * 37) % 100 + if(id < 20, 0, 1000) AS int) AS k", "concat('v', id) AS v"
+
+
+class DeltaGround(Ground):
+    """A Delta table with deletion vectors."""
+
+    @property
+    def sql(self) -> str:
+        return f"delta.`{self.home}`"
+
+    def _append(self, frame: Any) -> None:
+        if not self.held:
+            vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+            self.spark.sql(f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING delta {vectors}")
+            self.held.append(frozenset())
+        frame.write.format("delta").mode("append").save(str(self.home))
+
+    def log(self) -> list[Seen]:
+        return [Seen(version, self._run_id(version)) for version in delta_log.versions(self.home)]
+
+    def _run_id(self, version: int) -> str:
+        info = next(a["commitInfo"] for a in delta_log.commit(self.home, version) if "commitInfo" in a)
+        return str((info.get("tags") or {}).get("lakekeeper.run", ""))
+
+    def rows(self, version: int) -> Counter[str]:
+        return delta_log.rows(self.home, version)
+
+    def expected(self, ids: frozenset[int]) -> Counter[str]:
+        return Counter(delta_log.canonical(_row(number)) for number in ids)
+
+    def spark_rows(self, version: int | None = None) -> Counter[str]:
+        reader = self.spark.read.format("delta")
+        reader = reader if version is None else reader.option("versionAsOf", version)
+        return Counter(delta_log.canonical(r) for r in reader.load(str(self.home)).toArrow().to_pylist())
+
+    def named(self) -> set[Path]:
+        actions = [a for v in delta_log.versions(self.home) for a in delta_log.commit(self.home, v)]
+        files = [a[kind] for a in actions for kind in ("add", "remove", "cdc") if kind in a]
+        return {self.home / path for file in files for path in delta_log.files_of(file)}
+
+    def live(self) -> set[Path]:
+        return {self.home / path for path, _ in delta_log.replay(self.home).adds}
+
+    def _forget(self) -> None:
+        jvm: Any = self.spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+class IcebergGround(Ground):
+    """A table in the SQLite catalog; its location is ours to copy."""
+
+    @property
+    def sql(self) -> str:
+        return f"ice.faults.{self.name}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.root.name}".replace("-", "_")
+
+    def _append(self, frame: Any) -> None:
+        if not self.held:
+            self.spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.faults")
+            properties = f"'format-version'='{self.kind[-1]}', 'write.delete.mode'='merge-on-read'"
+            self.spark.sql(
+                f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING iceberg "
+                f"LOCATION '{self.home}' TBLPROPERTIES ({properties})"
+            )
+        frame.writeTo(self.sql).append()
+
+    def _metadata(self) -> StaticTable:
+        return StaticTable.from_metadata(self._pointer())
+
+    def log(self) -> list[Seen]:
+        snapshots = self._metadata().metadata.snapshots
+        found = []
+        for snapshot in snapshots:
+            summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
+            found.append(Seen(snapshot.snapshot_id, summary.get("lakekeeper.run-id", "")))
+        return found
+
+    def rows(self, version: int) -> Counter[str]:
+        return iceberg_log.rows(self._pointer(), version)
+
+    def expected(self, ids: frozenset[int]) -> Counter[str]:
+        return Counter(text(_row(number)) for number in ids)
+
+    def spark_rows(self, version: int | None = None) -> Counter[str]:
+        reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
+        return iceberg_log.canonical(reader.table(self.sql).toArrow())
+
+    def named(self) -> set[Path]:
+        table, found = self._metadata(), set()
+        for snapshot in table.metadata.snapshots:
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                found.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                found |= {entry.data_file.file_path for entry in entries}
+        return {_local(path) for path in found}
+
+    def live(self) -> set[Path]:
+        table = self._metadata()
+        return {_local(task.file.file_path) for task in table.scan().plan_files()}
+
+    def _pointer(self) -> str:
+        with sqlite3.connect(self._catalog) as catalog:
+            asked = (
+                "SELECT metadata_location FROM iceberg_tables WHERE table_namespace='faults' AND table_name=?"
+            )
+            return str(catalog.execute(asked, (self.name,)).fetchone()[0])
+
+    def _point(self, kept: Kept) -> None:
+        with sqlite3.connect(self._catalog) as catalog:
+            told = "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
+            assert catalog.execute(told, (kept.pointer, self.name)).rowcount == 1
+
+    @property
+    def _catalog(self) -> str:
+        uri: str = self.spark.conf.get("spark.sql.catalog.ice.uri") or ""
+        return uri.removeprefix("jdbc:sqlite:")
+
+    def _forget(self) -> None:
+        self.spark.sql(f"REFRESH TABLE {self.sql}")
+
+
+def _local(path: str) -> Path:
+    return Path("/" + path.removeprefix("file:").lstrip("/"))
+
+
+def ground_of(spark: SparkSession, kind: str, root: Path) -> Ground:
+    """A table of this kind below ``root``, which is made and whose name is the table's."""
+    root.mkdir(parents=True)
+    made = DeltaGround if kind == "delta" else IcebergGround
+    return made(spark, kind, root)

@@ -1,0 +1,82 @@
+"""The adapter's methods made to fail, one at a time: the seam between the engine and a format.
+
+before, after              this call fails, before it happened or although it happened
+crash before, crash after  so does every call after it, with an error that nothing catches: the process is dead
+refused, beaten            answers of a commit: known not to have happened; somebody else won
+lost, landed               nobody knows, and it did not happen, or it did
+contradicted               "somebody else won", though it did happen
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.errors import Conflict, Rejected, Unknown
+
+MODES = ("before", "after", "crash before", "crash after")
+ANSWERS = ("refused", "beaten", "lost", "landed", "contradicted")
+COMMITS = ("commit", "deletes.delete")
+_HAPPENED = ("after", "crash after", "landed", "contradicted")
+
+
+class Fault(OSError):
+    """One call failed."""
+
+
+class Dead(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Port:
+    """Counts calls and fails the one with the number ``at``."""
+
+    at: int = -1
+    mode: str = ""
+    calls: list[str] = field(default_factory=list)
+    hit: str = ""
+    dead: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def call(self, name: str, method: Callable[..., Any], *args: Any, **given: Any) -> Any:
+        with self.lock:
+            if self.dead:
+                raise Dead(name)
+            failing = len(self.calls) == self.at
+            self.calls.append(name)
+        if not failing:
+            return method(*args, **given)
+        self.hit = name
+        if self.mode in _HAPPENED:
+            method(*args, **given)
+        self.dead = self.mode.startswith("crash")
+        raise self._error(name)
+
+    def _error(self, name: str) -> BaseException:
+        if self.dead:
+            return Dead(name)
+        answers = {"refused": Rejected, "lost": Unknown, "landed": Unknown, "contradicted": Conflict}
+        answers["beaten"] = Conflict
+        return answers.get(self.mode, Fault)(f"injected: {name}, {self.mode}")
+
+
+class Faulty:
+    """Stands for an adapter, or for its row-level half."""
+
+    def __init__(self, real: Any, port: Port, prefix: str = "") -> None:
+        self._real = real
+        self._port = port
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "table":
+            return self._real.table
+        if name == "deletes":
+            return Faulty(self._real.deletes, self._port, "deletes.")
+        if name == "capabilities":
+            return self._port.call(name, lambda: self._real.capabilities)
+        method = getattr(self._real, name)
+        return lambda *args, **given: self._port.call(self._prefix + name, method, *args, **given)

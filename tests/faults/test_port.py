@@ -1,0 +1,61 @@
+"""Every method of the adapter fails once, at every call: what the engine makes of it, on real tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.ground import KINDS, Ground
+from tests.faults.port import ANSWERS, COMMITS, MODES
+from tests.faults.series import PortGun, Series, Shot, by_turns
+from tests.faults.trial import PROGRAMS
+
+pytestmark = pytest.mark.slow
+Grounds = Callable[[str], Ground]
+
+
+def answers(calls: list[str]) -> list[Shot]:
+    """Each answer that a commit can get, for the first commit of the run."""
+    return [(next(i for i, name in enumerate(calls) if name in COMMITS), answer) for answer in ANSWERS]
+
+
+def happened(tally: Counter[str], *names: str) -> None:
+    """A fault that brings nothing about tests nothing."""
+    assert not [name for name in names if not tally[name]], dict(tally)
+
+
+@pytest.mark.delta
+def test_a_raced_recluster_of_delta(ground: Grounds) -> None:
+    series = Series(ground("delta"), PROGRAMS["raced recluster"], PortGun(), thorough=False)
+    calls = series.calls()
+    tally = series.shoot([*by_turns(calls, MODES[:3], every=2), *answers(calls)])
+    happened(tally, "replay", "retry", "unknown, landed", "unknown, lost", "crash", "abort")
+
+
+@pytest.mark.iceberg
+def test_a_raced_recluster_of_iceberg(ground: Grounds) -> None:
+    series = Series(ground("iceberg-v3"), PROGRAMS["raced recluster"], PortGun(), thorough=False)
+    calls = series.calls()
+    tally = series.shoot([*by_turns(calls, MODES[:3]), *answers(calls)])
+    happened(tally, "replay", "retry", "unknown, landed", "unknown, lost", "crash", "abort", "group failed")
+
+
+@pytest.mark.iceberg
+def test_a_raced_delete_of_iceberg(ground: Grounds) -> None:
+    series = Series(ground("iceberg-v2"), PROGRAMS["raced delete"], PortGun(), thorough=False)
+    calls = series.calls()
+    tally = series.shoot([*by_turns(calls, MODES[:3], every=2, first=1), *answers(calls)])
+    happened(tally, "retry", "unknown, landed", "unknown, lost", "crash", "abort")
+
+
+@pytest.mark.faults_full
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_in_every_way(ground: Grounds, kind: str, program: str) -> None:
+    series = Series(ground(kind), PROGRAMS[program], PortGun(), thorough=True)
+    calls = series.calls()
+    tally = series.shoot([*((at, mode) for at in range(len(calls)) for mode in MODES), *answers(calls)])
+    print(f"\n{kind}, {program}: {len(calls)} calls, {dict(tally)}")
+    happened(tally, "crash", "abort", "unknown, landed", "unknown, lost", "retry")

@@ -1,0 +1,58 @@
+"""Every call of the file system fails once, in the JVM: data files, delete files, manifests, logs.
+
+A crash after a call leaves what a crash before the next one does, and reads change nothing: writes fail in each way,
+reads alone and before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.ground import KINDS, Ground
+from tests.faults.series import Series, StorageGun, by_turns
+from tests.faults.storage import MODES, READS, WRITES, Storage
+from tests.faults.test_port import happened
+from tests.faults.trial import PROGRAMS
+
+pytestmark = pytest.mark.slow
+Grounds = Callable[[str], Ground]
+
+
+@pytest.mark.parametrize(
+    "kind,program",
+    [
+        pytest.param("delta", "raced recluster", marks=pytest.mark.delta),
+        pytest.param("iceberg-v3", "raced recluster", marks=pytest.mark.iceberg),
+        pytest.param("iceberg-v2", "delete", marks=pytest.mark.iceberg),
+    ],
+)
+def test_some_writes_and_reads(ground: Grounds, storage: Storage, kind: str, program: str) -> None:
+    writes = Series(ground(kind), PROGRAMS[program], StorageGun(storage, WRITES), thorough=False)
+    tally = writes.shoot(by_turns(writes.calls(), MODES[:3], every=3, first=2))
+    reads = Series(ground(kind), PROGRAMS[program], StorageGun(storage, READS), thorough=False)
+    tally += reads.shoot(by_turns(reads.calls(), ["before"], every=13, first=6))
+    happened(tally, "crash")
+
+
+@pytest.mark.faults_full
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_write_in_every_way(ground: Grounds, storage: Storage, kind: str, program: str) -> None:
+    series = Series(ground(kind), PROGRAMS[program], StorageGun(storage, WRITES), thorough=True)
+    calls = series.calls()
+    tally = series.shoot((at, mode) for at in range(len(calls)) for mode in MODES)
+    print(f"\n{kind}, {program}: {len(calls)} writes, {dict(tally)}")
+    happened(tally, "crash", "abort", "leftovers")
+
+
+@pytest.mark.faults_full
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_read(ground: Grounds, storage: Storage, kind: str, program: str) -> None:
+    series = Series(ground(kind), PROGRAMS[program], StorageGun(storage, READS), thorough=True)
+    calls = series.calls()
+    tally = series.shoot((at, "before") for at in range(len(calls)))
+    print(f"\n{kind}, {program}: {len(calls)} reads, {dict(tally)}")
+    happened(tally, "abort")
