@@ -302,8 +302,8 @@ def _agreed(question: str) -> bool:
 def _reported(setup: Setup, report: MergeReport) -> int:
     """Show a report. A run in which groups were lost and none landed has failed."""
     setup.show(report)
-    lost = any(group.status in ("failed", "dropped") for group in report.groups)
-    return 1 if lost and not report.changed else 0
+    statuses = {group.status for group in report.groups}
+    return 1 if statuses & {"failed", "dropped"} and "committed" not in statuses else 0
 
 
 def _failed(kind: str, message: str, code: int, as_json: bool) -> int:
