@@ -26,6 +26,7 @@ def unchanged(rows: list[Row]) -> list[Row]:
 class Action:
     """``statement`` names the table ``{t}`` and, where it can be stopped in its middle, has ``{gate}`` in its
     predicate, upon ``id``. ``act`` stands for it where it is no statement; it is given the world and the verb.
+    ``properties`` are set on Iceberg tables before, ``confs`` while the statement runs.
     """
 
     statement: str = ""

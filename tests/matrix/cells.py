@@ -15,7 +15,7 @@ import lakekeeper as lk
 from lakekeeper.core.report import GroupResult, MergeReport
 from tests.formats.gate import Gate
 from tests.matrix.actions import ACTIONS, Action, maintain
-from tests.matrix.sides import KINDS
+from tests.matrix.sides import KINDS, listed
 from tests.matrix.world import World
 
 VERBS = ("recluster", "compact", "merge_deletes")
@@ -83,8 +83,9 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
         folder,
         partitioned=cell.rival.partitioned,
         deleted=cell.verb == "merge_deletes",
-        properties={k: v for k, v in cell.rival.properties.items() if cell.kind.startswith("iceberg")},
     )
+    if world.iceberg and cell.rival.properties:
+        spark.sql(f"ALTER TABLE {world.side.sql} SET {listed(cell.rival.properties)}")
     if cell.moment == "across":
         return _across(world, cell, folder)
     rival = once(lambda: cell.rival.happen(world, cell.verb))

@@ -21,7 +21,9 @@ Change = Callable[[list[Row]], list[Row]]
 FILES = {False: 4, True: 6}
 """Files of an unpartitioned table (one group), and of a partitioned one (two groups of three)."""
 
-_ICEBERG = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+_ICEBERG = {"write.distribution-mode": "none"} | {
+    f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")
+}
 _DEAD = (1, 4, 5)
 
 _DELTA_TABLES: dict[str, tuple[Path, list[Row], dict[int, Counter[str]]]] = {}
@@ -49,15 +51,14 @@ class World:
         partitioned: bool = False,
         deleted: bool = False,
         files: int | None = None,
-        properties: dict[str, str] | None = None,
     ) -> World:
         """``deleted``: three of the eight rows of each file are masked already."""
         number = files or FILES[partitioned]
         world = cls(spark, kind, side_of(spark, kind, folder), made.base(number))
-        same = f"{kind} {partitioned} {deleted} {number} {properties}"
+        same = f"{kind} {partitioned} {deleted} {number}"
         if same in _DELTA_TABLES:
             return world._copied(*_DELTA_TABLES[same], folder)
-        world.side.create(made.COLUMNS, "p" if partitioned else "", world._properties(deleted, properties))
+        world.side.create(made.COLUMNS, "p" if partitioned else "", world._properties(deleted=deleted))
         world.run(made.insert(number))
         if deleted:
             world.run(
@@ -78,11 +79,10 @@ class World:
         self.rows, self.versions = rows, dict(versions)
         return self
 
-    def _properties(self, deleted: bool, given: dict[str, str] | None) -> dict[str, str]:
+    def _properties(self, *, deleted: bool) -> dict[str, str]:
         if self.iceberg:
-            return _ICEBERG | (given or {})
-        vectors = deleted or self.kind == "delta-vectors"
-        return {"delta.enableDeletionVectors": str(vectors).lower()} | (given or {})
+            return _ICEBERG
+        return {"delta.enableDeletionVectors": str(deleted or self.kind == "delta-vectors").lower()}
 
     @property
     def iceberg(self) -> bool:
