@@ -117,6 +117,7 @@ def _count(world: World, trace: Trace, done: Done) -> None:
     counts["gave up"] += "gave up" in said
     unknown = any(fault.startswith("unknown") for fault in trace.faults)
     counts["unknown, settled"] += unknown and done.error is None
+    counts["conflict with itself, settled"] += "conflict with itself" in trace.faults and done.error is None
     counts["unknown, told"] += isinstance(done.error, Unknown)
     if isinstance(done.value, MergeReport):
         report = done.value

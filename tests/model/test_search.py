@@ -12,7 +12,8 @@ from tests.model.search import search
 LEAST = 150_000
 SOMETIMES = (
     "replay", "second replay", "third replay", "replay landed", "retry", "drop", "failed", "early abort", "gave up",
-    "unknown, settled", "unknown, told", "landed late", "crash", "came back", "delete followed rows",
+    "unknown, settled", "unknown, told", "landed late",
+    "conflict with itself, settled", "crash", "came back", "delete followed rows",
     "delete over a rewrite", "ended: Rejected", "ended: Stop",
 )  # fmt: skip
 
