@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.changes import RUN_ID
-from lakekeeper_iceberg.masks import leaves_with_file
+from lakekeeper_iceberg.exchange import Exchange
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.planning import Planner
-from lakekeeper_iceberg.staging import Made
 
 REPLAYED = "lakekeeper.replayed-rows"
 _LOST_RACE = ("CommitFailedException", "ValidationException", "ValidationFailureException")
@@ -37,34 +34,17 @@ _REFUSED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """Java files to take out (``inputs`` with their file-scoped ``deletes``) and to put in (``outputs``).
-
-    ``masks`` are delete files on the outputs. Outputs hold rows as of ``read_version``, without those that were
-    deleted until ``valid_from``. ``replayed`` is the number of rows that the masks or their like delete.
-    """
-
-    inputs: Sequence[Any]
-    deletes: Sequence[Any]
-    outputs: Sequence[Any]
-    read_version: int
-    run_id: str
-    masks: Sequence[Any] = ()
-    valid_from: int | None = None
-    replayed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class RowChange:
     """Rows to take out of the table, as Java files: a change of data, as a user's DELETE makes it.
 
     ``removed`` data files leave, ``dropped_deletes`` with them or because ``deletes`` take their place; ``rows``
     are data files that hold what is left of removed ones (v1). ``touched`` are paths that ``deletes`` name and
-    ``seen`` the snapshot in which all of them were found unchanged.
+    ``seen`` the snapshot in which all of them were found unchanged. ``written`` are paths of the new files.
     """
 
     run_id: str
     seen: int
+    written: Sequence[str] = ()
     removed: Sequence[Any] = ()
     dropped_deletes: Sequence[Any] = ()
     deletes: Sequence[Any] = ()
@@ -78,35 +58,6 @@ class Swapped:
 
     version: int
     removed_delete_files: int
-
-
-def exchange_of(
-    jvm: Iceberg, planner: Planner, table: Any, rewrites: Sequence[Rewrite], version: int, run_id: str
-) -> Exchange:
-    """The Java files of a commit: inputs as of the snapshot ``version``, or of the one a replay brought them to."""
-    made: list[Made] = [rewrite.native for rewrite in rewrites]
-    paths = [path for r in rewrites if r.native.version is None for path in r.task.inputs]
-    tasks = planner.tasks(table, version, paths)
-    deletes = {
-        str(d.location()): d
-        for task in tasks
-        for d in task.deletes()
-        # Deletion vectors leave with their data files by themselves.
-        if leaves_with_file(jvm, d) and not jvm.api.util.ContentFileUtil.isDV(d)
-    }
-    replayed = {m.version for m in made if m.version is not None}
-    metadata = table.operations().current()
-    return Exchange(
-        inputs=[*(t.file() for t in tasks), *(f for m in made for f in m.inputs)],
-        deletes=[*deletes.values(), *(d for m in made for d in m.deletes)],
-        outputs=[f for m in made for f in m.files],
-        read_version=version,
-        run_id=run_id,
-        masks=[d for m in made for d in m.masks],
-        # What was kept or replayed for an older snapshot was looked at again in the newest of them.
-        valid_from=max(replayed, key=lambda at: _sequence(metadata, at)) if replayed else None,
-        replayed=sum(r.replayed for r in rewrites),
-    )
 
 
 def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:

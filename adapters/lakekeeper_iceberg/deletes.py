@@ -24,7 +24,7 @@ import pyarrow as pa
 from lakekeeper.core.blocks import UNKNOWN, Ints
 from lakekeeper_iceberg.listing import Listing
 
-_EQUALITY = 2
+EQUALITY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _one(index: _Index, path: str, seqs: tuple[int, int], place: tuple[int, str]
 def _index(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int | None) -> _Index:
     index = _Index()
     for d in deletes.to_pylist():
-        if d["content"] == _EQUALITY:
+        if d["content"] == EQUALITY:
             if equality_until is None or d["seq"] <= equality_until:
                 scope = (
                     index.anywhere
@@ -141,7 +141,7 @@ def _index(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int
                 scope.found.append((d["seq"], d["path"], d["bytes"]))
         elif d["dv_offset"] is not None:
             index.vectors[d["referenced"]] = (f"{d['path']}#{d['dv_offset']}", d["rows"], d["dv_bytes"] or 0)
-        elif (target := _target(d)) is not None:
+        elif (target := target_of(d)) is not None:
             index.by_file[target].append((d["seq"], d["path"], d["rows"], d["bytes"]))
         else:
             index.positions[d["spec"], d["partition"]].found.append((d["seq"], d["path"], d["bytes"]))
@@ -150,7 +150,7 @@ def _index(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int
     return index
 
 
-def _target(delete: dict[str, Any]) -> str | None:
+def target_of(delete: dict[str, Any]) -> str | None:
     """The one data file that a position delete file is about, if it is about one."""
     if delete["referenced"] is not None:
         return str(delete["referenced"])

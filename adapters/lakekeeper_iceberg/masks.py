@@ -125,3 +125,8 @@ def unique(deletes: Sequence[Any]) -> list[Any]:
     """Delete files without doubles; vectors of one file are told apart by their offset."""
     found: Mapping[tuple[str, Any], Any] = {(str(d.location()), d.contentOffset()): d for d in deletes}
     return list(found.values())
+
+
+def format_version(table: Any) -> int:
+    """The table's format version."""
+    return int(table.operations().current().formatVersion())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -13,14 +14,24 @@ from pyspark.sql import DataFrame
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Conflict, Rejected
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit, Held, Tidied, Traces
 from lakekeeper_iceberg import staging, tidy
 from lakekeeper_iceberg.commit import RowChange, change_rows
-from lakekeeper_iceberg.masks import Mask, Masked, by_file, leaves_with_file, unique, write_masks
+from lakekeeper_iceberg.masks import (
+    Mask,
+    Masked,
+    by_file,
+    format_version,
+    leaves_with_file,
+    unique,
+    write_masks,
+)
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, scan_that_may_match
 from lakekeeper_iceberg.traces import Scans, have_row_ids, traces_of
+
+_SEARCHES = 8
 
 
 @dataclass(slots=True)
@@ -40,6 +51,7 @@ class IcebergRows:
     lock: Callable[[str], AbstractContextManager[Any]]
     _scans: dict[str, Scans] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
+    _searches: Iterator[int] = field(default_factory=itertools.count)
 
     def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[DataFrame]:
         scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
@@ -58,8 +70,8 @@ class IcebergRows:
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
         scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
-        # The places are worked out after this returns: they stay staged until the next search.
-        self._keep(f"find {snapshot.table_uuid}", scans)
+        # The places are worked out after this returns, and perhaps again: some searches stay staged.
+        self._keep(f"find {next(self._searches) % _SEARCHES}", scans)
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
@@ -74,19 +86,25 @@ class IcebergRows:
         with self.lock(snapshot.table_uuid):
             seen = self.changes(snapshot)
             self._untouched(touched, snapshot, seen)
-            table = self.jvm.pinned(self.table())
-            version = int(table.operations().current().formatVersion())
-            places = reduce(DataFrame.unionAll, [held.hits.select("file", "position") for held in hits])
-            change, added = self._change(table, version, by_file(self.jvm, places), snapshot, run_id)
+            written: list[str] = []
             try:
-                done = change_rows(self.jvm, self.table(), self.name, replace(change, seen=seen.version))
-            except (Conflict, Rejected) as error:
-                staging.delete_own(table, added)
-                if isinstance(error, Conflict):
-                    raise Conflict(str(error), _winner(self.changes(snapshot))) from error
+                places = reduce(DataFrame.unionAll, [held.hits.select("file", "position") for held in hits])
+                change = self._change(by_file(self.jvm, places), snapshot, seen.version, run_id)
+                written += change.written
+                removed = tuple(str(file.location()) for file in change.removed)
+                done = change_rows(self.jvm, self.table(), self.name, change)
+            except Unknown:
                 raise
-        removed = tuple(str(file.location()) for file in change.removed)
-        return Commit(done.version, run_id, removed, tuple(added), done.removed_delete_files)
+            except Conflict as error:
+                staging.delete_own(self.table(), written)
+                raise Conflict(str(error), _winner(self.changes(snapshot))) from error
+            except Exception as error:
+                # The swap itself turns all its errors into ours: whatever else fails, failed before it.
+                staging.delete_own(self.table(), written)
+                if isinstance(error, Rejected):
+                    raise
+                raise Rejected(f"{self.name}: the delete could not be prepared: {error}") from error
+        return Commit(done.version, run_id, removed, tuple(written), done.removed_delete_files)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         with self.lock(snapshot.table_uuid):
@@ -95,51 +113,58 @@ class IcebergRows:
     def _mask(self, written: Rewrite, places: dict[str, Any], changes: Changes) -> Rewrite:
         table = self.jvm.pinned(self.table())
         applied = applied_now(written.task, changes)
-        left = [
-            path for path, deletes in zip(written.task.inputs, applied, strict=True) if deletes is not None
-        ]
+        left = [path for path, now in zip(written.task.inputs, applied, strict=True) if now is not None]
         if not left:
             raise Conflict(f"{self.name}: none of the inputs is left")
         stray = places.keys() - {output.path for output in written.outputs}
         if stray:
-            raise AdapterError(
-                f"{self.name}: rows to mask in {min(stray)}, which is no output of the rewrite"
-            )
+            raise AdapterError(f"{self.name}: rows to mask in {min(stray)}, which is no output of the group")
         inputs = self.planner.tasks(table, changes.version, left)
-        deletes = unique([d for task in inputs for d in task.deletes() if leaves_with_file(self.jvm, d)])
-        files = {str(file.location()): file for file in written.native.files}
-        dead = {path: int(index.cardinality()) for path, index in places.items()}
-        alive = [o for o in written.outputs if dead.get(o.path, 0) < o.rows]
-        masks = [Mask(files[o.path], places[o.path]) for o in alive if o.path in places]
-        version = int(table.operations().current().formatVersion())
-        made = write_masks(self.jvm, table, masks, version)
-        if made.added and (version < 2 or not deletes):
-            # Iceberg takes new deletes in a rewrite only where old ones leave: these outputs are written anew.
-            read = self.planner.tasks(table, written.task.read_version, written.task.inputs)
-            anew = self._anew(table, masks, made, row_ids=have_row_ids(table, read))
-            outputs, extra = _outputs(alive, files, anew)
-            made = Masked((), ())
-        else:
-            outputs = [
-                replace(o, rows=o.rows - dead.get(o.path, 0), masked=dead.get(o.path, 0)) for o in alive
-            ]
-            extra = made.paths
+        leaving = unique([d for task in inputs for d in task.deletes() if leaves_with_file(self.jvm, d)])
+        # Iceberg takes new deletes in a rewrite only where old ones leave, and no more rows than leave.
+        room = sum(int(task.file().recordCount()) for task in inputs) if leaving else 0
+        files, outputs, masked = self._without(table, written, places, room)
         native = staging.Made(
-            files=tuple(files[o.path] for o in outputs),
-            masks=made.added,
+            files=tuple(files),
+            masks=masked.added,
             version=changes.version,
             inputs=tuple(task.file() for task in inputs),
-            deletes=tuple(deletes),
+            deletes=tuple(leaving),
         )
+        anew = {o.path for o in outputs} - {o.path for o in written.outputs}
         return replace(
             written,
             outputs=tuple(outputs),
             native=native,
             applied=applied,
-            replayed=sum(dead.values()),
-            extra=extra,
+            replayed=sum(int(index.cardinality()) for index in places.values()),
+            extra=(*masked.paths, *sorted(anew)),
             unmasked=written,
         )
+
+    def _without(
+        self, table: Any, written: Rewrite, places: dict[str, Any], room: int
+    ) -> tuple[list[Any], list[Output], Masked]:
+        """DataFiles, outputs and deletes of a rewrite without the rows at these places.
+
+        Outputs of at most ``room`` rows, dead ones counted, may be masked; format 1 has no masks at all. Otherwise
+        the outputs in question are written anew.
+        """
+        files = {str(file.location()): file for file in written.native.files}
+        dead = {path: int(index.cardinality()) for path, index in places.items()}
+        alive = [o for o in written.outputs if dead.get(o.path, 0) < o.rows]
+        masks = [Mask(files[o.path], places[o.path]) for o in alive if o.path in places]
+        version = format_version(table)
+        masked = write_masks(self.jvm, table, masks, version)
+        if not masks or (version > 1 and sum(o.rows for o in alive) <= room):
+            outputs = [
+                replace(o, rows=o.rows - dead.get(o.path, 0), masked=dead.get(o.path, 0)) for o in alive
+            ]
+            return [files[o.path] for o in alive], outputs, masked
+        read = self.planner.tasks(table, written.task.read_version, written.task.inputs)
+        anew = self._anew(table, masks, masked, row_ids=have_row_ids(table, read))
+        made = [new for o in alive for new in anew.get(o.path, [files[o.path]])]
+        return made, list(staging.outputs_of(made)), Masked((), ())
 
     def _anew(
         self, table: Any, masks: Sequence[Mask], made: Masked, *, row_ids: bool = False
@@ -164,32 +189,30 @@ class IcebergRows:
         named = {str(target(delete)): delete for delete in made.added}
         return [named[m.path] for m in masks]
 
-    def _change(
-        self, table: Any, version: int, places: dict[str, Any], snapshot: Snapshot, run_id: str
-    ) -> tuple[RowChange, list[str]]:
-        """What takes these rows out of the table, and the paths of the files that were written for it."""
+    def _change(self, places: dict[str, Any], snapshot: Snapshot, seen: int, run_id: str) -> RowChange:
+        """What takes these rows out of the table; all files for it are written."""
+        table = self.jvm.pinned(self.table())
+        version = format_version(table)
         paths = sorted(places)
         tasks = self.planner.tasks(table, -1 if snapshot.version is None else snapshot.version, paths)
-        live = {b.path: b.rows - b.deleted_rows for b in snapshot.blocks if b.path in places}
-        whole = [t for p, t in zip(paths, tasks, strict=True) if live[p] == int(places[p].cardinality())]
-        # With unknown deletes in force `live` is larger than the file: it is masked then, never removed.
-        part = [t for t in tasks if t not in whole]
+        blocks = snapshot.blocks
+        # With deletes of unknown effect in force a file counts as larger than it is: it is masked, never removed.
+        numbers = (blocks.rows - blocks.deleted_rows).tolist()
+        live = {p: n for p, n in zip(blocks.path.to_pylist(), numbers, strict=True) if p in places}
+        dies = [live[path] == int(places[path].cardinality()) for path in paths]
+        whole = [task for task, all_rows in zip(tasks, dies, strict=True) if all_rows]
+        part = [task for task, all_rows in zip(tasks, dies, strict=True) if not all_rows]
         masks = [Mask(t.file(), places[str(t.file().location())], tuple(t.deletes())) for t in part]
-        made = write_masks(self.jvm, table, masks, version)
+        masked = write_masks(self.jvm, table, masks, version)
         leaving = [d for t in whole for d in t.deletes() if leaves_with_file(self.jvm, d)]
-        change = RowChange(
-            run_id=run_id,
-            seen=-1,
-            removed=tuple(t.file() for t in whole),
-            dropped_deletes=tuple(unique([*leaving, *made.replaced])),
-            touched=tuple(m.path for m in masks),
-        )
+        removed = tuple(task.file() for task in whole)
         if version > 1:
-            return replace(change, deletes=made.added), list(made.paths)
-        anew = [f for files in self._anew(table, masks, made).values() for f in files]
-        removed = tuple(t.file() for t in tasks)
-        written = [str(f.location()) for f in anew]
-        return replace(change, removed=removed, rows=tuple(anew), touched=()), written
+            dropped = tuple(unique([*leaving, *masked.replaced]))
+            touched = tuple(m.path for m in masks)
+            return RowChange(run_id, seen, masked.paths, removed, dropped, masked.added, (), touched)
+        anew = [file for files in self._anew(table, masks, masked).values() for file in files]
+        written = tuple(str(file.location()) for file in anew)
+        return RowChange(run_id, seen, written, tuple(task.file() for task in tasks), rows=tuple(anew))
 
     def _untouched(self, touched: Sequence[str], snapshot: Snapshot, seen: Changes) -> None:
         """Raise Conflict where one of these files is not as it was in ``snapshot``."""
@@ -214,24 +237,6 @@ class IcebergRows:
                 self._scans[key] = scans
         if old is not None:
             old.free()
-
-
-def _outputs(
-    alive: Sequence[Output], files: dict[str, Any], anew: dict[str, list[Any]]
-) -> tuple[list[Output], tuple[str, ...]]:
-    """Outputs with those written anew in the place of the old ones, whose DataFiles join ``files``; their paths."""
-    outputs: list[Output] = []
-    extra: list[str] = []
-    for output in alive:
-        if output.path not in anew:
-            outputs.append(output)
-            continue
-        for file in anew[output.path]:
-            path = str(file.location())
-            files[path] = file
-            extra.append(path)
-            outputs.append(Output(path, int(file.recordCount()), int(file.fileSizeInBytes())))
-    return outputs, tuple(extra)
 
 
 def _winner(seen: Changes) -> str:

@@ -71,8 +71,12 @@ def write_staged(
     key_id = task.key.key_id if task.key else ""
     place = folder(_root(table), key_id, task.level)
     files = _write(jvm, table, rows, place, int(table.spec().specId()), sort_order, _target_bytes(task))
-    outputs = (Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)
-    return Made(tuple(files)), tuple(outputs)
+    return Made(tuple(files)), outputs_of(files)
+
+
+def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
+    """What DataFiles hold, as the engine counts it."""
+    return tuple(Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)
 
 
 def copy_live_rows(

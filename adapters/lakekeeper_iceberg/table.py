@@ -21,8 +21,9 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.blocks import blocks_of
-from lakekeeper_iceberg.commit import exchange_of, is_lost_race, swap
+from lakekeeper_iceberg.commit import is_lost_race, swap
 from lakekeeper_iceberg.deletes import apply_deletes
+from lakekeeper_iceberg.exchange import exchange_of
 from lakekeeper_iceberg.features import check_supported
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, files_that_may_match

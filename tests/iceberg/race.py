@@ -1,4 +1,4 @@
-"""What the engine does when a rewrite lost a race, step by step, so that a test can look at each."""
+"""What the engine does when a rewrite lost a race, step by step, so that a test can look at each; and what must hold."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakekeeper.core.blocks import Snapshot
+import numpy as np
+
+from lakekeeper.core.blocks import UNKNOWN, Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite, applied_now, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_iceberg import IcebergTable
 from tests.iceberg.scene import Scene, rewritten, tasks_of
+
+_LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
 
 
 @dataclass
@@ -72,3 +76,56 @@ class Race:
         """Remove all files, as written and of replays."""
         for rewrite in self.made:
             self.adapter.discard([rewrite.written, replace(rewrite, outputs=())])
+
+
+def fill(start: int, stop: int) -> str:
+    """One file of rows, in no order of the key."""
+    rows = f"cast(id * 37 % 101 AS int) AS k, concat('v', id) AS v FROM range({start}, {stop})"
+    return f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}"
+
+
+def three_files(scene: Scene, version: int, **given: str) -> Scene:
+    scene.create("k INT, v STRING", version, properties=given)
+    return scene.run(fill(0, 30), fill(30, 60), fill(60, 90))
+
+
+def check(scene: Scene, race: Race, replayed: int | None = None, *, dangle: bool = False) -> None:
+    """Replay, commit, and nothing changed for any reader of any version; no file is left that nobody names."""
+    columns = _LINEAGE if race.adapter.capabilities.row_lineage else ("*",)
+    before, rows = scene.every_version(), scene.spark_rows(columns=columns)
+    now = scene.spark_rows()
+    race.replay(1.0)
+    done = race.commit()
+    after = scene.every_version()
+    assert after.pop(done.version) == (now, now)
+    assert after == before
+    assert scene.spark_rows(columns=columns) == rows
+    # A copy-on-write DELETE of Spark's may write an empty file and forget it.
+    assert {path for path in scene.leftovers() if "/lk/" in path or "deletes" in path} == set()
+    assert scene.metadata_leftovers() == set()
+    if not dangle:
+        dangling(scene)
+    if replayed is not None:
+        assert race.lost[-1] == replayed
+    masked = sum(rewrite.replayed for rewrite in race.made)
+    current = scene.java().currentSnapshot()
+    assert current.summary().get("lakekeeper.replayed-rows") == (str(masked) if masked else None)
+    assert str(current.operation()) == "replace"
+
+
+def delete_places(scene: Scene, where: str) -> None:
+    """A winner that deletes rows by their places, which Spark's DELETE cannot: it keeps the files."""
+    runner, adapter = SparkRunner(scene.spark), scene.adapter()
+    snapshot = adapter.snapshot()
+    unsure = replace(snapshot.blocks, deleted_rows=np.full(len(snapshot.blocks), UNKNOWN))
+    rows = scene.spark.table(scene.sql).where(where).selectExpr("_file AS file", "_pos AS position")
+    held = runner.hold(rows)
+    adapter.deletes.delete([held], replace(snapshot, blocks=unsure), "a-user", where)
+    runner.release(held)
+
+
+def dangling(scene: Scene) -> None:
+    """Position deletes and vectors name live files only."""
+    files = scene.spark.table(f"{scene.sql}.data_files").select("file_path").collect()
+    named = scene.spark.sql(f"SELECT DISTINCT file_path FROM {scene.sql}.position_deletes").collect()
+    assert {r[0] for r in named} <= {r[0] for r in files}

@@ -1,0 +1,330 @@
+"""``deletes.find`` and ``deletes.delete``: a row-level delete of our own, which knows how it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spi import Commit, Tidied
+from lakekeeper_iceberg import IcebergTable, listing
+from lakekeeper_iceberg.masks import Mask, by_file, write_masks
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.tidy import _dangling
+from tests.iceberg.race import dangling, fill, three_files
+from tests.iceberg.scene import Scene, delete_equal, recluster
+from tests.iceberg.test_commits import Faulty
+
+pytestmark = pytest.mark.iceberg
+
+
+def delete(
+    adapter: IcebergTable, snapshot: Snapshot, where: str, run_id: str = "run-1", paths: Any = None
+) -> Commit:
+    runner = SparkRunner(adapter._jvm.spark)
+    held = runner.hold(adapter.deletes.find(snapshot, where, paths))
+    try:
+        return adapter.deletes.delete([held], snapshot, run_id, where)
+    finally:
+        runner.release(held)
+
+
+def left(scene: Scene, where: str) -> Counter[str]:
+    """The rows that do not match (or match to NULL), before a delete."""
+    from tests.oracles import iceberg_log
+
+    return iceberg_log.canonical(
+        scene.spark.table(scene.sql).where(f"NOT coalesce({where}, false)").toArrow()
+    )
+
+
+def check(scene: Scene, where: str, operations: tuple[str, ...] = ("delete",)) -> Commit:
+    """Delete, look at the rows of each version with two readers, and at what lies on disk."""
+    before, rows = scene.every_version(), left(scene, where)
+    adapter = scene.adapter()
+    done = delete(adapter, adapter.snapshot(), where)
+    after = scene.every_version()
+    assert after.pop(done.version) == (rows, rows)
+    assert after == before
+    current = scene.java().currentSnapshot()
+    assert int(current.snapshotId()) == done.version
+    assert (str(current.operation()) in operations, current.summary().get("lakekeeper.run-id")) == (
+        True,
+        "run-1",
+    )
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    return done
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_are_deleted_twice_over_and_each_file_keeps_one_delete(scene: Scene, version: int) -> None:
+    three_files(scene, version)
+    check(scene, "k % 10 = 3")
+    done = check(scene, "k % 10 = 4 OR v = 'v7'")
+    assert done.removed_delete_files > 0
+    deletes = scene.spark.table(f"{scene.sql}.delete_files").collect()
+    assert len(deletes) == 3
+    assert sum(row.record_count for row in deletes) == 90 - scene.spark.table(scene.sql).count()
+    dangling(scene)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_file_without_a_row_left_leaves_the_table(scene: Scene, version: int) -> None:
+    three_files(scene, version)
+    check(scene, "v = 'v2'", ("delete", "overwrite"))
+    done = check(scene, "cast(substr(v, 2) AS int) < 31", ("delete", "overwrite"))
+    assert scene.spark.table(f"{scene.sql}.data_files").count() == 2
+    assert scene.spark.table(f"{scene.sql}.delete_files").count() == (1 if version > 1 else 0)
+    assert len(done.removed) == (2 if version == 1 else 1)
+    check(scene, "k IS NOT NULL", ("delete", "overwrite"))
+    assert scene.spark.table(f"{scene.sql}.data_files").count() == 0
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_partitions_of_two_specs_and_a_null_one(scene: Scene, version: int) -> None:
+    scene.create("k INT, d STRING, `a.b``c` INT", version, more="PARTITIONED BY (d)")
+    rows = "cast(id AS int), if(id % 3 = 0, null, concat('d', id % 3)), cast(id % 4 AS int) FROM range(60)"
+    scene.run(f"INSERT INTO {{t}} SELECT {rows}", "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k)")
+    scene.run(f"INSERT INTO {{t}} SELECT {rows}")
+    check(scene, "k % 5 = 1 AND (d IS NULL OR d = 'd1')")
+    check(scene, "`a.b``c` = 2 AND k < 30")
+    dangling(scene)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_appends_and_deletes_elsewhere_are_no_conflict(scene: Scene, version: int) -> None:
+    three_files(scene, version)
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    scene.run("DELETE FROM {t} WHERE v = 'v40'", fill(90, 95))
+    done = delete(adapter, snapshot, "v IN ('v1', 'v80')")
+    kept = {row.v for row in scene.spark.table(scene.sql).collect()}
+    assert kept == {f"v{i}" for i in range(95)} - {"v1", "v80", "v40"}
+    assert scene.spark_rows() == scene.log_rows()
+    assert done.version == scene.versions()[-1]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    "winner", ["DELETE FROM {t} WHERE v = 'v2'", "CALL ice.system.rewrite_data_files('{t}')"]
+)
+def test_a_winner_on_the_same_file_is_told_and_nothing_stays(scene: Scene, version: int, winner: str) -> None:
+    scene.create("k INT, v STRING", version).run(*(fill(i * 10, i * 10 + 10) for i in range(6)))
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    scene.run(winner)
+    rows, files = scene.spark_rows(), scene.leftovers()
+    with pytest.raises(Conflict) as lost:
+        delete(adapter, snapshot, "v = 'v1'")
+    assert lost.value.winner
+    assert scene.spark_rows() == rows
+    assert (scene.leftovers(), scene.metadata_leftovers()) == (files, set())
+    delete(adapter, adapter.snapshot(), "v = 'v1'", "run-2")
+    assert scene.spark.table(scene.sql).where("v = 'v1'").count() == 0
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_winner_between_check_and_swap(scene: Scene, version: int) -> None:
+    three_files(scene, version)
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        scene.run("DELETE FROM {t} WHERE v = 'v2'")
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict) as lost:
+        delete(adapter, snapshot, "v = 'v1'")
+    assert "delete" in lost.value.winner
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert scene.spark.table(scene.sql).count() == 89
+
+
+def test_an_unknown_outcome_deletes_nothing(scene: Scene) -> None:
+    three_files(scene, 3)
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+
+    def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
+        real.commit(base, updated)
+        raise ConnectionResetError("reset by peer")
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, landed_and_lost)), pytest.raises(Unknown):
+        delete(adapter, snapshot, "v = 'v1'")
+    assert adapter.changes_since(snapshot).landed("run-1") == scene.versions()[-1]
+    assert scene.spark.table(scene.sql).count() == 89
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def test_an_error_while_preparing_is_a_rejection_and_leaves_nothing(scene: Scene) -> None:
+    three_files(scene, 2)
+    adapter = scene.adapter()
+    with (
+        patch("lakekeeper_iceberg.commit._row_change", side_effect=ValueError("no")),
+        pytest.raises(Rejected),
+    ):
+        delete(adapter, adapter.snapshot(), "v = 'v1'")
+    assert scene.leftovers() == set()
+    whole = adapter.snapshot()
+    files = whole.blocks.path.to_pylist()
+    part = replace(
+        whole,
+        blocks=whole.blocks.take(
+            np.array([i for i, path in enumerate(files) if path != file_of(scene, "v1")])
+        ),
+    )
+    with pytest.raises(AdapterError, match="does not list"):
+        delete(adapter, part, "v = 'v1'", paths=files)
+
+
+def test_equality_and_partition_wide_deletes_go_on_applying(scene: Scene) -> None:
+    three_files(scene, 2, **{"write.delete.granularity": "partition"}).run("DELETE FROM {t} WHERE k < 10")
+    delete_equal(scene, "k", [50, 51])
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    expected = {row.v for row in scene.spark.table(scene.sql).where("k % 2 = 0").collect()}
+    delete(adapter, snapshot, "k % 2 = 1")
+    assert {row.v for row in scene.spark.table(scene.sql).collect()} == expected
+    # All rows of a file whose deletes are not counted: it is masked, never removed.
+    delete(adapter, adapter.snapshot(), "true", "run-2")
+    assert scene.spark.table(scene.sql).count() == 0
+    assert scene.spark.table(f"{scene.sql}.data_files").count() == 3
+
+
+def test_older_position_files_go_into_a_new_vector(scene: Scene) -> None:
+    """After an upgrade: where there is a vector, readers look at no other position deletes."""
+    three_files(scene, 2, **{"write.delete.granularity": "partition"}).run("DELETE FROM {t} WHERE k < 10")
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')", "DELETE FROM {t} WHERE k = 12")
+    check(scene, "k BETWEEN 15 AND 20")
+    assert scene.spark.table(scene.sql).where("k < 10 OR k = 12 OR k BETWEEN 15 AND 20").count() == 0
+
+
+def test_places_are_right_where_row_groups_are_skipped(scene: Scene) -> None:
+    """A reader that counts rows after skipping would name other rows (paimon 8987)."""
+    scene.create("k INT, v STRING", 3, properties={"write.parquet.row-group-size-bytes": "1024"})
+    scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), md5(string(id)) FROM range(5000)")
+    (path,) = scene.adapter().snapshot().blocks.path.to_pylist()
+    assert pq.read_metadata(path).num_row_groups > 5
+    check(scene, "k BETWEEN 4321 AND 4330")
+    check(scene, "k > 4990 AND v IS NOT NULL")
+    assert scene.spark.table(scene.sql).count() == 5000 - 10 - 9
+
+
+def tidy(scene: Scene) -> Tidied:
+    """Tidy, and nothing changed for any reader of any version; a second time there is nothing to do."""
+    before, rows = scene.every_version(), scene.spark_rows()
+    adapter = scene.adapter()
+    done = adapter.deletes.tidy(adapter.snapshot(), "run-tidy")
+    after = scene.every_version()
+    assert {v: after[v] for v in before} == before
+    assert scene.spark_rows() == scene.log_rows() == rows
+    adapter = scene.adapter()
+    versions = scene.versions()
+    assert adapter.deletes.tidy(adapter.snapshot(), "run-again") == Tidied()
+    assert scene.versions() == versions
+    assert done.version == (None if versions == list(before) else versions[-1])
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    return done
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_nothing_to_tidy_is_no_commit(scene: Scene, version: int) -> None:
+    three_files(scene, version).run("DELETE FROM {t} WHERE k < 20")
+    assert tidy(scene) == Tidied()
+
+
+def test_dangling_equality_deletes_leave_and_others_stay(scene: Scene) -> None:
+    three_files(scene, 2)
+    delete_equal(scene, "k", [3, 13])
+    recluster(scene)
+    scene.run(fill(90, 120))
+    delete_equal(scene, "k", [50])
+    assert scene.spark.table(f"{scene.sql}.delete_files").count() == 2
+    done = tidy(scene)
+    assert (done.removed_delete_files, done.added_delete_files) == (1, 0)
+    assert scene.java().currentSnapshot().summary().get("lakekeeper.run-id") == "run-tidy"
+    assert scene.spark.table(f"{scene.sql}.delete_files").count() == 1
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_dangling_and_small_position_deletes(scene: Scene, granularity: str) -> None:
+    """File-scoped deletes of a file that a copy-on-write delete took away, and many small ones of one file."""
+    three_files(scene, 2, **{"write.delete.granularity": granularity})
+    for i in range(6):
+        add_position_delete(scene, file_of(scene, "v20"), i)
+    add_position_delete(scene, file_of(scene, "v36"), 3)
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')")
+    scene.run("DELETE FROM {t} WHERE v = 'v35'")
+    done = tidy(scene)
+    assert done.version is not None
+    left = scene.spark.table(f"{scene.sql}.delete_files").collect()
+    assert [row.record_count for row in left] == [6]
+    dangling(scene)
+
+
+def test_partition_wide_position_deletes_are_merged(scene: Scene) -> None:
+    scene.create(
+        "k INT, d INT", more="PARTITIONED BY (d)", properties={"write.delete.granularity": "partition"}
+    )
+    for start in (0, 40):
+        scene.run(
+            f"INSERT INTO {{t}} SELECT cast(id AS int), cast(id % 2 AS int) FROM range({start}, {start + 40})"
+        )
+    for i in range(6):
+        scene.run(f"DELETE FROM {{t}} WHERE k IN ({2 * i}, {2 * i + 40})")
+    before = scene.spark.table(f"{scene.sql}.delete_files").count()
+    done = tidy(scene)
+    assert done.removed_delete_files >= before - 1
+    assert scene.spark.table(f"{scene.sql}.delete_files").count() == 1
+
+
+def test_vectors_of_files_that_are_gone_leave(scene: Scene) -> None:
+    """Iceberg takes vectors out with their files; other writers may forget it."""
+    three_files(scene, 3).run("DELETE FROM {t} WHERE v IN ('v1', 'v31')")
+    adapter = scene.adapter()
+    files = listing.list_files(adapter._jvm, adapter._table)
+    kept = files.data.filter(pc.not_equal(files.data["path"], file_of(scene, "v2")))
+    gone = _dangling(listing.Listing(kept, files.deletes), frozenset({0}))
+    assert len(gone) == 1
+    assert _dangling(files, frozenset({0})) == set()
+
+
+def test_a_tidying_that_loses_a_race(scene: Scene) -> None:
+    three_files(scene, 2)
+    delete_equal(scene, "k", [3, 13])
+    recluster(scene)
+    adapter = scene.adapter()
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        scene.run(fill(90, 95))
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict):
+        adapter.deletes.tidy(adapter.snapshot(), "run-1")
+    assert scene.metadata_leftovers() == set()
+    assert tidy(scene).removed_delete_files == 1
+
+
+def file_of(scene: Scene, v: str) -> str:
+    row = scene.spark.table(scene.sql).where(f"v = '{v}'").select("_file").first()
+    assert row is not None
+    return str(row[0])
+
+
+def add_position_delete(scene: Scene, path: str, position: int) -> None:
+    """One more file of positions for a data file, as other engines write it: none is merged."""
+    jvm, table = Iceberg(scene.spark), scene.java()
+    task = jvm.chosen(table.newScan(), [path]).get(path)
+    hits = scene.spark.range(position, position + 1).selectExpr(f"'{path}' AS file", "id AS position")
+    (positions,) = by_file(jvm, hits).values()
+    made = write_masks(jvm, table, [Mask(task.file(), positions)], 2)
+    table.newRowDelta().addDeletes(made.added[0]).commit()
