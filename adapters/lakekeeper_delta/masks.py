@@ -5,7 +5,7 @@ Both are told by Delta how many rows it took out, and neither is believed if tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ def _by_vectors(
             continue
         outputs.append(replace(output, rows=output.rows - masked, masked=masked))
         actions.append(add if vector is None else add.removeRows(vector, True, False)._1())
-    return outputs, actions, vectors.files
+    return outputs, actions, keep_vectors(log, vectors, [output.path for output in outputs])
 
 
 def write_vectors(
@@ -108,7 +108,7 @@ def write_vectors(
             generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.log, prefix)
         )
     by_file = {str(result.filePath()): result.deletionVector() for result in made}
-    vectors = Vectors(by_file, vector_files(log, by_file.values()))
+    vectors = Vectors(by_file, _vector_files(log, by_file.values()))
     masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
     if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
         discard(log, vectors.files)
@@ -137,7 +137,14 @@ def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
     return named.select(*_VECTOR_COLUMNS)
 
 
-def vector_files(log: Log, vectors: Any) -> tuple[str, ...]:
+def keep_vectors(log: Log, vectors: Vectors, paths: Iterable[str]) -> tuple[str, ...]:
+    """The vector files that serve these data files; the others, of data files without a live row, are deleted."""
+    named = _vector_files(log, (vectors.by_file[path] for path in paths if path in vectors.by_file))
+    discard(log, [file for file in vectors.files if file not in named])
+    return named
+
+
+def _vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
     """Files of vectors, by paths below the table; several can be in one file."""
     root = log.log.dataPath()
     places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())

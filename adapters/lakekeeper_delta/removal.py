@@ -27,7 +27,7 @@ from lakekeeper_delta.commit import (
     register_metrics,
     told,
 )
-from lakekeeper_delta.masks import count_places, rows_by_file, vector_files, write_copies, write_vectors
+from lakekeeper_delta.masks import count_places, keep_vectors, rows_by_file, write_copies, write_vectors
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
 
@@ -168,7 +168,7 @@ def _prepared(
 def _by_vectors(log: Log, now: State, places: DataFrame, touched: _Touched) -> _Removal:
     present = {path: touched.adds[path].deletionVector() for path in touched.counts}
     vectors = write_vectors(log, now, places, present, touched.counts)
-    actions, added, kept = [], [], []
+    actions, added = [], []
     for path, vector in vectors.by_file.items():
         if int(vector.cardinality()) == touched.rows[path]:
             actions.append(_remove(touched.adds[path]))
@@ -176,13 +176,9 @@ def _by_vectors(log: Log, now: State, places: DataFrame, touched: _Touched) -> _
         pair = _counted(log, touched.adds[path], touched.rows[path]).removeRows(vector, True, True)
         actions += [pair._2(), pair._1()]
         added.append(path)
-        kept.append(vector)
-    named = vector_files(log, kept)
-    # A file that has the vectors of dead files only is named by nothing.
-    discard(log, [path for path in vectors.files if path not in named])
-    return _removal(
-        touched, actions, added, named, updated=[path for path in added if present[path] is not None]
-    )
+    files = keep_vectors(log, vectors, added)
+    updated = [path for path in added if present[path] is not None]
+    return _removal(touched, actions, added, files, updated=updated)
 
 
 def _by_copies(log: Log, now: State, places: DataFrame, touched: _Touched) -> _Removal:

@@ -13,10 +13,11 @@ from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, Unsuppo
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Held, Tidied
 from lakekeeper_delta import removal
+from lakekeeper_delta.commit import commit_tags
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
+from tests.delta.race import COPIES, VALUES, VECTORS, filled, leftovers, row_ids, table
 from tests.delta.scene import Scene, recluster
-from tests.delta.test_replay import COPIES, VALUES, VECTORS, filled, leftovers, row_ids, table
 from tests.oracles import delta_log
 
 pytestmark = pytest.mark.delta
@@ -71,7 +72,7 @@ def feed(scene: Scene, version: int) -> list[tuple[Any, ...]]:
 def test_rows_are_deleted(scene: Scene, properties: str) -> None:
     filled(scene, properties)
     recluster(scene, target_rows=60)
-    commit = deleted(scene, "v IN ('v3', 'w5', 'w6')")
+    commit = deleted(scene, "v IN ('v0', 'w6', 'w13')")
     assert len(commit.removed) == len(commit.added) == 2
     metrics = _info(scene)["operationMetrics"]
     assert metrics["numDeletedRows"] == "4"
@@ -197,7 +198,7 @@ def test_appends_and_deletes_elsewhere_are_none(
     filled(scene, properties)
     adapter, snapshot, held = found(scene, "v = 'v3'")
     scene.run("INSERT INTO {t} VALUES (1, 'v3')", "DELETE FROM {t} WHERE v = 'w3'")
-    real, late = removal.commit_tags, ["INSERT INTO {t} VALUES (2, 'v3')", "DELETE FROM {t} WHERE v = 'w4'"]
+    real, late = commit_tags, ["INSERT INTO {t} VALUES (2, 'v3')", "DELETE FROM {t} WHERE v = 'w4'"]
 
     def meanwhile(*args: Any) -> Any:
         if late:
@@ -215,7 +216,7 @@ def test_appends_and_deletes_elsewhere_are_none(
 def test_a_delete_of_the_same_file_within_the_commit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(scene)
     adapter, snapshot, held = found(scene, "v = 'v3'")
-    real = removal.commit_tags
+    real = commit_tags
 
     def late(*args: Any) -> Any:
         scene.run("DELETE FROM {t} WHERE v = 'v4'")
