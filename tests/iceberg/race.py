@@ -1,4 +1,4 @@
-"""What the engine does when a rewrite lost a race, step by step, so that a test can look at each; and what must hold."""
+"""What the engine does when a rewrite lost a race, step by step, and what must hold after it."""
 
 from __future__ import annotations
 
