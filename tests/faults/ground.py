@@ -8,6 +8,7 @@ All rows are known by their ids, so what each version must hold is a set of numb
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from collections import Counter
@@ -86,12 +87,7 @@ class Ground:
     def land(self, winner: str) -> None:
         """Somebody else's commit upon the base happens, at once."""
         kept = self.won[winner]
-        new = [p for p in sorted(kept.files.rglob("*")) if p.is_file()]
-        new = [p for p in new if not (self.home / p.relative_to(kept.files)).exists()]
-        for path in sorted(new, key=lambda p: p.suffix == ".json"):  # the log comes last
-            place = self.home / path.relative_to(kept.files)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, place)
+        add_files(kept.files, self.home)
         self._point(kept)
 
     def table(self, adapter: Any = None) -> Table:
@@ -226,11 +222,13 @@ class DeltaGround(Ground):
 
 
 class IcebergGround(Ground):
-    """A table in the SQLite catalog; its location is ours to copy."""
+    """A table whose catalog keeps its pointers in a SQLite file; its location is ours to copy."""
+
+    catalog = "ice"
 
     @property
     def sql(self) -> str:
-        return f"ice.faults.{self.name}"
+        return f"{self.catalog}.faults.{self.name}"
 
     @property
     def name(self) -> str:
@@ -238,7 +236,7 @@ class IcebergGround(Ground):
 
     def _append(self, frame: Any) -> None:
         if not self.held:
-            self.spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.faults")
+            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.faults")
             properties = f"'format-version'='{self.kind[-1]}', 'write.delete.mode'='merge-on-read'"
             self.spark.sql(
                 f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING iceberg "
@@ -282,19 +280,17 @@ class IcebergGround(Ground):
         return {_local(task.file.file_path) for task in table.scan().plan_files()}
 
     def _pointer(self) -> str:
-        with sqlite3.connect(self._catalog) as catalog:
+        with contextlib.closing(sqlite3.connect(self.catalog_file, timeout=60)) as catalog:
             asked = (
                 "SELECT metadata_location FROM iceberg_tables WHERE table_namespace='faults' AND table_name=?"
             )
             return str(catalog.execute(asked, (self.name,)).fetchone()[0])
 
     def _point(self, kept: Kept) -> None:
-        with sqlite3.connect(self._catalog) as catalog:
-            told = "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
-            assert catalog.execute(told, (kept.pointer, self.name)).rowcount == 1
+        point_to(self.catalog_file, self.name, kept.pointer)
 
     @property
-    def _catalog(self) -> str:
+    def catalog_file(self) -> str:
         uri: str = self.spark.conf.get("spark.sql.catalog.ice.uri") or ""
         return uri.removeprefix("jdbc:sqlite:")
 
@@ -304,6 +300,22 @@ class IcebergGround(Ground):
 
 def _local(path: str) -> Path:
     return Path("/" + path.removeprefix("file:").lstrip("/"))
+
+
+def add_files(kept: Path, home: Path) -> None:
+    """Copy files of a kept state that are not there yet; the log comes last."""
+    files = [p.relative_to(kept) for p in sorted(kept.rglob("*")) if p.is_file()]
+    for path in sorted(files, key=lambda p: p.suffix == ".json"):
+        if not (home / path).exists():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept / path, home / path)
+
+
+def point_to(catalog_file: str, name: str, metadata: str) -> None:
+    """Let a SQLite catalog's table have this metadata file."""
+    with contextlib.closing(sqlite3.connect(catalog_file, timeout=60)) as catalog, catalog:
+        told = "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
+        assert catalog.execute(told, (metadata, name)).rowcount == 1
 
 
 def ground_of(spark: SparkSession, kind: str, root: Path) -> Ground:

@@ -46,7 +46,7 @@ def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
         for source in ("FaultFs.java", "FaultContext.java"):
             _define(spark, loader, (_JAVA / source).read_text())
     java = jvm.org.apache.hadoop.fs.FaultFs
-    conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # py4j
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
     before, context = java.install(conf), conf.get(_CONTEXT)
     conf.set(_CONTEXT, "org.apache.hadoop.fs.FaultContext")
     level = str(jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel())

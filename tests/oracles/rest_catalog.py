@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,6 +34,17 @@ _STATUS: dict[type[Exception], int] = {
     CommitFailedException: 409,
 }
 _SPACE_SEPARATOR = "\x1f"
+
+Tamper = Callable[[Callable[[], None]], None]
+"""Is given each commit, to do it or not; what it raises is the answer."""
+
+
+class Answer(Exception):  # the name of what it is
+    """An answer of this status, whatever happened."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"answered {status} on purpose")
+        self.status = status
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -65,7 +76,7 @@ class _Answers(BaseHTTPRequestHandler):
             with self.server.lock:
                 status, answer = 200, self._route(method, steps, body)
         except Exception as error:  # every failure is an answer of the protocol
-            status = _STATUS.get(type(error), 500)
+            status = error.status if isinstance(error, Answer) else _STATUS.get(type(error), 500)
             kind = type(error).__name__.replace("Error", "Exception")
             answer = {"error": {"message": str(error), "type": kind, "code": status}}
         told = json.dumps(answer).encode() if answer is not None else b""
@@ -103,7 +114,8 @@ class _Answers(BaseHTTPRequestHandler):
         if method == "POST":
             body.setdefault("identifier", {"namespace": list(space), "name": name[-1]})
             asked = CommitTableRequest.model_validate_json(json.dumps(body))
-            catalog.commit_table(catalog.load_table(name), asked.requirements, asked.updates)
+            table = catalog.load_table(name)
+            self.server.tamper(lambda: _commit(catalog, table, asked))
             return _loaded(catalog.load_table(name))
         if method == "DELETE":
             catalog.drop_table(name)
@@ -127,10 +139,15 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, catalog: SqlCatalog) -> None:
+    def __init__(self, catalog: SqlCatalog, tamper: Tamper) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.catalog = catalog
+        self.tamper = tamper
         self.lock = threading.Lock()
+
+
+def _commit(catalog: SqlCatalog, table: Table, asked: CommitTableRequest) -> None:
+    catalog.commit_table(table, asked.requirements, asked.updates)
 
 
 def _loaded(table: Table) -> dict[str, Any]:
@@ -139,10 +156,10 @@ def _loaded(table: Table) -> dict[str, Any]:
 
 
 @contextmanager
-def rest_catalog(home: Path) -> Iterator[str]:
-    """The address of a running catalog whose tables are below ``home``."""
+def rest_catalog(home: Path, tamper: Tamper = lambda commit: commit()) -> Iterator[str]:
+    """The address of a running catalog whose tables are below ``home``; ``tamper`` stands before each commit."""
     catalog = SqlCatalog("rest", uri=f"sqlite:///{home}/rest.db", warehouse=home.as_uri())
-    server = _Server(catalog)
+    server = _Server(catalog, tamper)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,0 +1,177 @@
+"""Commits whose answer is lost, through the public face: settled by the run id in the log, never done twice.
+
+landed    the report says committed, the rows are right, no file is removed
+lost      Unknown is raised, no file is removed, and the next call brings the table to its end
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.api import Table
+from lakekeeper.errors import Unknown
+from tests.faults.ground import Ground, IcebergGround
+from tests.faults.storage import Storage
+from tests.faults.trial import PROGRAMS, Ran, Trial
+from tests.oracles.rest_catalog import Answer, rest_catalog
+
+Grounds = Callable[[str], Ground]
+both_outcomes = pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+
+
+def ended_well(trial: Trial, ran: Ran) -> None:
+    assert ran.error is None, repr(ran.error)
+    trial.check(spark_everywhere=True)
+    assert trial.commits() == 1
+    assert not trial.leftovers()
+    trial.finish(1)
+
+
+def ended_unknown(trial: Trial, ran: Ran, files: int) -> None:
+    """``files``: how many the call had written that the table is read by."""
+    assert isinstance(ran.error, Unknown), repr(ran.error)
+    assert "history" in str(ran.error)
+    trial.check()
+    assert trial.commits() == 0
+    kept = {path for path in trial.leftovers() if path.suffix != ".avro"}
+    assert len(kept) == files, "files of a commit that may still land were removed"
+    trial.finish(0)
+    assert kept <= trial.leftovers()
+
+
+@pytest.mark.delta
+@both_outcomes
+@pytest.mark.parametrize("program,files", [("raced recluster", 3), ("delete", 1)])
+def test_delta_fails_at_the_rename_of_the_commit(
+    ground: Grounds, storage: Storage, program: str, files: int, landed: bool
+) -> None:
+    trial = Trial(ground("delta"), PROGRAMS[program]).start()
+    table = trial.ground.table()
+    storage.arm(trial.ground.home, "rename", 0, "after" if landed else "before")
+    ran = trial.run(table)
+    assert storage.disarm()[0].endswith(".json")
+    if landed:
+        ended_well(trial, ran)
+    else:
+        ended_unknown(trial, ran, files)
+
+
+class Swap:
+    """Stands for a table, and for its operations: each commit's answer is lost."""
+
+    def __init__(self, real: Any, landed: bool) -> None:
+        self._real = real
+        self._landed = landed
+
+    def operations(self) -> Any:
+        return Swap(self._real.operations(), self._landed)
+
+    def commit(self, base: Any, updated: Any) -> None:
+        if self._landed:
+            self._real.commit(base, updated)
+        raise ConnectionResetError("injected: reset by peer")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def losing_answers(table: Table, landed: bool) -> Table:
+    adapter: Any = table._adapter
+    adapter._table = Swap(adapter._table, landed)
+    return table
+
+
+@pytest.mark.iceberg
+@both_outcomes
+@pytest.mark.parametrize("program,files", [("raced recluster", 3), ("delete", 1)])
+def test_iceberg_loses_the_answer_of_the_catalog(
+    ground: Grounds, program: str, files: int, landed: bool
+) -> None:
+    trial = Trial(ground("iceberg-v3"), PROGRAMS[program]).start()
+    ran = trial.run(losing_answers(trial.ground.table(), landed))
+    if landed:
+        ended_well(trial, ran)
+    else:
+        ended_unknown(trial, ran, files)
+
+
+@dataclass
+class Moody:
+    """What the catalog does with the commits of a case: the first is done or not, and answered so."""
+
+    status: int = 0
+    does: bool = True
+    commits: int = 0
+
+    def __call__(self, commit: Callable[[], None]) -> None:
+        self.commits += 1
+        first, status = self.commits == 1, self.status
+        if self.does or not first or not status:
+            commit()
+        if first and status:
+            raise Answer(status)
+
+
+class RestGround(IcebergGround):
+    """A table in a REST catalog of this process."""
+
+    @property
+    def catalog_file(self) -> str:
+        return str(self.root.parent / "rest.db")
+
+
+@pytest.fixture(scope="module")
+def moody() -> Moody:
+    return Moody()
+
+
+@pytest.fixture(scope="module")
+def rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, moody: Moody) -> Iterator[Ground]:
+    home = tmp_path_factory.mktemp("rest")
+    with rest_catalog(home, moody) as address:
+        name = f"rest_{uuid.uuid4().hex[:8]}"
+        prefix = f"spark.sql.catalog.{name}"
+        spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set(f"{prefix}.type", "rest")
+        spark.conf.set(f"{prefix}.uri", address)
+        RestGround.catalog = name
+        yield _made(spark, home / "rest_table")
+
+
+def _made(spark: SparkSession, root: Path) -> Ground:
+    root.mkdir()
+    return RestGround(spark, "iceberg-v2", root)
+
+
+@pytest.mark.iceberg
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 409])
+@pytest.mark.parametrize("program", ["raced recluster", "delete"])
+def test_a_rest_catalog_commits_and_answers_otherwise(
+    rest: Ground, moody: Moody, program: str, status: int
+) -> None:
+    """apache/iceberg 12818: 5xx after success, 409 against itself; the commit's files were deleted."""
+    trial = Trial(rest, PROGRAMS[program]).start()
+    table = trial.ground.table()
+    moody.status, moody.does, moody.commits = status, True, 0
+    ran = trial.run(table)
+    moody.status = 0
+    ended_well(trial, ran)
+
+
+@pytest.mark.iceberg
+@pytest.mark.parametrize("program,files", [("raced recluster", 4), ("delete", 2)])
+def test_a_rest_catalog_fails_and_nobody_knows(rest: Ground, moody: Moody, program: str, files: int) -> None:
+    trial = Trial(rest, PROGRAMS[program]).start()
+    table = trial.ground.table()
+    moody.status, moody.does, moody.commits = 500, False, 0
+    ran = trial.run(table)
+    moody.status = 0
+    assert moody.commits == 1
+    ended_unknown(trial, ran, files)

@@ -1,0 +1,141 @@
+"""A process that kills itself in the middle of a call, its JVM first: ``python -m tests.faults.victim <json>``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.faults.ground import add_files, point_to
+from tests.faults.trial import PROGRAMS
+
+POINTS = (
+    "planned:1",
+    "read:1",
+    "written:1",
+    "read:2",
+    "written:2",
+    "before_commit:1",
+    "conflict:1",
+    "commit:before",
+    "commit:within",
+    "commit:after",
+    "committed:1",
+)
+"""Phases of the observer with their number, and the engine's look at the log, the swap, and its answer."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What the victim is to do and where it ends; paths as text."""
+
+    program: str
+    point: str
+    sql: str
+    home: str
+    warehouse: str
+    catalog_file: str
+    name: str
+    winner: str
+    pointer: str
+
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main(errand: Errand) -> None:
+    import lakekeeper as lk
+    from lakekeeper.api import Table
+    from lakekeeper.spark.session import local_session
+
+    spark = local_session(
+        warehouse=Path(errand.warehouse),
+        catalogs={"ice": f"jdbc:sqlite:{errand.catalog_file}"},
+        master="local[2]",
+        small_data=True,
+    )
+    gateway: Any = spark.sparkContext._gateway
+    java = gateway.proc.pid
+    print(f"java {java}", flush=True)
+
+    def end() -> NoReturn:
+        os.kill(java, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("nobody is here any more")
+
+    opened = lk.table(spark, errand.sql)
+    adapter: Any = opened._adapter
+    if errand.point.startswith("commit:"):
+        adapter = Ending(adapter, errand.point.partition(":")[2], end)
+    table = Table(spark, opened._name, adapter)
+    PROGRAMS[errand.program].run(table, observer(errand, end))
+
+
+def observer(errand: Errand, end: Callable[[], NoReturn]) -> Callable[[str, Mapping[str, Any]], None]:
+    """Lands the winner at its phase, ends the process at the point."""
+    program, told = PROGRAMS[errand.program], {"": 0}
+
+    def observe(phase: str, _: Mapping[str, Any]) -> None:
+        told[phase] = told.get(phase, 0) + 1
+        if phase == program.phase and told[phase] == 1:
+            add_files(Path(errand.winner), Path(errand.home))
+            if errand.pointer:
+                point_to(errand.catalog_file, errand.name, errand.pointer)
+        if errand.point == f"{phase}:{told[phase]}":
+            end()
+
+    return observe
+
+
+class Ending:
+    """Stands for an adapter, or its row-level half, whose commit is the last thing that happens."""
+
+    def __init__(self, real: Any, where: str, end: Callable[[], NoReturn]) -> None:
+        self._real = real
+        self._where = where
+        self._end = end
+
+    @property
+    def deletes(self) -> Any:
+        return Ending(self._real.deletes, self._where, self._end)
+
+    def commit(self, *args: Any) -> NoReturn:
+        self._last(self._real.commit, *args)
+
+    def delete(self, *args: Any) -> NoReturn:
+        self._last(self._real.delete, *args)
+
+    def _last(self, method: Callable[..., Any], *args: Any) -> NoReturn:
+        if self._where == "before":
+            self._end()
+        if self._where == "within":
+            within_the_swap(self._end)
+        method(*args)
+        self._end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def within_the_swap(end: Callable[[], NoReturn]) -> None:
+    """The process ends when the native commit has happened, before anybody has its answer."""
+    from py4j.java_gateway import JavaMember
+
+    calling = JavaMember.__call__
+
+    def call(member: Any, *args: Any) -> Any:
+        answer = calling(member, *args)
+        if member.name == "commit":
+            end()
+        return answer
+
+    JavaMember.__call__ = call
+
+
+if __name__ == "__main__":
+    main(Errand(**json.loads(sys.argv[1])))
