@@ -161,9 +161,8 @@ def test_rows_that_live_again_are_a_conflict(scene: Scene, version: int) -> None
     three_files(scene, version).run("DELETE FROM {t} WHERE k % 10 = 3")
     race = Race.start(scene)
     jvm, table = race.adapter._jvm, scene.java()
-    version = race.snapshot.version
-    assert version is not None
-    tasks = race.adapter._planner.tasks(table, version, race.made[0].task.inputs)
+    read = race.made[0].task.read_version
+    tasks = race.adapter._planner.tasks(table, read, race.made[0].task.inputs)
     delete = next(d for t in tasks for d in t.deletes() if leaves_with_file(jvm, d))
     table.newRewrite().deleteFile(delete).commit()
     rows = scene.spark_rows()
