@@ -42,7 +42,7 @@ class Action:
         return "{gate}" in self.statement
 
     def text(self, world: World, gate: str = "") -> str:
-        stop = f" AND {gate}({{t}}.id)" if gate else ""
+        stop = f" AND {gate}(id)" if gate else ""
         return self.statement.replace("{gate}", stop).replace("{t}", world.side.sql)
 
     def happen(self, world: World, verb: str) -> None:
@@ -90,9 +90,10 @@ def _without_partition(rows: list[Row]) -> list[Row]:
 
 _OVER: Row = {"id": 500, "p": 1, "k": 1, "v": "over"}
 _MERGE = (
-    "MERGE INTO {t} USING (VALUES (2, 'd'), (11, 'u'), (14, 'u'), (1000, 'i')) AS s(i, op) ON {t}.id = s.i{gate} "
-    "WHEN MATCHED AND s.op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged' "
-    "WHEN NOT MATCHED THEN INSERT (id, p, k, v) VALUES (s.i, 0, 1, s.op)"
+    "MERGE INTO {t} USING (SELECT * FROM VALUES (2, 'd'), (11, 'u'), (14, 'u'), (1000, 'i') AS x(i, op)) "
+    "ON id = i{gate} "
+    "WHEN MATCHED AND op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged' "
+    "WHEN NOT MATCHED THEN INSERT (id, p, k, v) VALUES (i, 0, 1, op)"
 )
 
 

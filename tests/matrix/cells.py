@@ -61,16 +61,17 @@ def every_cell() -> list[Cell]:
 
 def pairwise(cells: Sequence[Cell]) -> list[Cell]:
     """Few cells in which every pair of values of two axes occurs that occurs in any; always the same ones."""
-    missing = {pair for cell in cells for pair in _pairs(cell)}
+    missing = {pair for cell in cells for pair in pairs(cell)}
     chosen = []
     while missing:
-        best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
+        best = max(cells, key=lambda cell: len(pairs(cell) & missing))
         chosen.append(best)
-        missing -= _pairs(best)
+        missing -= pairs(best)
     return chosen
 
 
-def _pairs(cell: Cell) -> set[tuple[tuple[str, str], ...]]:
+def pairs(cell: Cell) -> set[tuple[tuple[str, str], ...]]:
+    """Each two of the four things that make a cell."""
     axes = [(name, getattr(cell, name)) for name in ("action", "moment", "verb", "kind")]
     return set(itertools.combinations(axes, 2))
 

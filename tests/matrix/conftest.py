@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.matrix.cells import Cell, shown
+
+_PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
 
 OUTCOMES: pytest.StashKey[dict[Cell, str]] = pytest.StashKey()
 
@@ -17,6 +21,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def outcomes(request: pytest.FixtureRequest) -> dict[Cell, str]:
     """What happened in the cells that were played so far."""
     return request.config.stash.setdefault(OUTCOMES, {})
+
+
+@pytest.fixture(autouse=True)
+def _tiny(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tables of thirty rows: a second task only costs the time that it takes to start it."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark = request.getfixturevalue("spark")
+    before = {name: spark.conf.get(name, None) for name in _PARTITIONS}
+    for name in _PARTITIONS:
+        spark.conf.set(name, "1")
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value) if value is not None else spark.conf.unset(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

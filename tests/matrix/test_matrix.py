@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.matrix.cells import Cell, every_cell, pairwise, play
+from tests.matrix.cells import Cell, every_cell, pairs, pairwise, play
 from tests.matrix.expected import expected, lines
 
 CELLS = every_cell()
@@ -42,3 +42,9 @@ def test_every_cell(spark: SparkSession, cell: Cell, tmp_path: Path, outcomes: d
 def test_each_cell_has_an_outcome_and_each_line_a_cell() -> None:
     assert all(expected(cell) for cell in CELLS)
     assert [line for line in lines() if not any(line.about(cell) for cell in CELLS)] == []
+
+
+def test_the_slice_is_small_and_has_every_pair() -> None:
+    chosen = pairwise(CELLS)
+    assert len(chosen) < len(CELLS) / 10
+    assert set().union(*map(pairs, chosen)) == set().union(*map(pairs, CELLS))
