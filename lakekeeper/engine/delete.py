@@ -74,7 +74,8 @@ class _Delete:
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
         first = snapshot = self.adapter.snapshot(where=self.where)
-        self._find(snapshot, None)
+        if len(snapshot.blocks):  # else no file can hold a match, and there is nothing to look for it in
+            self._find(snapshot, None)
         allowed = self.options.integer("commit.retry.num-retries")
         for attempt in range(allowed + 1):
             if not self._rows:

@@ -13,6 +13,7 @@ from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.delete import delete_rows
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Observer
+from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene, overlapping, rows
@@ -48,6 +49,15 @@ def test_nothing_matches_nothing_is_committed(scene: Scene) -> None:
     report = delete(scene, "k = 1000")
     assert (report.changed, scene.table.current.number) == (False, version)
     assert "no row matches" in str(report)
+
+
+def test_rows_are_not_looked_for_where_no_file_can_hold_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg refuses a scan of no files."""
+    monkeypatch.setattr(MemoryDeletes, "find", lambda *_: pytest.fail("no file was to be looked at"))
+    assert not len(scene.adapter.snapshot(where="k = 1000").blocks)
+    scene.untouched(lambda: delete(scene, "k = 1000"))
 
 
 def test_whole_files_go(scene: Scene) -> None:
