@@ -250,7 +250,7 @@ def _why_idle(report: MergeReport) -> str:
 
 def _what_was_done(report: MergeReport) -> str:
     depth = ""
-    if report.verb == "recluster" and report.depth_before is not None:
+    if report.verb == "recluster" and report.depth_before is not None and report.depth_after is not None:
         depth = f", depth {report.depth_before:g} -> {report.depth_after:g}"
     deletes = ""
     if report.verb == "merge_deletes" and report.removed_delete_files_count:

@@ -256,7 +256,14 @@ def _report(
     before = plan.depth if keyed else None
     after = before
     if done and keyed:
-        after = mean_depth(look(adapter, request))
+        try:
+            after = mean_depth(look(adapter, request))
+        except Exception as error:
+            # What is committed is committed: a failed look afterwards must not hide it.
+            after, ended = (
+                None,
+                f"{ended}; the depth afterwards is not known ({type(error).__name__}: {error})",
+            )
     return MergeReport(
         table=snapshot.table,
         verb=request.verb,

@@ -113,6 +113,23 @@ def test_a_crash_at_any_phase_leaves_the_table_as_before_or_after(phase: str) ->
     assert report.commits == (0 if phase == "committed" else 1)
 
 
+def test_a_look_that_fails_after_the_commit_hides_no_commit() -> None:
+    """apache/iceberg 4673: an error after the success was taken for a failure."""
+
+    class Blinded(MemoryAdapter):
+        def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+            if self.store.touched.attempts:
+                raise OSError("the storage is busy")
+            return super().snapshot(columns, where)
+
+    scene = groups_apart(2)
+    scene.adapter = Blinded(scene.table)
+    report = scene.run()
+    assert (report.commits, report.depth_after) == (1, None)
+    assert "busy" in report.ended
+    assert report.version_after == scene.table.current.number
+
+
 def test_a_failing_group_costs_itself_alone() -> None:
     class Failing(MemoryAdapter):
         def read(self, task: MergeTask) -> Parts:
