@@ -1,0 +1,73 @@
+"""What a service remembers from pass to pass, and a single pass does not: without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper import api
+from lakekeeper.cli.service import repeat
+from lakekeeper.cli.setup import Setup
+from lakekeeper.engine.auto import AutoSettings
+from lakekeeper.engine.hot import Backoff
+from lakekeeper.errors import NotFound
+
+
+class Opened:
+    """Stands in for the opening of tables, of which there is none."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, Backoff | None]] = []
+
+    def __call__(self, _: Any, name: str, backoff: Backoff | None) -> Any:
+        self.given.append((name, backoff))
+        raise NotFound(name, "no such table")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    made = Opened()
+    settings = AutoSettings(("a", "b"), ("compact",), 0.001)
+    monkeypatch.setattr(api, "_settings", lambda *_, **__: settings)
+    monkeypatch.setattr(api, "expand", lambda _, names: names)
+    monkeypatch.setattr(api, "_open", made)
+    return made
+
+
+def test_a_service_hands_each_table_the_same_memory_at_every_pass(opened: Opened) -> None:
+    spark: Any = None
+    with lk.auto(spark) as service:
+        assert service.wait(3, timeout=30)
+    by_table: dict[str, set[int]] = {"a": set(), "b": set()}
+    for name, backoff in opened.given:
+        assert backoff is not None
+        assert backoff.pause_ms == 1
+        by_table[name].add(id(backoff))
+    assert len(opened.given) >= 6
+    assert [len(found) for found in by_table.values()] == [1, 1]
+    assert not by_table["a"] & by_table["b"]
+
+
+def test_one_pass_has_none(opened: Opened) -> None:
+    spark: Any = None
+    lk.run(spark)
+    assert opened.given == [("a", None), ("b", None)]
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_the_command_remembers_as_long_as_it_runs(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], once: bool
+) -> None:
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    passes = iter([False, False, True])  # how often the pause is waited for before it is told to stop
+    monkeypatch.setattr("threading.Event.wait", lambda *_: next(passes))
+    code = repeat(Setup(quiet=True), ("a", "b"), every=None if once else "30s", once=once, dry_run=False)
+    assert code == 1
+    memories = {(name, id(backoff)) for name, backoff in opened.given}
+    assert len(opened.given) == (2 if once else 6)
+    assert len(memories) == 2
+    assert all((backoff is None) is once for _, backoff in opened.given)
+    assert all(backoff is None or backoff.pause_ms == 30_000 for _, backoff in opened.given)
+    assert capsys.readouterr().out.count("\n") == (1 if once else 3)
