@@ -24,6 +24,7 @@ from lakekeeper.engine.maintain import Request, look, maintain, plan_for
 from lakekeeper.engine.registry import find_format, find_policies
 from lakekeeper.engine.tidy import merge_deletes
 from lakekeeper.errors import OptionError
+from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.names import expand
@@ -221,7 +222,7 @@ class Table:
 
     def options(self, call: Mapping[str, Any] | None = None) -> Options:
         """The options in force for this table, each with where it came from."""
-        return resolve(call, _conf(self._spark), self._adapter.properties())
+        return resolve(call, lakekeeper_confs(self._spark), self._adapter.properties())
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         return maintain(
@@ -329,7 +330,7 @@ def _settings(
     if every is not None:
         call["auto.every"] = every
     require_classic(spark)
-    return settings_from(resolve(call, _conf(spark)))
+    return settings_from(resolve(call, lakekeeper_confs(spark)))
 
 
 def one_pass(
@@ -352,10 +353,6 @@ def one_pass(
         observer=observer,
         stopping=stopping,
     )
-
-
-def _conf(spark: SparkSession) -> dict[str, str]:
-    return {str(k): str(v) for k, v in spark.conf.getAll.items() if str(k).startswith("spark.lakekeeper.")}
 
 
 def _columns(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
