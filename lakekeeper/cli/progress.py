@@ -74,7 +74,10 @@ class Progress:
         self.say(f"{info['table']}: committed version {info['version']}, {what}")
 
     def _conflict(self, info: Mapping[str, Any]) -> None:
-        what = f"{info['dropped']} groups dropped" if info.get("dropped") else "trying again"
+        dropped, replayed = info.get("dropped"), info.get("replayed")
+        parts = [f"{replayed} groups replayed"] if replayed else []
+        parts += [f"{dropped} groups dropped"] if dropped else []
+        what = " and ".join(parts) or "trying again"
         self.say(f"{info['table']}: another writer was first, {what}: {info['reason']}")
 
     def _begin_bar(self) -> None:
