@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from lakekeeper.core.blocks import UNKNOWN
 from lakekeeper.errors import Conflict
 from lakekeeper_iceberg.masks import leaves_with_file
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
@@ -71,8 +72,13 @@ def test_a_foreign_rewrite_of_some_inputs(scene: Scene, version: int) -> None:
 
 def test_deletes_of_a_whole_partition_write_the_outputs_anew(scene: Scene) -> None:
     """Nothing that could leave with the inputs: a rewrite may add no deletes then."""
-    race = Race.start(three_files(scene, 2, **_BY_PARTITION), target_bytes=600)
+    scene.create("k INT, v STRING, d INT", more="PARTITIONED BY (d)", properties=_BY_PARTITION)
+    for start in (0, 30, 60):
+        rows = f"cast(id * 37 % 101 AS int), concat('v', id), 1 FROM range({start}, {start + 30})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}")
+    race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE v IN ('v1', 'v31', 'v61')")
+    assert {b.deleted_rows for b in scene.adapter().snapshot(["k"]).blocks} == {UNKNOWN}
     written = race.made[0].outputs
     race.replay()
     (masked,) = race.made
