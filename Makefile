@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix check format golden generate bench clean
+.PHONY: help setup demo test matrix model check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -35,8 +35,12 @@ golden: setup ## write the golden files anew; look at the diff before you commit
 generate: setup ## write the conf file of defaults and the reference pages anew
 	$(PYTHON_BIN) tools/generate_reference.py
 
-bench: setup ## measure planning at scale
-	$(PYTHON_BIN) -m pytest tests/bench -s
+model: setup ## search all small histories of writers, rivals, faults and crashes: a million states and more
+	$(PYTHON_BIN) -m tests.model.search --states 1000000
+
+bench: setup ## measure planning at scale, and what a race costs
+	$(PYTHON_BIN) -m tests.bench.plan_scale
+	$(PYTHON_BIN) -m tests.bench.replay
 
 clean: ## remove what the commands made, but .venv
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov

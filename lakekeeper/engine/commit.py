@@ -10,6 +10,7 @@ changes ─► rebase ─┬─ keep ──────────────�
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,7 +115,8 @@ class Committer:
     def _done(self, commit: Commit, kept: tuple[Rewrite, ...], retries: int) -> Landed:
         # Halted here, files that a replay put others in the place of stay behind as orphans: no harm.
         self.events.tell("committed", version=commit.version, rewrites=len(kept))
-        discard_replaced(self.adapter, kept)
+        with suppress(Exception):  # what happens after a commit must never look like a failed one
+            discard_replaced(self.adapter, kept)
         return Landed(commit, kept, tuple(self.dropped), retries, self.replays)
 
     def _proof(self, rewrites: Sequence[Rewrite], version: int) -> Commit:

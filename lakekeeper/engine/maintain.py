@@ -22,7 +22,7 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import Conflict, OptionError, Rejected
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -201,7 +201,16 @@ def _commit(
 ) -> None:
     run_id = tally.next_run_id()
     committer = Committer(work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock)
-    landed = committer.commit(rewrites)
+    try:
+        landed = committer.commit(rewrites)
+    except (Conflict, Rejected) as lost:
+        if not tally.run_ids:
+            raise
+        # Earlier commits of this call are in the table: the report of them must not be lost with this one.
+        tally.conflicts += 1
+        status = "dropped" if isinstance(lost, Conflict) else "failed"
+        tally.groups += [_group(rewrite.task, status, detail=str(lost)) for rewrite in rewrites]
+        return
     tally.conflicts += landed.retries + landed.replays + len(landed.dropped)
     for lost in landed.dropped:
         tally.note_race(request, lost.rewrite.task, clock)

@@ -13,6 +13,7 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit
+from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import Scene, groups_apart, overlapping
 
@@ -245,3 +246,27 @@ def test_where_limits_what_is_rewritten() -> None:
     report = scene.run(where="k >= 1000 and k < 2000")
     assert report.rewritten_data_files_count == 3
     assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended == "nothing to do"
+
+
+def test_an_error_while_tidying_up_after_a_commit_is_not_a_failed_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replay wrote an output anew; the old one can not be removed: it is an orphan, and the commit stands."""
+    scene = overlapping(settings=Settings(row_deletes=False))
+    scene.adapter.faults.races.append(lambda: scene.table.delete("k = 3"))
+
+    def fail(_: object) -> None:
+        raise OSError("storage is gone")
+
+    right = scene.adapter.commit
+
+    def then_fail(*args: Any) -> Any:
+        made = right(*args)
+        monkeypatch.setattr(scene.adapter, "discard", fail)
+        return made
+
+    monkeypatch.setattr(scene.adapter, "commit", then_fail)
+    report = scene.run()
+    assert report.commits == 1
+    assert 3 not in {row["k"] for row in scene.table.rows()}
+    assert scene.table.leftovers()

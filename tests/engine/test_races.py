@@ -214,6 +214,26 @@ def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
     assert scene.table.leftovers() == set()
 
 
+def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> None:
+    scene = groups_apart(4)
+    options = {
+        "partial-progress.enabled": True,
+        "partial-progress.max-commits": 4,
+        "commit.retry.num-retries": 0,
+    }
+    scene.adapter.faults.races.extend([lambda: None, *(_delete_all(scene, group) for group in range(4))])
+    report = scene.run(options=options | {"max-concurrent-file-group-rewrites": 1})
+    assert report.commits >= 1
+    assert {g.status for g in report.groups} == {"committed", "dropped"}
+    assert any("gave up after 1 attempts" in g.detail for g in report.groups)
+    assert scene.table.leftovers() == set()
+
+
+def _delete_all(scene: Scene, group: int) -> Callable[[], int]:
+    """One row of each group but the first: whichever commits next has lost."""
+    return lambda: scene.table.delete(lambda row: row["k"] % 1000 == group + 1)
+
+
 def _delete_one(scene: Scene, group: int) -> Callable[[], int]:
     return lambda: scene.table.delete(f"k = {1000 * group}")
 
