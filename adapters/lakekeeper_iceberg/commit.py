@@ -173,18 +173,35 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: i
         table.operations().commit(base, updated)
     except Exception as error:
         kinds, text = _kinds(error), _text(error)
-        if "CommitStateUnknownException" not in kinds:
-            if any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text:
-                _remove_manifests(table, made, keep=False)
+        lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
+        refused = any(kind in _REFUSED for kind in kinds)
+        if "CommitStateUnknownException" in kinds or not (lost or refused):
+            raise Unknown(f"{name}: {text}") from error
+        if not _is_there(table, name, done.version):
+            _remove_manifests(table, made, keep=False)
+            if lost:
                 raise Conflict(f"{name}: {text}") from error
-            if any(kind in _REFUSED for kind in kinds):
-                _remove_manifests(table, made, keep=False)
-                raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
-        raise Unknown(f"{name}: {text}") from error
+            raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
     # What happens after the swap must never look like a failed commit.
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
     return done
+
+
+def _is_there(table: Any, name: str, version: int) -> bool:
+    """Did the snapshot land, whatever the catalog answered?
+
+    A client that sends a commit again is told that somebody else won: itself (apache/iceberg 12818).
+    """
+    try:
+        table.refresh()
+        return table.operations().current().snapshot(version) is not None
+    except Exception as error:
+        if "NoSuchTableException" in _kinds(error):
+            return False
+        raise Unknown(
+            f"{name}: the commit was refused, and the log can not be read: {_text(error)}"
+        ) from error
 
 
 def _sequence(metadata: Any, snapshot_id: int) -> int:
