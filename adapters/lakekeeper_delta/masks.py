@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.places import file_and_position, small, spelled
 from lakekeeper_delta.rewrite import Written, carried_marks, described, discard, write_files
@@ -18,6 +18,7 @@ from lakekeeper_delta.rewrite import Written, carried_marks, described, discard,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_AROUND_A_VECTOR = 8  # its size before it and its checksum after it, in bytes
 _VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # what Delta's generator asks for
 
 
@@ -95,8 +96,8 @@ def write_vectors(
 ) -> Vectors:
     """One vector for each file of ``hits``, with the rows of its ``present`` one (a descriptor or None) in it.
 
-    Raises AdapterError where the vectors do not mask just as many rows more as ``counts`` says; then the vector
-    files are deleted.
+    Raises AdapterError where the vectors do not mask just as many rows more as ``counts`` says, and Rejected where
+    the storage has not kept them; then the vector files are deleted.
     """
     if not counts:
         return Vectors({}, ())
@@ -115,7 +116,32 @@ def write_vectors(
         raise AdapterError(
             f"{log.name}: {sum(counts.values())} rows were to be masked, and Delta masked {sum(masked.values())}"
         )
+    _refuse_torn(log, vectors)
     return vectors
+
+
+def _refuse_torn(log: Log, vectors: Vectors) -> None:
+    """Raise Rejected where a vector file is shorter than its vectors; then all of them are deleted.
+
+    Delta swallows an error of closing such a file (delta-io/delta 7329).
+    """
+    root = log.log.dataPath()
+    sizes: dict[str, int] = {}
+    for vector in vectors.by_file.values():
+        if vector.isOnDisk():
+            path = str(vector.absolutePath(root))
+            end = int(vector.offset().get()) + int(vector.sizeInBytes()) + _AROUND_A_VECTOR
+            sizes[path] = max(end, sizes.get(path, 0))
+    files = root.getFileSystem(log.log.newDeltaHadoopConf())
+    for path, size in sizes.items():
+        place = log.jvm.view.org.apache.hadoop.fs.Path(path)
+        found = int(files.getFileStatus(place).getLen()) if files.exists(place) else 0
+        if found < size:
+            discard(log, vectors.files)
+            raise Rejected(
+                f"{log.name}: the storage kept {found} of the {size} bytes of the deletion vectors in {path}; "
+                "nothing was committed"
+            )
 
 
 def _grown(vector: Any, before: Any) -> int:
