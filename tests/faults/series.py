@@ -94,8 +94,9 @@ class Series:
             hit = calls[at] if at < len(calls) else ""
             try:
                 self._judge(trial, ran, mode, hit)
-            except AssertionError as wrong:
-                self.failures.append(f"call {at} {hit!r}, {mode}, ended {ran.ended} ({ran.error}): {wrong}")
+            except Exception as wrong:  # a reader that fails is a finding too
+                said = f"{type(wrong).__name__}: {wrong}"
+                self.failures.append(f"call {at} {hit!r}, {mode}, ended {ran.ended} ({ran.error}): {said}")
         assert not self.failures, "\n".join([f"{len(self.failures)} trials:", *self.failures])
         return self.tally
 

@@ -36,6 +36,20 @@ def test_some_writes_and_reads(ground: Grounds, storage: Storage, kind: str, pro
     happened(tally, "crash")
 
 
+@pytest.mark.delta
+@pytest.mark.parametrize("program", ["raced recluster", "delete"])
+def test_a_vector_file_that_is_cut_off_is_in_no_commit(
+    ground: Grounds, storage: Storage, program: str
+) -> None:
+    """delta-io/delta 7329: an error of closing the file is swallowed, and the commit names a torn one."""
+    series = Series(ground("delta"), PROGRAMS[program], StorageGun(storage, "close"), thorough=False)
+    closes = [at for at, call in enumerate(series.calls()) if call.endswith(".bin")]
+    assert closes
+    tally = series.shoot((at, "before") for at in closes)
+    happened(tally, "group dropped" if program == "raced recluster" else "abort")
+    assert not tally["leftovers"]
+
+
 @pytest.mark.faults_full
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("kind", KINDS)

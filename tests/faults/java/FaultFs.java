@@ -15,7 +15,8 @@ import org.apache.hadoop.util.Progressable;
  * The local file system with one call that fails: the n-th of those below a folder that are of the armed kinds.
  *
  * "before" and "after" fail that call alone, with an IOException; "crash before" and "crash after" fail it and all
- * calls below the folder from then on, with an Error that nobody catches in order to go on. One folder at a time.
+ * calls below the folder from then on, with an Error that nobody catches in order to go on; "exists after" says that
+ * somebody else made the file, as a client does that sends a request twice. One folder at a time.
  * It lives in Hadoop's package to take the place of the file system that Hadoop keeps for "file:".
  */
 public class FaultFs extends LocalFileSystem {
@@ -73,6 +74,7 @@ public class FaultFs extends LocalFileSystem {
 
     private static void fail(String kind, String place) throws IOException {
         IOException fault = new IOException("injected, " + mode + ": " + kind + " " + place);
+        if (mode.startsWith("exists")) throw new FileAlreadyExistsException(place);
         if (!mode.startsWith("crash")) throw fault;
         dead = true;
         throw new IOError(fault);
