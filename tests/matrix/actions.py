@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.iceberg.scene import delete_equal
-from tests.matrix.rows import Row
+from tests.matrix.rows import Row, base
 from tests.matrix.sides import KINDS, IcebergSide
-from tests.matrix.world import Change, World
+from tests.matrix.world import FILES, Change, World
 
 DELTA, ICEBERG = KINDS[:2], KINDS[2:]
 _COPIES = {f"write.{verb}.mode": "copy-on-write" for verb in ("delete", "update", "merge")}
@@ -26,6 +26,7 @@ def unchanged(rows: list[Row]) -> list[Row]:
 class Action:
     """``statement`` names the table ``{t}`` and, where it can be stopped in its middle, has ``{gate}`` in its
     predicate, upon ``id``. ``act`` stands for it where it is no statement; it is given the world and the verb.
+    ``deleted``: the table has masked rows whatever the verb.
     ``properties`` are set on Iceberg tables before, ``confs`` while the statement runs.
     """
 
@@ -34,6 +35,7 @@ class Action:
     act: Callable[[World, str], object] | None = None
     kinds: Collection[str] = KINDS
     partitioned: bool = False
+    deleted: bool = False
     properties: dict[str, str] = field(default_factory=dict)
     confs: dict[str, str] = field(default_factory=dict)
 
@@ -132,6 +134,14 @@ def _delete_and_expire(world: World, verb: str) -> None:
     _vacuum(world, verb)
 
 
+def _restore(world: World, verb: str) -> None:
+    first = next(iter(world.versions))
+    if world.iceberg:
+        world.side.scene.call("rollback_to_snapshot", f", snapshot_id => {first}")  # type: ignore[attr-defined]  # Iceberg's scene
+    else:
+        world.spark.sql(f"RESTORE TABLE {world.side.sql} TO VERSION AS OF {first}").collect()
+
+
 _UPGRADES = {
     "delta-vectors": "'delta.enableRowTracking'='true'",
     "delta-copies": "'delta.enableDeletionVectors'='true'",
@@ -179,6 +189,7 @@ ACTIONS: dict[str, Action] = {
         partitioned=True,
     ),
     "drop of a partition": Action("DELETE FROM {t} WHERE p = 1", _without_partition, partitioned=True),
+    "restore": Action(change=lambda _: base(FILES[False]), act=_restore, deleted=True),
     "added column": Action("ALTER TABLE {t} ADD COLUMN (extra int)"),
     "upgrade": Action(act=_upgrade, kinds=tuple(_UPGRADES)),
     "upgrade and delete": Action(change=_without(2), act=_upgrade_and_delete, kinds=tuple(_UPGRADES)),

@@ -83,7 +83,7 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
         cell.kind,
         folder,
         partitioned=cell.rival.partitioned,
-        deleted=cell.verb == "merge_deletes",
+        deleted=cell.rival.deleted or cell.verb == "merge_deletes",
     )
     if world.iceberg and cell.rival.properties:
         spark.sql(f"ALTER TABLE {world.side.sql} SET {listed(cell.rival.properties)}")
