@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -60,20 +61,30 @@ def every_cell() -> list[Cell]:
 
 
 def pairwise(cells: Sequence[Cell]) -> list[Cell]:
-    """Few cells in which every pair of values of two axes occurs that occurs in any; always the same ones."""
+    """Few cells in which every pair occurs that occurs in any, with moments in turn; always the same ones."""
     missing = {pair for cell in cells for pair in pairs(cell)}
-    chosen = []
+    chosen: list[Cell] = []
     while missing:
-        best = max(cells, key=lambda cell: len(pairs(cell) & missing))
+        moments = Counter(cell.moment for cell in chosen)
+        best = max(cells, key=lambda cell: (len(pairs(cell) & missing), -moments[cell.moment]))
         chosen.append(best)
         missing -= pairs(best)
     return chosen
 
 
-def pairs(cell: Cell) -> set[tuple[tuple[str, str], ...]]:
-    """Each two of the four things that make a cell."""
-    axes = [(name, getattr(cell, name)) for name in ("action", "moment", "verb", "kind")]
-    return set(itertools.combinations(axes, 2))
+def pairs(cell: Cell) -> set[tuple[str, str, str, str]]:
+    """Each two of the four things that make a cell, by name and value.
+
+    Before the first attempt the engine meets the same winner whenever it came: which of these moments it was does not
+    count beside the action.
+    """
+    found = set()
+    for one, two in itertools.combinations(("action", "moment", "verb", "kind"), 2):
+        second = getattr(cell, two)
+        if (one, two) == ("action", "moment") and MOMENTS[cell.moment]:
+            second = "early"
+        found.add((one, getattr(cell, one), two, second))
+    return found
 
 
 def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
