@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes, Rewrite, touched
+from lakekeeper.core.rebase import Changes, Rewrite, Winner, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
@@ -61,7 +61,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         raise
     except Exception as error:
         raise Rejected(f"{log.name}: the commit could not be prepared ({told(error)})") from error
-    version = attempt(log, transaction, now, actions, operation, tags)
+    version = attempt(log, transaction, now, actions, operation, tags, run_id)
     known = {path: deletes for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None}
     added = tuple(output.path for r in rewrites for output in r.outputs)
     return Commit(version, run_id, tuple(known), added, len({d for d in known.values() if d}))
@@ -73,12 +73,24 @@ def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
     return log.singleton("RowTracking").addPreservedRowTrackingTagIfNotSet(now.snapshot, log.jvm.map(ours))
 
 
-def attempt(log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any) -> int:
+def attempt(
+    log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
+) -> int:
     """Commit the actions (a java.util.List); the version. Raises Conflict, Rejected or Unknown."""
     try:
         return int(transaction.commit(log.scala_seq(actions), operation, tags))
     except Exception as error:
-        raise _failure(log, now, error) from error
+        failure = _failure(log, error)
+        if not isinstance(failure, Conflict):
+            raise failure from error
+        lost = error
+    winners = _winners_after(log, now.version, lost)
+    for winner in winners:
+        if winner.run_id == run_id:
+            # A store that sends its put-if-absent again is told that the file is there: our own.
+            return winner.version
+    named = str(winners[-1]) if winners else ""
+    raise Conflict(f"{log.name}: lost to {named or 'a concurrent commit'} ({told(lost)})", named) from lost
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
@@ -158,12 +170,11 @@ def register_metrics(log: Log, transaction: Any, metrics: Mapping[str, int]) -> 
     transaction.registerSQLMetrics(log.jvm.session, log.jvm.map(registered))
 
 
-def _failure(log: Log, now: State, error: Exception) -> CommitError:
+def _failure(log: Log, error: Exception) -> CommitError:
     """What a failed ``commit`` call means: lost, refused before the log was written, or not known."""
     names = [name.rpartition(".")[2] for name, _ in causes(error)]
     if any(name in LOST for name in names):
-        winner = _winner_after(log, now.version)
-        return Conflict(f"{log.name}: lost to {winner or 'a concurrent commit'} ({told(error)})", winner)
+        return Conflict(f"{log.name}: {told(error)}")
     if _while_preparing(error):
         return Rejected(
             f"{log.name}: Delta refused the commit ({told(error)}); nothing was written to its log"
@@ -181,12 +192,14 @@ def _while_preparing(error: Exception) -> bool:
     return False
 
 
-def _winner_after(log: Log, version: int) -> str:
+def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...]:
+    """The commits after a version. Raises Unknown where they can not be read: one of them may be ours."""
     try:
-        winners = commits_between(log, version, log.latest().version).winners
-    except Exception:  # only for the message of an error that is already under way
-        return ""
-    return str(winners[-1]) if winners else ""
+        return commits_between(log, version, log.latest().version).winners
+    except Exception as error:
+        raise Unknown(
+            f"{log.name}: a commit was there first ({told(lost)}), and the log does not tell whose ({told(error)})"
+        ) from error
 
 
 def told(error: Exception) -> str:

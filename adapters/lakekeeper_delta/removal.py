@@ -250,4 +250,4 @@ def _committed(log: Log, removal: _Removal, now: State, operation: Any, run_id: 
         tags = commit_tags(log, now, run_id)
     except Exception as error:
         raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
-    return attempt(log, transaction, now, log.jvm.array_list(removal.actions), operation, tags)
+    return attempt(log, transaction, now, log.jvm.array_list(removal.actions), operation, tags, run_id)
