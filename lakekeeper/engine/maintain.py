@@ -203,13 +203,13 @@ def _commit(
     committer = Committer(work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock)
     try:
         landed = committer.commit(rewrites)
-    except (Conflict, Rejected) as lost:
+    except (Conflict, Rejected) as failure:
         if not tally.run_ids:
             raise
         # Earlier commits of this call are in the table: the report of them must not be lost with this one.
         tally.conflicts += 1
-        status = "dropped" if isinstance(lost, Conflict) else "failed"
-        tally.groups += [_group(rewrite.task, status, detail=str(lost)) for rewrite in rewrites]
+        status = "dropped" if isinstance(failure, Conflict) else "failed"
+        tally.groups += [_group(rewrite.task, status, detail=str(failure)) for rewrite in rewrites]
         return
     tally.conflicts += landed.retries + landed.replays + len(landed.dropped)
     for lost in landed.dropped:

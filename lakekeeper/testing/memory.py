@@ -367,3 +367,7 @@ class MemoryFormat:
         if found is None:
             raise NotFound(identifier.text, "no such table in the lake")
         return MemoryAdapter(found, identifier.text)
+
+    def lost_race(self, error: BaseException) -> bool:
+        """Writers of the lake never lose."""
+        return isinstance(error, Conflict)
