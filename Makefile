@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix model check format golden generate bench clean
+.PHONY: help setup demo test matrix model faults check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -34,6 +34,9 @@ golden: setup ## write the golden files anew; look at the diff before you commit
 
 generate: setup ## write the conf file of defaults and the reference pages anew
 	$(PYTHON_BIN) tools/generate_reference.py
+
+faults: setup ## fail every call of a run in every way, and kill the driver at every point: an hour and more
+	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
 
 model: setup ## search all small histories of writers, rivals, faults and crashes: a million states and more
 	$(PYTHON_BIN) -m tests.model.search --states 1000000

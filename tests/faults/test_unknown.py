@@ -23,13 +23,19 @@ from tests.faults.trial import PROGRAMS, Ran, Trial
 from tests.oracles.rest_catalog import Answer, rest_catalog
 
 Grounds = Callable[[str], Ground]
-both_programs = pytest.mark.parametrize("program", ["raced recluster", "delete"])
-both_outcomes = pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+RACE, DELETE = "raced recluster", "delete"
+
+
+def cases(names: str, here: list[tuple[Any, ...]], elsewhere: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
+    """Parameters: some for every day, and those that are left to the full series."""
+    daily = [pytest.param(*case) for case in here]
+    full = [pytest.param(*case, marks=pytest.mark.faults_full) for case in elsewhere]
+    return pytest.mark.parametrize(names, [*daily, *full])
 
 
 def ended_well(trial: Trial, ran: Ran) -> None:
     assert ran.error is None, repr(ran.error)
-    trial.check(spark_everywhere=True)
+    trial.check()
     assert trial.commits() == 1
     assert not trial.leftovers()
     trial.finish(1)
@@ -50,8 +56,7 @@ def ended_unknown(trial: Trial, ran: Ran, calls: list[str]) -> None:
 
 
 @pytest.mark.delta
-@both_outcomes
-@both_programs
+@cases("program,landed", [(RACE, True), (DELETE, False)], [(RACE, False), (DELETE, True)])
 def test_delta_fails_at_the_rename_of_the_commit(
     ground: Grounds, storage: Storage, program: str, landed: bool
 ) -> None:
@@ -68,7 +73,7 @@ def test_delta_fails_at_the_rename_of_the_commit(
 
 
 @pytest.mark.delta
-@both_programs
+@cases("program", [(DELETE,)], [(RACE,)])
 def test_delta_is_told_that_somebody_else_wrote_its_commit(
     ground: Grounds, storage: Storage, program: str
 ) -> None:
@@ -107,8 +112,7 @@ def losing_answers(table: Table, landed: bool) -> Table:
 
 
 @pytest.mark.iceberg
-@both_outcomes
-@both_programs
+@cases("program,landed", [(RACE, False), (DELETE, True)], [(RACE, True), (DELETE, False)])
 def test_iceberg_loses_the_answer_of_the_catalog(
     ground: Grounds, storage: Storage, program: str, landed: bool
 ) -> None:
@@ -172,8 +176,11 @@ def _made(spark: SparkSession, root: Path) -> Ground:
 
 
 @pytest.mark.iceberg
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 409])
-@both_programs
+@cases(
+    "program,status",
+    [(RACE, 409), (DELETE, 409), (RACE, 503), (DELETE, 500)],
+    [(RACE, 500), *((program, status) for program in (RACE, DELETE) for status in (502, 504)), (DELETE, 503)],
+)
 def test_a_rest_catalog_commits_and_answers_otherwise(
     rest: Ground, moody: Moody, program: str, status: int
 ) -> None:
@@ -187,7 +194,7 @@ def test_a_rest_catalog_commits_and_answers_otherwise(
 
 
 @pytest.mark.iceberg
-@both_programs
+@cases("program", [(DELETE,)], [(RACE,)])
 def test_a_rest_catalog_fails_and_nobody_knows(
     rest: Ground, storage: Storage, moody: Moody, program: str
 ) -> None:
