@@ -40,19 +40,13 @@ _COW = "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write'
         pytest.param(
             ("DELETE FROM {t} WHERE k = 3", _COW, "DELETE FROM {t} WHERE v = 'v7'"), None, id="both"
         ),
-        pytest.param(
-            ("ALTER TABLE {t} ADD COLUMN w INT DEFAULT 7", "DELETE FROM {t} WHERE k < 9"), None, id="add"
-        ),
+        pytest.param(("ALTER TABLE {t} ADD COLUMN w INT", "DELETE FROM {t} WHERE k < 9"), None, id="add"),
         pytest.param(
             ("ALTER TABLE {t} RENAME COLUMN v TO w", "DELETE FROM {t} WHERE k < 9"), None, id="rename"
         ),
     ],
 )
 def test_winners(scene: Scene, version: int, winner: tuple[str, ...], lost: int | None) -> None:
-    if version == 2:
-        winner = tuple(statement.replace(" DEFAULT 7", "") for statement in winner)
-    elif "DEFAULT" in winner[0]:
-        pytest.skip("Spark has no defaults in Iceberg tables yet")
     race = Race.start(three_files(scene, version))
     scene.run(*winner)
     check(scene, race, lost)
