@@ -63,7 +63,7 @@ class Series:
     """Trials of one program on one kind of table.
 
     Not ``thorough``: where a fault leaves the table in a state of log and leftovers that another one has left before,
-    the second run is not repeated.
+    what Spark has to do (the second run, and the reading by Spark) is not repeated.
     """
 
     ground: Ground
@@ -101,8 +101,10 @@ class Series:
         return self.tally
 
     def _judge(self, trial: Trial, ran: Ran, mode: str, hit: str) -> None:
-        trial.check(spark_everywhere=self.thorough)
         landed, left = trial.commits(), trial.leftovers()
+        state = (trial.raced, landed, bool(left))
+        new = self.thorough or state not in self.settled
+        trial.check(spark_everywhere=self.thorough, spark=new)
         self._count(ran, mode, hit, landed, left)
         if ran.report is not None:
             commits = (
@@ -112,8 +114,7 @@ class Series:
         if isinstance(ran.error, (Conflict, Rejected)):
             assert landed == 0, "the error says that nothing was committed"
         _as_answered(mode, ran, landed, left)
-        state = (trial.raced, landed, bool(left))
-        if self.thorough or state not in self.settled:
+        if new:
             trial.finish(landed, spark_everywhere=self.thorough)
             self.settled.add(state)
 
@@ -154,6 +155,6 @@ def _as_answered(mode: str, ran: Ran, landed: int, left: set[Any]) -> None:
         assert ran.report is None
 
 
-def by_turns(calls: Sequence[str], modes: Sequence[str], *, every: int = 1, first: int = 0) -> list[Shot]:
+def by_turns(calls: Sequence[Any], modes: Sequence[str], *, every: int = 1, first: int = 0) -> list[Shot]:
     """Every so-many-th call, each with the next mode: a slice of all calls × all modes."""
     return [(at, modes[(at // every + first) % len(modes)]) for at in range(first % every, len(calls), every)]

@@ -84,7 +84,6 @@ def kill_and_look(ground: Ground, warehouse: Path, program: str, point: str) -> 
 @pytest.mark.parametrize(
     "kind,program,point",
     [
-        pytest.param("delta", "raced recluster", "conflict:1", marks=pytest.mark.delta),
         pytest.param("delta", "delete", "commit:within", marks=pytest.mark.delta),
         pytest.param("iceberg-v3", "raced recluster", "commit:within", marks=pytest.mark.iceberg),
         pytest.param("iceberg-v2", "raced recluster", "written:2", marks=pytest.mark.iceberg),

@@ -56,7 +56,7 @@ def ended_unknown(trial: Trial, ran: Ran, calls: list[str]) -> None:
 
 
 @pytest.mark.delta
-@cases("program,landed", [(RACE, True), (DELETE, False)], [(RACE, False), (DELETE, True)])
+@cases("program,landed", [(RACE, True)], [(DELETE, False), (RACE, False), (DELETE, True)])
 def test_delta_fails_at_the_rename_of_the_commit(
     ground: Grounds, storage: Storage, program: str, landed: bool
 ) -> None:
