@@ -16,11 +16,16 @@ _NEEDS_JVM = ("spark", "delta", "iceberg")
 _numbers = itertools.count()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """No-JVM tests first, slow ones last; within a tier the order stays."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """No-JVM tests first, slow ones last, deep ones only where asked for; within a tier the order stays."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+    if "deep" not in str(config.option.markexpr):
+        left = [item for item in items if item.get_closest_marker("deep") is not None]
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if item not in left]
     items.sort(key=_tier)
 
 

@@ -34,11 +34,9 @@ _OPTIONS: Options = resolve(
 )
 
 DELETES = {
-    "a row": (["k = 4"], 1),
-    "equal rows": (["k = 3"], 3),
-    "rows of several files": (["k >= 2 and k <= 5"], 6),
+    "equal rows of several files": (["k = 3"], 3),
     "a whole file": (["k = 1 or k = 4 or k = 7"], 3),
-    "three winners": (["k = 1", "k = 3", "k = 8"], 5),
+    "three winners": (["k = 1", "k >= 2 and k <= 5", "k = 8"], 8),
 }
 
 
@@ -153,9 +151,7 @@ class ReplayContract(Selected):
             pytest.param(
                 lambda table, harness: recluster(harness, table, run_id="rival-1"), id="our rewrite"
             ),
-            pytest.param(lambda table, _: table.rewrite_foreign(), id="foreign rewrite"),
             pytest.param(lambda table, _: table.delete("k = 9 or k = 1"), id="delete"),
-            pytest.param(lambda table, _: table.append(keys(3, 50)), id="append"),
         ],
     )
     def test_our_delete_follows_its_rows(
@@ -173,13 +169,9 @@ class ReplayContract(Selected):
                 left.pop()()
 
         report = delete_rows(adapter, harness.runner, "k = 3 or k > 7 and k < 20", _OPTIONS, observer=race)
-        rows = [r for r in table.rows() if r["k"] != 50]
-        # A 3 that was appended after the delete looked stays, if nothing made it look again.
-        late = [r for r in rows if r["k"] == 3]
-        assert len(late) <= 1
-        wanted = [r for r in expected.rows() if r["k"] != 50]
-        assert fingerprint([r for r in rows if r["k"] != 3]) == fingerprint(wanted)
+        assert fingerprint(table.rows()) == fingerprint(expected.rows())
         assert report.changed
+        assert report.retries
         assert table.leftovers() == set()
 
     def test_a_delete_on_a_picture_that_is_old_loses(self, harness: Harness) -> None:

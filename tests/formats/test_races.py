@@ -12,7 +12,13 @@ import pytest
 
 from tests.formats.lakes import Lake
 
-PHASES = ("planned", "read", "written", "before_commit")
+# The moments between are cells of the matrix.
+PHASES = (
+    pytest.param("planned", marks=pytest.mark.deep),
+    "read",
+    pytest.param("written", marks=pytest.mark.deep),
+    "before_commit",
+)
 
 
 def once_at(phase: str, act: Callable[[], object]) -> Callable[[str, Mapping[str, Any]], None]:

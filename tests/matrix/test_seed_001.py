@@ -79,7 +79,7 @@ def test_case_2_the_delete_won_and_the_target_carries_it(two_files: World) -> No
         world.check()
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("statement", [pytest.param(s, marks=pytest.mark.deep) for s in STATEMENTS])
 def test_case_2_with_a_statement_of_sparks_own(four_files: World, statement: str) -> None:
     world, rival = four_files, ACTIONS[statement]
 
