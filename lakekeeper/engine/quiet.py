@@ -64,13 +64,16 @@ class Watch:
     _next_ms: int = -1
     _seen: Changes | None = None
 
-    def lost(self, task: MergeTask) -> str:
-        """Why the work on ``task`` is in vain; empty as long as it may land. Looks every ``every_ms`` at most."""
+    def lost(self, task: MergeTask, *, at_once: bool = False) -> str:
+        """Why the work on ``task`` is in vain; empty as long as it may land.
+
+        Looks every ``every_ms`` at most, or ``at_once``.
+        """
         with self._lock:
             now = self.clock.now_ms()
             if self._next_ms < 0:
                 self._next_ms = now + self.every_ms
-            elif now >= self._next_ms:
+            if at_once or now >= self._next_ms:
                 self._seen = self.adapter.changes_since(self.snapshot)
                 self._next_ms = self.clock.now_ms() + self.every_ms
             changes = self._seen
@@ -82,4 +85,4 @@ class Watch:
         if 2 * len(gone) <= len(task.inputs):
             return ""
         by = ", ".join(str(w) for w in changes.winners)
-        return f"{len(gone)} of its {len(task.inputs)} inputs removed meanwhile, by {by}; the work was stopped early"
+        return f"{len(gone)} of its {len(task.inputs)} inputs removed meanwhile, by {by}"

@@ -72,7 +72,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
     """One task, in its thread. Errors of Spark or storage fail this group only."""
     in_vain = work.watch.lost(task) if work.watch else ""
     if in_vain:
-        return Failed(task, in_vain, raced=True)
+        return Failed(task, f"{in_vain}; the work was stopped early", raced=True)
     with work.runner.working(work.run_id, task):
         try:
             rewrite = _write(work, task)
@@ -81,7 +81,17 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             raise
         except Exception as error:
             # Any failure of a job (lost executor, bad file) costs this group and no other.
-            return Failed(task, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            in_vain = _in_vain(work, task)
+            return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
+
+
+def _in_vain(work: Work, task: MergeTask) -> str:
+    """Did the job fail because what it was to read is gone? A version may expire under our hands."""
+    try:
+        return work.watch.lost(task, at_once=True) if work.watch else ""
+    except Exception:  # the job's own error is what is told then
+        return ""
 
 
 def _write(work: Work, task: MergeTask) -> Rewrite | Failed:

@@ -103,6 +103,21 @@ def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
     assert scene.table.leftovers() == set()
 
 
+def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that expired under our hands: not a failure of ours, and the reason is told."""
+    scene = groups_apart(2)
+
+    def gone(_: Any) -> Any:
+        scene.table.overwrite(rows(1))
+        raise FileNotFoundError("f000001")
+
+    monkeypatch.setattr(scene.adapter, "read", gone)
+    report = scene.run(options={"max-concurrent-file-group-rewrites": 1})
+    assert {g.status for g in report.groups} == {"dropped"}
+    assert all("removed meanwhile" in g.detail for g in report.groups)
+    assert "FileNotFoundError: f000001" in report.groups[0].detail
+
+
 def test_a_short_run_never_looks_at_the_log_early() -> None:
     scene = groups_apart(3)
     calls: list[int] = []
