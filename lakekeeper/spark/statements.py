@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from lakekeeper.core.keys import quote
@@ -22,7 +23,8 @@ def changed_table(spark: Any, statement: str) -> str | None:
     except Exception as error:
         told = causes(error)
         text = (told[0][1] if told else str(error)).strip()
-        raise OptionError("statement", statement, f"one SQL statement; {text.splitlines()[0]}") from error
+        shown = textwrap.shorten(statement, 60, placeholder=" …")
+        raise OptionError("statement", shown, f"one SQL statement; {text.splitlines()[0]}") from error
     for node in _nodes(jvm, plan):
         member = _TARGETS.get(str(node.getClass().getSimpleName()))
         if member is not None:
