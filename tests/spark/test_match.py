@@ -55,7 +55,7 @@ def places(spark: SparkSession, lost: DataFrame, written: DataFrame, most: int =
 def rows(spark: SparkSession, values: list[str], *, placed: bool) -> DataFrame:
     """One column of any type, in a struct with another, in the order of ``values``."""
     made = [
-        f"SELECT struct({v} AS v, 1 AS n) AS row, id AS i FROM range({i}, {i} + 1)"
+        f"SELECT struct({v} AS v, 'x' AS n) AS row, id AS i FROM range({i}, {i} + 1)"
         for i, v in enumerate(values)
     ]
     frame = spark.sql(" UNION ALL ".join(made))
