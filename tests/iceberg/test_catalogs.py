@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.errors import Conflict
+from lakekeeper.spi import Tidied
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
+from tests.iceberg.test_row_deletes import add_position_delete, file_of
 from tests.oracles.rest_catalog import rest_catalog
 
 pytestmark = pytest.mark.iceberg
@@ -81,3 +83,15 @@ def test_a_rewrite_and_its_races(catalog: str, request: pytest.FixtureRequest) -
     adapter.discard(made)
     assert scene.spark_rows() == rows
     assert scene.leftovers() == scene.metadata_leftovers() == set()
+
+
+def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: Scene) -> None:
+    """Iceberg's own merge of them may remove files of a commit that landed, if the answer to it is lost."""
+    rest.create("k INT, v STRING").run(fill(0, 20))
+    for i in range(6):
+        add_position_delete(rest, file_of(rest, "v15"), i)
+    rows, versions = rest.spark_rows(), rest.versions()
+    adapter = rest.adapter()
+    assert adapter.deletes.tidy(adapter.snapshot(), "run-tidy") == Tidied()
+    assert rest.versions() == versions
+    assert rest.spark_rows() == rest.log_rows() == rows
