@@ -230,7 +230,7 @@ OPTIONS: tuple[Option, ...] = (
         0,
         3_600_000,
     ),
-    Option("commit.retry.max-wait-ms", int, 60_000, "ms", "The longest such pause.", 0, 3_600_000),
+    Option("commit.retry.max-wait-ms", int, 2_000, "ms", "The longest such pause.", 0, 3_600_000),
     Option(
         "commit.retry.total-timeout-ms",
         int,

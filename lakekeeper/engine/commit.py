@@ -65,12 +65,16 @@ class Committer:
         quiet = QuietWindow.of(self.options, self.clock)
         for attempt in range(allowed + 1):
             self.events.tell("before_commit", attempt=attempt, rewrites=len(pending))
-            changes = quiet.changes(self.adapter, self.snapshot)
+            changes = self.adapter.changes_since(self.snapshot)
             landed = changes.landed(self.run_id)
             if landed is not None:
                 # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
                 return self._done(self._proof(pending, landed), pending, attempt)
             pending = self._rebased(pending, changes, attempt)
+            # A replay takes its time: mostly the users are quiet when it is done, and nothing is waited for.
+            while pending and not quiet.passed(changes):
+                changes = self.adapter.changes_since(self.snapshot)
+                pending = self._rebased(pending, changes, attempt)
             if not pending:
                 return Landed(None, (), tuple(self.dropped), attempt, self.replays)
             try:

@@ -33,15 +33,14 @@ class QuietWindow:
         window = options.integer("commit.quiet-window-ms")
         return cls(clock, window, options.integer("commit.quiet-max-wait-ms"))
 
-    def changes(self, adapter: Adapter[Any], snapshot: Snapshot) -> Changes:
-        """The changes since ``snapshot``, once the users' writers are quiet or the time is up."""
-        while True:
-            changes = adapter.changes_since(snapshot)
-            pause = self._pause_ms(changes)
-            if pause <= 0:
-                return changes
-            self.left_ms -= pause
-            self.clock.wait(pause / 1000)
+    def passed(self, changes: Changes) -> bool:
+        """May the commit go now? If not, it has waited a while: look again, somebody may have come."""
+        pause = self._pause_ms(changes)
+        if pause <= 0:
+            return True
+        self.left_ms -= pause
+        self.clock.wait(pause / 1000)
+        return False
 
     def _pause_ms(self, changes: Changes) -> int:
         if self.window_ms <= 0 or self.left_ms <= 0 or changes.obstacle:

@@ -91,9 +91,11 @@ class _Tidying:
                 return self._done(self.adapter.deletes.tidy(snapshot, self.run_id))
             except Conflict as lost:
                 # A catalog may land a commit and answer that somebody else won.
-                landed = quiet.changes(self.adapter, snapshot).landed(self.run_id)
+                changes = self.adapter.changes_since(snapshot)
+                landed = changes.landed(self.run_id)
                 if landed is not None:
                     return self._done(Tidied(landed))
+                quiet.passed(changes)
                 self.lost += 1
                 self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
                 if attempt == allowed or self.clock.now_ms() >= deadline:
