@@ -133,11 +133,9 @@ class Committer:
 
     def _settle(self, rewrites: Sequence[Rewrite], doubt: Unknown) -> Commit:
         """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
-        for check in range(_STATUS_CHECKS):
-            version = self.adapter.changes_since(self.snapshot).landed(self.run_id)
-            if version is not None:
-                return self._proof(rewrites, version)
-            self.clock.wait(float(2**check))
+        version = settled_version(self.adapter, self.snapshot, self.run_id, self.clock)
+        if version is not None:
+            return self._proof(rewrites, version)
         raise Unknown(
             f"{self.adapter.table}: the outcome of the commit of run {self.run_id} is not known ({doubt}); no file "
             "was removed. Look for the run id in the table's history; if it is not there, the new files are orphans"
@@ -151,6 +149,16 @@ def _given_up(table: str, attempts: int, lost: Conflict) -> Conflict:
         "is less writing",
         lost.winner,
     )
+
+
+def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, clock: Clock) -> int | None:
+    """The version that carries ``run_id``, looked for a few times; None where the log does not tell (yet)."""
+    for check in range(_STATUS_CHECKS):
+        version = adapter.changes_since(snapshot).landed(run_id)
+        if version is not None:
+            return version
+        clock.wait(float(2**check))
+    return None
 
 
 def pause_seconds(attempt: int, options: Options) -> float:

@@ -21,12 +21,10 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.rebase import Changes
 from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import pause_seconds
+from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.errors import AdapterError, Conflict, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Runner
-
-_STATUS_CHECKS = 3
 
 
 def delete_rows(
@@ -145,11 +143,9 @@ class _Delete:
             )
 
     def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Commit:
-        for check in range(_STATUS_CHECKS):
-            landed = self.adapter.changes_since(snapshot).landed(self.run_id)
-            if landed is not None:
-                return self._proof(landed)
-            self.clock.wait(float(2**check))
+        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
+        if landed is not None:
+            return self._proof(landed)
         raise Unknown(
             f"{self.adapter.table}: the outcome of the delete of run {self.run_id} is not known ({doubt}); look for "
             "the run id in the table's history before you delete again"

@@ -62,9 +62,9 @@ class Backoffs:
 
 def held_blocks(snapshot: Snapshot, resting: Iterable[str]) -> frozenset[str]:
     """Paths of the snapshot's blocks that lie in these partitions."""
-    blocks = snapshot.blocks
-    numbers = {i for i, partition in enumerate(blocks.partitions) if partition in set(resting)}
-    if not numbers:
+    wanted, blocks = frozenset(resting), snapshot.blocks
+    if not wanted:
         return frozenset()
+    numbers = {i for i, partition in enumerate(blocks.partitions) if partition in wanted}
     paths = blocks.path.to_pylist()
     return frozenset(path for path, at in zip(paths, blocks.partition.tolist(), strict=True) if at in numbers)

@@ -19,14 +19,12 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import pause_seconds
+from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.maintain import Request, maintain
 from lakekeeper.engine.quiet import QuietWindow
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
-
-_STATUS_CHECKS = 3
 
 
 def merge_deletes(
@@ -122,11 +120,9 @@ class _Tidying:
 
     def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Tidied:
         """What was tidied is in the log; how many files it was, the log may not tell."""
-        for check in range(_STATUS_CHECKS):
-            landed = self.adapter.changes_since(snapshot).landed(self.run_id)
-            if landed is not None:
-                return Tidied(landed)
-            self.clock.wait(float(2**check))
+        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
+        if landed is not None:
+            return Tidied(landed)
         raise Unknown(
             f"{self.adapter.table}: the outcome of run {self.run_id} is not known ({doubt}); no file was removed. "
             "Look for the run id in the table's history"
