@@ -58,9 +58,8 @@ class RewriteContract(Selected):
         assert fingerprint(table.rows()) == rows
         assert table.leftovers() == set()
 
+    @needs("time_travel")
     def test_older_versions_read_the_same(self, harness: Harness) -> None:
-        if not self.capabilities.time_travel:
-            pytest.skip("the format has no older versions")
         table = harness.create(KV, [keys(3, 1), keys(2, 4)])
         seen = {}
         steps: tuple[Callable[[], None], ...] = (

@@ -42,8 +42,8 @@ SAMPLES: dict[str, Sequence[Any]] = {
     ),
     "timestamp_ntz": (
         dt.datetime(1969, 12, 31, 23, 59, 59, 999_999),  # noqa: DTZ001 (a kind without a zone)
-        dt.datetime(2026, 3, 29, 2, 30, 0, 1),  # noqa: DTZ001 (the same)
-        dt.datetime(2200, 1, 1),  # noqa: DTZ001 (the same)
+        dt.datetime(2026, 3, 29, 2, 30, 0, 1),  # noqa: DTZ001 (a kind without a zone)
+        dt.datetime(2200, 1, 1),  # noqa: DTZ001 (a kind without a zone)
     ),
     "string": ("", "A", "a", "aa", "b" * 40, "b" * 40 + "c", "z", "é", "\uffee", "𝄞"),
     "binary": (b"", b"\x00", b"\x00\x01", b"a" * 40, b"\x7f", b"\x80", b"\xff", b"\xff" * 40),
