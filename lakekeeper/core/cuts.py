@@ -36,23 +36,34 @@ def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tupl
     tell enough; none where all blocks are constant or without statistics.
     """
     for column, described in enumerate(key.columns):
-        bounds = [
-            (lo, hi, int(rows))
-            for lo, hi, rows in zip(
-                _plain(blocks.lo[column][at]),
-                _plain(blocks.hi[column][at]),
-                blocks.rows[at],
-                strict=True,
-            )
-            if lo is not None and hi is not None
-        ]
-        if bounds and any(lo != bounds[0][0] or hi != bounds[0][0] for lo, hi, _ in bounds):
-            cuts = _cut(bounds, described.kind, parts)
-            whole = described.kind in _COUNTED  # days and µs are what JSON keeps of them
-            return column, tuple(c if whole else to_json_value(c, described.kind) for c in cuts)
-        if bounds:
-            continue
+        cuts = column_cuts(blocks, at, column, described.kind, parts)
+        if cuts is not None:
+            return column, cuts
     return 0, ()
+
+
+def column_cuts(blocks: BlockSet, at: slice, column: int, kind: str, parts: int) -> tuple[Any, ...] | None:
+    """Values of one key column, ascending and distinct, in JSON form; None where all blocks agree in it."""
+    bounds = [
+        (lo, hi, int(rows))
+        for lo, hi, rows in zip(
+            _plain(blocks.lo[column][at]), _plain(blocks.hi[column][at]), blocks.rows[at], strict=True
+        )
+        if lo is not None and hi is not None
+    ]
+    if all(lo == bounds[0][0] and hi == bounds[0][0] for lo, hi, _ in bounds):
+        return None
+    cuts = _cut(bounds, kind, parts)
+    whole = kind in _COUNTED  # days and µs are what JSON keeps of them
+    return tuple(c if whole else to_json_value(c, kind) for c in cuts)
+
+
+def curve_cuts(blocks: BlockSet, at: slice, parts: int) -> tuple[int, ...]:
+    """Places on the curve at which to cut, ascending and distinct, from the blocks' ranges on it."""
+    lo, hi = blocks.curve_lo[at].astype(np.float64), blocks.curve_hi[at].astype(np.float64)
+    found = positions(lo, hi, blocks.rows[at].astype(np.float64), np.arange(1, parts) / parts)
+    first = int(blocks.curve_lo[at].min())
+    return tuple(sorted({place for place in np.ceil(found).astype(np.int64).tolist() if place > first}))
 
 
 def _plain(bounds: pa.Array) -> list[Any]:
@@ -73,7 +84,8 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
     finite = np.isfinite(lo) & np.isfinite(hi)
     if not finite.any():
         return []
-    at = _quantiles(lo[finite], hi[finite], weight[finite], parts)
+    shares = np.arange(1, parts) / parts
+    at = positions(lo[finite], hi[finite], weight[finite], shares)
     known = [b for b, told in zip(bounds, finite, strict=True) if told]
     first, last = min(b[0] for b in known), max(b[1] for b in known)
     cuts: list[Any] = []
@@ -84,8 +96,8 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
     return cuts
 
 
-def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
-    """Positions of 1/parts … (parts-1)/parts in the sum of even spreads; a constant block is a step."""
+def positions(lo: Floats, hi: Floats, weight: Floats, shares: Floats) -> Floats:
+    """Where these shares (0 to 1, ascending) of all weight lie, each block's spread evenly from ``lo`` to ``hi``."""
     start = lo.min() / 4  # quarters: neither widths nor slopes overflow at the ends of the doubles
     span = hi.max() / 4 - start or 1.0
     lo, hi = (lo / 4 - start) / span, (hi / 4 - start) / span
@@ -101,8 +113,7 @@ def _quantiles(lo: Floats, hi: Floats, weight: Floats, parts: int) -> Floats:
     after = grown + np.cumsum(jump)  # rows at or below each point
     mass, place = np.repeat(after, 2), np.repeat(points, 2)
     mass[0::2] -= jump
-    wanted = mass[-1] * np.arange(1, parts) / parts
-    return np.asarray((np.interp(wanted, mass, place) * span + start) * 4)
+    return np.asarray((np.interp(mass[-1] * shares, mass, place) * span + start) * 4)
 
 
 def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:

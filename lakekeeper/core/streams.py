@@ -1,0 +1,166 @@
+"""Named streams of commits for simulations: the same name and seed give the same keys, on every machine.
+
+A stream is what a table is written with: one commit after another, each of some files, each file of some keys
+between 0 and 1. Files of one commit cover the same range, as files of one write usually do.
+
+    wide       every commit covers the whole key (a user id)
+    late       a key that grows with time; 5 % of the rows are late, by 50 commits on average
+    windows    every commit covers a window somewhere (a tenant, a region), some places far more often
+    backfill   ordered by time, but each tenth commit fills in a tenth of the past
+    jitter     ordered by time, but every row is late, by two commits on average
+    time       ordered by time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from lakekeeper.core.blocks import Ints
+from lakekeeper.core.options import MAX_BLOCK_BYTES
+from lakekeeper.errors import OptionError, nearest
+
+Floats = npt.NDArray[np.float64]
+KEYS_PER_FILE = 128
+MAX_COMMITS = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """What is written, commit by commit. Positions on the line of the key are floats.
+
+    name           what it is, for reports
+    edges          C + 1 numbers: commit ``t`` brings the blocks ``edges[t]`` to ``edges[t + 1]`` (excluded)
+    lo, hi         B positions: what the blocks cover
+    rows, bytes    B counts
+    place          B codes into ``places``, the (partition, spec) pairs
+    keys           (B, K) sorted keys of each block, or None where only the bounds are known
+    level          B levels, or None where all are 0
+    present        so many of the first commits are in the table already: they are no part of what is measured
+    wide           every commit is one block over the whole key, for which the exact optimum is known
+    """
+
+    name: str
+    edges: Ints
+    lo: Floats
+    hi: Floats
+    rows: Ints
+    bytes: Ints
+    place: Ints
+    places: tuple[tuple[str, int], ...] = (("", 0),)
+    keys: Floats | None = None
+    level: Ints | None = None
+    present: int = 0
+    wide: bool = False
+
+    @property
+    def commits(self) -> int:
+        return len(self.edges) - 1
+
+
+class Uniform:
+    """Numbers between 0 and 1 by hashing a counter (splitmix64; Steele, Lea, Flood 2014): no state that hides."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = np.uint64(seed) << np.uint64(40)
+
+    def __call__(self, *shape: int) -> Floats:
+        count = int(np.prod(shape, dtype=np.int64))
+        with np.errstate(over="ignore"):
+            z = self._state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            self._state = z[-1] if count else self._state
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z ^= z >> np.uint64(31)
+        return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
+
+    def exponential(self, *shape: int) -> Floats:
+        """Mean 1."""
+        return np.asarray(-np.log1p(-self(*shape)))
+
+
+def named_stream(
+    name: str, commits: int, *, seed: int = 0, files: int = 1, file_bytes: int = 128 << 20, keys: int = 0
+) -> Arrivals:
+    """``commits`` of ``files`` files of ``file_bytes`` bytes each, with ``keys`` keys in a file.
+
+    Without ``keys`` a commit has 128. Raises OptionError for an unknown stream (naming the nearest) and for
+    counts out of range.
+    """
+    if name not in STREAMS:
+        raise OptionError("stream", name, f"one of {', '.join(STREAMS)}{nearest(name, STREAMS)}")
+    check_count("commits", commits, MAX_COMMITS)
+    check_count("files", files, KEYS_PER_FILE)
+    check_count("file bytes", file_bytes, MAX_BLOCK_BYTES)
+    if seed < 0 or seed >= 1 << 24:
+        raise OptionError("seed", seed, "a whole number from 0 to 16,777,215")
+    count = keys or -(-KEYS_PER_FILE // files)
+    drawn = STREAMS[name](Uniform(seed), commits, count * files)
+    parts = np.sort(drawn.reshape(commits * files, count), axis=1)
+    blocks = len(parts)
+    return Arrivals(
+        name=f"stream {name}, seed {seed}",
+        edges=np.arange(0, blocks + 1, files, dtype=np.int64),
+        lo=parts[:, 0].copy(),
+        hi=parts[:, -1].copy(),
+        rows=np.full(blocks, count, np.int64),
+        bytes=np.full(blocks, file_bytes, np.int64),
+        place=np.zeros(blocks, np.int64),
+        keys=parts,
+        wide=name == "wide" and files == 1,
+    )
+
+
+def check_count(name: str, value: int, top: int) -> None:
+    """Raises OptionError unless ``value`` is a whole number from 1 to ``top``."""
+    if not 1 <= value <= top:
+        raise OptionError(name, value, f"a whole number from 1 to {top:,}")
+
+
+def _wide(draw: Uniform, commits: int, keys: int) -> Floats:
+    return draw(commits, keys)
+
+
+def _time(draw: Uniform, commits: int, keys: int) -> Floats:
+    return np.asarray((np.arange(commits)[:, None] + draw(commits, keys)) / commits)
+
+
+def _late(draw: Uniform, commits: int, keys: int) -> Floats:
+    on_time = _time(draw, commits, keys)
+    delay = draw.exponential(commits, keys) * 50.0 / commits
+    return np.asarray(np.abs(np.where(draw(commits, keys) < 0.05, on_time - delay, on_time)))
+
+
+def _jitter(draw: Uniform, commits: int, keys: int) -> Floats:
+    return np.asarray(np.abs(_time(draw, commits, keys) - draw.exponential(commits, keys) * 2.0 / commits))
+
+
+def _windows(draw: Uniform, commits: int, keys: int) -> Floats:
+    # x² of a point in the unit disc has the Beta(1/2, 3/2) distribution: places near 0 come up far more often.
+    centre = draw(commits, 1) * np.cos(2 * np.pi * draw(commits, 1)) ** 2
+    width = 0.02 * 2 ** (4 * draw(commits, 1))
+    inside = np.clip(centre + width * (draw(commits, keys) - 0.5), 0.0, 1.0)
+    return np.asarray(inside + draw(commits, keys) * 1e-9)  # what was clipped to an end is no single point
+
+
+def _backfill(draw: Uniform, commits: int, keys: int) -> Floats:
+    t = np.arange(commits)[:, None]
+    past = draw(commits, 1) * 0.9 * t / commits
+    filled = past + draw(commits, keys) * 0.1 * t / commits
+    return np.asarray(np.where((t > 20) & (t % 10 == 0), filled, _time(draw, commits, keys)))
+
+
+STREAMS: Mapping[str, Callable[[Uniform, int, int], Floats]] = MappingProxyType(
+    {
+        "wide": _wide,
+        "late": _late,
+        "windows": _windows,
+        "backfill": _backfill,
+        "jitter": _jitter,
+        "time": _time,
+    }
+)
