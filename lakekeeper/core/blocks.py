@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakekeeper.core.keys import ClusterKey, arrow_type
+
+if TYPE_CHECKING:
+    from lakekeeper.core.boundaries import Boundaries
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -57,6 +60,8 @@ class BlockSet:
     null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not tell
     exact         per key column, N flags: False where the bounds were truncated (then they are wide, never narrow)
     added_at      N times in ms since the epoch (0 where unknown)
+    curve_lo, curve_hi  N first and last places of the rows on the key's curve, ``UNKNOWN`` where nothing tells;
+                  exact under the boundaries ``curve_ids[curve_id]``, wide where that code is -1
     """
 
     path: pa.Array
@@ -76,6 +81,10 @@ class BlockSet:
     null_count: tuple[Ints, ...]
     exact: tuple[Bools, ...]
     added_at: Ints
+    curve_lo: Ints
+    curve_hi: Ints
+    curve_id: npt.NDArray[np.int32]
+    curve_ids: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.path)
@@ -158,11 +167,18 @@ def encode(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.int32), tuple(coded.dictionary.to_pylist())
 
 
+def _named(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """:func:`encode`, with -1 for the empty text."""
+    codes, names = encode(values)
+    named = np.array([bool(name) for name in names], dtype=np.bool_)
+    return (np.where(named[codes], codes, -1).astype(np.int32) if len(codes) else codes), names
+
+
 def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     """A BlockSet from columns of equal length; all but ``path``, ``rows`` and ``bytes`` have defaults.
 
-    ``partition`` and ``key_id`` are plain texts here (``""`` for none); ``lo``, ``hi``, ``null_count`` and ``exact``
-    are one column for each column of ``key``. Raises ValueError where lengths differ.
+    ``partition``, ``key_id`` and ``curve_id`` are plain texts here (``""`` for none); ``lo``, ``hi``, ``null_count``
+    and ``exact`` are one column for each column of ``key``. Raises ValueError where lengths differ.
     """
     path = _text(columns["path"])
     n = len(path)
@@ -170,8 +186,9 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     kinds = [] if key is None else [arrow_type(c.kind) for c in key.columns]
     zeros = np.zeros(n, np.int64)
     partition, partitions = encode(columns.get("partition", [""] * n))
-    key_id, key_ids = encode(columns.get("key_id", [""] * n))
-    named = np.array([bool(k) for k in key_ids], dtype=np.bool_)
+    key_id, key_ids = _named(columns.get("key_id", [""] * n))
+    curve_id, curve_ids = _named(columns.get("curve_id", [""] * n))
+    unknown = np.full(n, UNKNOWN, np.int64)
     built = BlockSet(
         path=path,
         partition=partition,
@@ -183,13 +200,17 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
         delete_bytes=np.asarray(columns.get("delete_bytes", zeros), np.int64),
         delete_id=_text(columns.get("delete_id", [""] * n)),
         level=np.asarray(columns.get("level", zeros), np.int16),
-        key_id=np.where(named[key_id], key_id, -1).astype(np.int32) if n else key_id,
+        key_id=key_id,
         key_ids=key_ids,
         lo=tuple(_typed(columns["lo"][i], kinds[i]) for i in range(width)),
         hi=tuple(_typed(columns["hi"][i], kinds[i]) for i in range(width)),
         null_count=tuple(np.asarray(columns["null_count"][i], np.int64) for i in range(width)),
         exact=tuple(np.asarray(columns["exact"][i], np.bool_) for i in range(width)),
         added_at=np.asarray(columns.get("added_at", zeros), np.int64),
+        curve_lo=np.asarray(columns.get("curve_lo", unknown), np.int64),
+        curve_hi=np.asarray(columns.get("curve_hi", unknown), np.int64),
+        curve_id=curve_id,
+        curve_ids=curve_ids,
     )
     _check_lengths(built, n)
     return built
@@ -198,7 +219,7 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
 def _check_lengths(blocks: BlockSet, n: int) -> None:
     for f in fields(blocks):
         value = getattr(blocks, f.name)
-        if f.name in ("partitions", "key_ids"):
+        if f.name in ("partitions", "key_ids", "curve_ids"):
             continue
         for column in value if isinstance(value, tuple) else (value,):
             if len(column) != n:
@@ -229,6 +250,10 @@ class Snapshot:
     key           the cluster key that ``lo``/``hi`` are about
     complete      False where ``where`` left blocks out: never vacuum from such a picture
     properties    the table's own properties
+    commits_ms    times (ms since the epoch, ascending) of the recent commits that brought rows or deleted some, as
+                  far back as the log tells without more reading; empty where it tells nothing
+    memo          what was derived from this picture already, by name: nothing in a picture changes
+    boundaries    rank boundaries kept beside the table, for a key that follows a curve; None: none, or not looked for
     """
 
     table: str
@@ -240,3 +265,6 @@ class Snapshot:
     blocks: BlockSet
     complete: bool = True
     properties: Mapping[str, str] = field(default_factory=dict)
+    commits_ms: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    boundaries: Boundaries | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.boundaries import placed
 from lakekeeper.core.depth import block_depth, depth_curve, histogram, overlaps
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
@@ -85,6 +86,7 @@ _NOTHING: dict[str, Any] = {
 
 def measure(snapshot: Snapshot) -> ClusteringInformation:
     """The clustering of a snapshot that has a key; partitions are measured each on its own line."""
+    snapshot = placed(snapshot)
     blocks = snapshot.blocks
     count = len(blocks)
     common: dict[str, Any] = {
@@ -121,8 +123,9 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
 
 def intervals_of(snapshot: Snapshot) -> Intervals:
     """The snapshot's blocks as intervals, each partition on a stretch of its own."""
-    place = partition_group(snapshot.blocks)
-    return rank_blocks(snapshot.blocks, place if place.any() else None)
+    blocks = placed(snapshot).blocks
+    place = partition_group(blocks)
+    return rank_blocks(blocks, place if place.any() else None)
 
 
 def mean_depth(snapshot: Snapshot) -> float:
@@ -139,7 +142,11 @@ def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
         notes.append("only blocks that may match the predicate")
     if intervals.missing.any():
         notes.append("blocks without statistics count as covering everything: a recluster gives them some")
-    if snapshot.key is not None and len(snapshot.key.columns) > 1:
+    if snapshot.key is not None and snapshot.key.curved:
+        boxed = int((snapshot.blocks.curve_id < 0).sum())
+        said = f"depth is along the {snapshot.key.layout} curve"
+        notes.append(f"{said}; for {boxed:,} blocks by their boxes, an upper bound" if boxed else said)
+    elif snapshot.key is not None and len(snapshot.key.columns) > 1:
         notes.append("depth is over the boxes of the columns' own bounds: an upper bound for a compound key")
     return "; ".join(notes)
 

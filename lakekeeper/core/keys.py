@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +16,8 @@ import pyarrow as pa
 from lakekeeper.errors import OptionError
 
 MAX_COLUMNS = 4
-LAYOUTS = ("linear",)
+LAYOUTS = ("linear", "zorder", "hilbert")
+_LAID_OUT = re.compile(r"\s*(zorder|hilbert|linear)\s*\((.*)\)\s*", re.DOTALL)
 
 # kind -> Arrow type of its bounds. Decimals carry precision and scale: "decimal(38,18)".
 _ARROW: dict[str, pa.DataType] = {
@@ -59,7 +63,11 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClusterKey:
-    """One to four ordered columns and how they are laid out on one line (``linear``: as a tuple)."""
+    """One to four columns and how they are laid out on one line.
+
+    ``linear`` orders rows as tuples; ``zorder`` and ``hilbert`` follow a curve through the columns' ranks, of two
+    columns at least. Raises OptionError.
+    """
 
     columns: tuple[KeyColumn, ...]
     layout: str = "linear"
@@ -71,6 +79,16 @@ class ClusterKey:
             raise OptionError("columns", [c.name for c in self.columns], "each column once")
         if self.layout not in LAYOUTS:
             raise OptionError("layout", self.layout, "one of " + ", ".join(LAYOUTS))
+        if self.curved and len(self.columns) < 2:
+            expected = (
+                f"2 to {MAX_COLUMNS} columns for layout {self.layout}; one column is a line already: linear"
+            )
+            raise OptionError("columns", [c.name for c in self.columns], expected)
+
+    @property
+    def curved(self) -> bool:
+        """Does the layout follow a curve through several columns?"""
+        return self.layout != "linear"
 
     @property
     def key_id(self) -> str:
@@ -130,6 +148,18 @@ def split_columns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def parse_layout(text: str) -> tuple[tuple[str, ...], str]:
+    """``"hilbert(a, b)"`` -> ``(("a", "b"), "hilbert")``: a key as text; a bare list of columns is linear."""
+    found = _LAID_OUT.fullmatch(text)
+    return (split_columns(found[2]), found[1]) if found else (split_columns(text), "linear")
+
+
+def key_text(key: ClusterKey) -> str:
+    """The key as :func:`parse_layout` reads it: the columns alone where they are linear."""
+    names = ", ".join(c.name for c in key.columns)
+    return f"{key.layout}({names})" if key.curved else names
+
+
 def to_json_value(value: Any, kind: str) -> Any:
     """A bound as JSON keeps it: numbers as they are, dates in days, timestamps in µs, the rest as text."""
     if value is None:
@@ -142,6 +172,19 @@ def to_json_value(value: Any, kind: str) -> Any:
     if kind == "float":
         return repr(float(value))
     return str(value) if kind.startswith("decimal") else value
+
+
+def from_json_values(values: Sequence[Any], kind: str) -> pa.Array:
+    """Values that :func:`to_json_value` made, in the Arrow type of their kind."""
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        return pa.array(values, pa.int32() if kind == "date" else pa.int64()).cast(arrow_type(kind))
+    if kind == "binary":
+        return pa.array([None if v is None else base64.b64decode(v) for v in values], pa.binary())
+    if kind == "float":
+        return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    if kind.startswith("decimal"):
+        return pa.array([None if v is None else Decimal(v) for v in values], arrow_type(kind))
+    return pa.array(values, arrow_type(kind))
 
 
 def key_to_json(key: ClusterKey) -> dict[str, Any]:

@@ -12,15 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from lakekeeper.core.blocks import Index
+from lakekeeper.core.boundaries import Boundaries, boundaries_from
 from lakekeeper.core.keys import ClusterKey, key_from_json, key_to_json
 
 FROZEN = -1
+ON_CURVE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +67,9 @@ class MergeTask:
     input_level, level   the highest level among the inputs, and that of the outputs
     target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
     cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one task
-                         each; no cuts: the whole group is sorted by one task, without a shuffle
+                         each; no cuts: the whole group is sorted by one task, without a shuffle.
+                         ``ON_CURVE`` for a column says that the cuts are places on the key's curve
+    boundaries           what turns rows into places on the curve, for a key that follows one; else None
     """
 
     id: str
@@ -90,6 +94,7 @@ class MergeTask:
     reason: str
     cut_column: int = 0
     cuts: tuple[Any, ...] = ()
+    boundaries: Boundaries | None = None
 
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` reads it back equal."""
@@ -101,9 +106,17 @@ class MergeTask:
         """Inverse of :meth:`to_json`; raises ValueError or TypeError on anything else."""
         data = json.loads(text)
         data["key"] = key_from_json(data["key"]) if data["key"] else None
+        kept = data.get("boundaries")
+        data["boundaries"] = boundaries_from(kept) if kept else None
         for name in ("inputs", "delete_ids", "cuts"):
             data[name] = tuple(data[name])
         return cls(**data)
+
+
+def _plain(task: MergeTask) -> dict[str, Any]:
+    """A task for people: boundaries by their id, not by the thousand."""
+    named = task.boundaries.id if task.boundaries else None
+    return {**json.loads(replace(task, boundaries=None).to_json()), "boundaries": named}
 
 
 def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
@@ -163,7 +176,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; of the blocks left, counts and bytes by reason."""
-        tasks = [json.loads(task.to_json()) for task in self.tasks]
+        tasks = [_plain(task) for task in self.tasks]
         left = [item.to_dict() for item in self.left]
         plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
         return {

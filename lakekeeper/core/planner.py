@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
-from lakekeeper.core.cuts import range_cuts
+from lakekeeper.core.boundaries import placed
+from lakekeeper.core.cuts import curve_cuts, range_cuts
 from lakekeeper.core.info import deepest_stretch, mean_depth
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.options import MAX_BLOCK_BYTES, Options
-from lakekeeper.core.plan import FROZEN, Choice, Freeze, Left, Merge, MergeTask, Plan, task_id
+from lakekeeper.core.plan import FROZEN, ON_CURVE, Choice, Freeze, Left, Merge, MergeTask, Plan, task_id
 from lakekeeper.core.policies import Env, Policy
 from lakekeeper.errors import OptionError
 
@@ -27,6 +29,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     Every block is in exactly one task or one entry of ``left``. A block that a policy merges or freezes
     is not shown to the next one. Raises OptionError naming a policy whose choices break the rules.
     """
+    snapshot = placed(snapshot)
     blocks = snapshot.blocks
     ledger = _Ledger(len(blocks))
     if env.busy:
@@ -175,10 +178,14 @@ class _Builder:
         inputs = tuple(self._paths[at])
         size, rows = int(blocks.bytes[at].sum()), int(blocks.rows[at].sum())
         deleted = blocks.deleted_rows[at]
-        column, cuts = 0, ()
+        column = 0
+        cuts: tuple[Any, ...] = ()
         if snapshot.key is not None and size > options.integer("single-task-bytes"):
             parts = -(-size // options.integer("single-task-bytes"))
-            column, cuts = range_cuts(blocks, slice(start, end), snapshot.key, parts)
+            if snapshot.key.curved:
+                column, cuts = ON_CURVE, curve_cuts(blocks, at, parts)
+            else:
+                column, cuts = range_cuts(blocks, at, snapshot.key, parts)
         version = snapshot.version if snapshot.version is not None else -1
         return MergeTask(
             id=task_id(snapshot.table_uuid, version, inputs),
@@ -203,6 +210,7 @@ class _Builder:
             reason=merge.reason,
             cut_column=column,
             cuts=cuts,
+            boundaries=snapshot.boundaries if snapshot.key is not None and snapshot.key.curved else None,
         )
 
 

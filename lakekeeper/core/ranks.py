@@ -137,11 +137,26 @@ def missing_statistics(blocks: BlockSet) -> Bools:
     """Blocks with no bounds in some key column, though not all their values there are NULL."""
     missing = np.zeros(len(blocks), dtype=np.bool_)
     for lo, hi, nulls in zip(blocks.lo, blocks.hi, blocks.null_count, strict=True):
-        bound = np.asarray(
-            pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_
-        )
-        missing |= ~bound & (nulls < blocks.rows)
+        missing |= ~_both(lo, hi) & (nulls < blocks.rows)
     return missing
+
+
+def has_bounds(blocks: BlockSet, column: int) -> Bools:
+    """Blocks with both bounds of a key column."""
+    return _both(blocks.lo[column], blocks.hi[column])
+
+
+def _both(lo: pa.Array, hi: pa.Array) -> Bools:
+    return np.asarray(pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def on_one_curve(blocks: BlockSet) -> bool:
+    """Has every block a range on the key's curve, none of them under other boundaries than another?"""
+    return (
+        bool(len(blocks))
+        and bool((blocks.curve_lo >= 0).all())
+        and len(np.unique(blocks.curve_id)) <= (1 + bool((blocks.curve_id < 0).any()))
+    )
 
 
 def has_null(blocks: BlockSet) -> Bools:
@@ -154,10 +169,17 @@ def has_null(blocks: BlockSet) -> Bools:
 def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: bool = True) -> Intervals:
     """The blocks as intervals of ranks, each group of blocks on its own stretch of the line.
 
+    Where all of them have a place on the key's curve, that is the line; NULL is a place on it like any other.
+
     ``group`` numbers each block (default: all in one). With ``null_region`` off, NULL is left out for
     blocks that also hold values: a merge may only be chosen for what it does to the values' ranges.
     """
     n = len(blocks)
+    if on_one_curve(blocks):
+        nothing = np.empty(0, np.int64)
+        ends = blocks.curve_lo, blocks.curve_hi
+        blind = missing_statistics(blocks) & (blocks.curve_id < 0)
+        return _on_one_line(blocks, group, ends, (np.empty(0, np.intp), nothing, nothing), blind)
     extra = (
         np.flatnonzero(has_null(blocks) & ~missing_statistics(blocks))
         if null_region
@@ -175,15 +197,19 @@ def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: boo
         width = top + 1
         code_lo, code_hi = left_lo[:n] * width + lo, left_hi[:n] * width + hi
         extra_lo, extra_hi = left_lo[n:] * width, left_hi[n:] * width + top
-    return _on_one_line(blocks, group, (code_lo, code_hi), (extra, extra_lo, extra_hi))
+    nulls = extra, extra_lo, extra_hi
+    return _on_one_line(blocks, group, (code_lo, code_hi), nulls, missing_statistics(blocks))
 
 
 def _on_one_line(
-    blocks: BlockSet, group: Ints | None, codes: tuple[Ints, Ints], nulls: tuple[Index, Ints, Ints]
+    blocks: BlockSet,
+    group: Ints | None,
+    codes: tuple[Ints, Ints],
+    nulls: tuple[Index, Ints, Ints],
+    missing: Bools,
 ) -> Intervals:
     n = len(blocks)
     extra, extra_lo, extra_hi = nulls
-    missing = missing_statistics(blocks)
     lo, hi = np.concatenate([codes[0], extra_lo]), np.concatenate([codes[1], extra_hi])
     width = int(hi.max(initial=0)) + 1
     lo[:n][missing] = 0
@@ -225,6 +251,9 @@ def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
     A truncated pair of bounds that agree up to the truncation counts too: no merge can ever make
     the statistics of such a block narrower, so a planner that did not freeze it would never end.
     """
+    if on_one_curve(blocks):  # one cell of the grid, or of a key: the curve tells no more apart
+        cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
+        return cell
     asked = among & ~intervals.missing & ~has_null(blocks)
     held: Bools = asked & (intervals.lo == intervals.hi)
     blurred = np.flatnonzero(asked & ~held & _any_truncated(blocks))

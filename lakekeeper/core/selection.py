@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
 from lakekeeper.core.depth import Counts, DepthCurve, depth_curve, range_max
-from lakekeeper.core.levels import Gates, frozen, gates, partition_group
+from lakekeeper.core.levels import Gates, frozen, gates, partition_group, run_floor
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Freeze, Merge, Skip
 from lakekeeper.core.ranks import Intervals, rank_blocks
@@ -51,8 +51,11 @@ def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot
     curve = depth_curve(field.intervals)
     level = np.zeros(int(field.group.max()) + 1, np.int64)
     level[field.group] = field.level
-    gate = gates(curve, field.intervals, options, level, len(snapshot.key.columns))
-    run, peak = _assign(curve, field.intervals, hot(curve, gate) & gate.above[curve.group])
+    gate = gates(
+        curve, field.intervals, options, level, run_floor(snapshot.key, field.blocks, field.group)
+    )
+    lo, hi = field.intervals.lo, field.intervals.hi
+    run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)
     merges, waiting = _lowest_level(field, groups, run, peak)
     return [*merges, *choices, *_left(field, gate, run, cut, waiting, merges)]
@@ -82,13 +85,13 @@ def _field(
     return field, choices
 
 
-def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> tuple[Ints, Counts]:
+def assign(curve: DepthCurve, lo: Ints, hi: Ints, hot: Bools) -> tuple[Ints, Counts]:
     """Per block the number of the deepest hot run that it touches (ties: the leftmost), or -1; each run's depth.
 
     Neighbouring hot points are one run as long as some block spans the stretch between them. Each block
     is in one run at most, so batches are disjoint.
     """
-    run_of_block = np.full(len(intervals.lo), -1, np.int64)
+    run_of_block = np.full(len(lo), -1, np.int64)
     if not hot.any():
         return run_of_block, np.zeros(0, np.int32)
     joined = hot[1:] & hot[:-1] & (curve.through[:-1] > 0) & (curve.group[1:] == curve.group[:-1])
@@ -98,7 +101,7 @@ def _assign(curve: DepthCurve, intervals: Intervals, hot: Bools) -> tuple[Ints, 
     first, last = np.flatnonzero(starts), np.flatnonzero(ends)
     before = np.cumsum(ends) - ends  # runs that end before a point
     begun = np.cumsum(starts)  # runs that start at or before it
-    left, right = before[intervals.lo], begun[intervals.hi] - 1  # the runs that a block touches
+    left, right = before[lo], begun[hi] - 1  # the runs that a block touches
     run_of_block = np.where(left <= right, left, -1)
     several = np.flatnonzero(left < right)
     peak = range_max(curve.folded, first, last)

@@ -13,9 +13,12 @@ from lakekeeper.core.keys import (
     ClusterKey,
     KeyColumn,
     arrow_type,
+    from_json_values,
     key_from_json,
+    key_text,
     key_to_json,
     parse_column,
+    parse_layout,
     quote,
     split_columns,
     to_json_value,
@@ -107,3 +110,28 @@ def test_kinds_and_their_arrow_types() -> None:
     assert to_json_value(Decimal("1.50"), "decimal(9,2)") == "1.50"
     with pytest.raises(OptionError, match="orderable"):
         arrow_type("map")
+
+
+@pytest.mark.parametrize("layout", ["zorder", "hilbert"])
+def test_a_curve_needs_two_columns(layout: str) -> None:
+    one, two = KeyColumn(("a",), "int", "1"), KeyColumn(("b",), "int", "2")
+    with pytest.raises(OptionError, match="2 to 4 columns"):
+        ClusterKey((one,), layout)
+    assert ClusterKey((one, two), layout).key_id != ClusterKey((one, two)).key_id
+
+
+def test_a_key_is_read_back_from_its_text() -> None:
+    for seed in range(50):
+        key = draw_key(random.Random(seed))
+        for layout in ("linear", "zorder", "hilbert")[: 3 if len(key.columns) > 1 else 1]:
+            laid = ClusterKey(key.columns, layout)
+            assert parse_layout(key_text(laid)) == (tuple(c.name for c in key.columns), layout)
+    assert parse_layout("`hilbert(a`, b") == (("`hilbert(a`", "b"), "linear")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_columns_of_bounds_go_through_json(kind: str) -> None:
+    values = [*SAMPLES[kind], None]
+    again = from_json_values([to_json_value(v, kind) for v in values], kind)
+    assert again.type == arrow_type(kind)
+    assert [token(v) for v in again.to_pylist()] == [token(v) for v in values]

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakekeeper.core.blocks import BlockSet, Ints, make_blocks
+from lakekeeper.core.boundaries import (
+    MOST,
+    Boundaries,
+    curve_index,
+    derive,
+    newest_generation,
+    outgrown,
+    placed,
+)
+from lakekeeper.core.curve import BITS, CURVES
+from lakekeeper.core.depth import block_depth, depth_curve
+from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, from_json_values, to_json_value
+from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.testing.draws import picture
+from lakekeeper.testing.samples import SAMPLES
+from lakekeeper.testing.values import statistics, token
+
+
+def key_of(layout: str, *kinds: str) -> ClusterKey:
+    return ClusterKey(tuple(KeyColumn((f"c{i}",), kind, str(i)) for i, kind in enumerate(kinds)), layout)
+
+
+HILBERT = key_of("hilbert", "int", "int")
+
+
+def files_of(key: ClusterKey, files: list[list[tuple[Any, ...]]], **more: Any) -> BlockSet:
+    """A block for each list of rows, with the statistics that a writer keeps."""
+    found = [[statistics([row[k] for row in rows]) for rows in files] for k in range(len(key.columns))]
+    columns = {
+        "path": [f"f{i}" for i in range(len(files))],
+        "rows": [len(rows) for rows in files],
+        "bytes": [100 * len(rows) for rows in files],
+        "lo": [[s.lo for s in column] for column in found],
+        "hi": [[s.hi for s in column] for column in found],
+        "null_count": [[s.nulls for s in column] for column in found],
+        "exact": [[True] * len(files) for _ in found],
+    }
+    return make_blocks(columns | more, key)
+
+
+def even(columns: int, kind: str = "int") -> Boundaries:
+    """Boundaries at 0, 1, 2 …: a value's bucket is itself plus two."""
+    return Boundaries(
+        key_of("zorder", kind, kind).key_id, 0, (kind,) * columns, (tuple(range(MOST)),) * columns
+    )
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_buckets_equal_a_search_by_hand(kind: str) -> None:
+    values = sorted((v for v in SAMPLES[kind] if str(v) != "nan"), key=token)
+    chosen = [v for a, v in zip([None, *values], values, strict=False) if token(a) != token(v)][::2]
+    kept = Boundaries("k", 0, (kind,), (tuple(to_json_value(v, kind) for v in chosen),))
+    asked = [*SAMPLES[kind], None]
+    by_hand = [0 if v is None else 1 + bisect_right([token(c) for c in chosen], token(v)) for v in asked]
+    assert kept.buckets(0, pa.array(asked, arrow_type(kind))).tolist() == by_hand
+
+
+def test_minus_zero_is_zero_and_nan_comes_last() -> None:
+    kept = Boundaries("k", 0, ("float",), (("0.0", "1.0", "inf"),))
+    found = kept.buckets(0, pa.array([-1.0, -0.0, 0.0, 1.0, float("nan"), None], pa.float64()))
+    assert found.tolist() == [1, 2, 2, 3, 4, 0]
+
+
+def test_boundaries_are_read_back_or_refused() -> None:
+    kept = derive(files_of(HILBERT, [[(i, -i), (i + 5, 3)] for i in range(40)]), HILBERT, 2)
+    assert Boundaries.from_json(kept.to_json()) == kept
+    assert kept.id.startswith("2-")
+    assert replace(kept, columns=(kept.columns[1], kept.columns[0])).id != kept.id
+    for text in (
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"columns":[[1]],"kinds":[],"key_id":"a","generation":0}',
+        kept.to_json()[:-3],
+    ):
+        with pytest.raises(ValueError, match="no rank boundaries"):
+            Boundaries.from_json(text)
+
+
+def test_boundaries_fit_their_key_and_kinds_only() -> None:
+    kept = derive(files_of(HILBERT, [[(1, 2), (3, 4)]]), HILBERT)
+    assert kept.fits(HILBERT)
+    assert not kept.fits(key_of("zorder", "int", "int"))
+    assert not kept.fits(key_of("hilbert", "int", "timestamp"))
+    decimals = key_of("hilbert", "decimal(9,2)", "int")
+    assert derive(files_of(decimals, []), decimals).fits(key_of("hilbert", "decimal(12,2)", "int"))
+
+
+def test_boundaries_of_narrow_blocks_share_skewed_rows_evenly() -> None:
+    rng = np.random.default_rng(1)
+    values = np.sort((rng.lognormal(0, 2, 200_000) * 1000).astype(np.int64))
+    blocks = files_of(
+        HILBERT, [[(int(part[0]), 0), (int(part[-1]), 9)] for part in np.array_split(values, 2000)]
+    )
+    kept = derive(blocks, HILBERT)
+    share = np.bincount(kept.buckets(0, pa.array(values))) / len(values)
+    assert len(kept.columns[0]) > 900
+    assert share.max() < 0.01
+
+
+def test_the_order_of_the_blocks_changes_nothing() -> None:
+    rng = random.Random(3)
+    files = [[(rng.randrange(10**6), rng.randrange(50)) for _ in range(3)] for _ in range(300)]
+    blocks = files_of(HILBERT, files)
+    order = np.array(rng.sample(range(300), 300))
+    assert derive(blocks.take(order), HILBERT) == derive(blocks, HILBERT)
+
+
+def rows_at_random(rng: random.Random, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return [tuple(rng.choice([*SAMPLES[kind], None]) for kind in kinds) for _ in range(rng.randint(1, 6))]
+
+
+@pytest.mark.parametrize("layout", CURVES)
+def test_the_range_of_a_block_covers_all_its_rows(layout: str) -> None:
+    """Whatever the kinds, with NULL, NaN and −0.0 among the values: a row outside would be a merge not seen."""
+    kinds = sorted(SAMPLES)
+    for seed in range(60):
+        rng = random.Random(seed)
+        own = tuple(rng.choice(kinds) for _ in range(rng.randint(2, 4)))
+        key = key_of(layout, *own)
+        files = [rows_at_random(rng, own) for _ in range(rng.randint(1, 8))]
+        on_curve = placed(picture(files_of(key, files), key))
+        assert on_curve.boundaries is not None
+        for i, rows in enumerate(files):
+            at = places(on_curve.boundaries, key, rows)
+            assert on_curve.blocks.curve_lo[i] <= at.min()
+            assert at.max() <= on_curve.blocks.curve_hi[i]
+
+
+def places(boundaries: Boundaries, key: ClusterKey, rows: list[tuple[Any, ...]]) -> Ints:
+    columns = [pa.array([r[k] for r in rows], arrow_type(c.kind)) for k, c in enumerate(key.columns)]
+    return curve_index(boundaries, key.layout, columns)
+
+
+def test_a_range_that_was_kept_counts_under_its_own_boundaries_only() -> None:
+    kept = replace(even(2), key_id=HILBERT.key_id)
+    files = [[(0, 0), (900, 900)]] * 3
+    blocks = files_of(
+        HILBERT, files, curve_lo=[5, 5, -1], curve_hi=[9, 9, -1], curve_id=[kept.id, "0-00000000", ""]
+    )
+    on_curve = placed(replace(picture(blocks, HILBERT), boundaries=kept)).blocks
+    assert (on_curve.curve_lo[0], on_curve.curve_hi[0]) == (5, 9)
+    assert on_curve.curve_id.tolist() == [0, -1, -1]
+    assert on_curve.curve_hi[1] == on_curve.curve_hi[2] > 9
+
+
+def test_placing_again_changes_nothing() -> None:
+    once = placed(picture(files_of(HILBERT, [[(1, 2), (8, 9)], [(4, 4)]]), HILBERT))
+    assert placed(once) is once
+    linear = picture(files_of(key_of("linear", "int"), [[(1,)]]), key_of("linear", "int"))
+    assert placed(linear) is linear
+
+
+@pytest.mark.parametrize("runs", [1, 4, 8])
+def test_depth_on_kept_ranges_is_the_number_of_runs(runs: int) -> None:
+    """Reference §3: depth over stored curve ranges is exactly the number of sorted runs."""
+    kept = replace(even(2), key_id=HILBERT.key_id)
+    rng = np.random.default_rng(runs)
+    lo: list[int] = []
+    hi: list[int] = []
+    for _ in range(runs):
+        columns = [pa.array(rng.integers(0, MOST, 5000)) for _ in range(2)]
+        for part in np.array_split(np.sort(curve_index(kept, "hilbert", columns)), 50):
+            lo.append(int(part[0]))
+            hi.append(int(part[-1]))
+    blocks = files_of(
+        HILBERT, [[(0, 0), (1, 1)]] * len(lo), curve_lo=lo, curve_hi=hi, curve_id=[kept.id] * len(lo)
+    )
+    intervals = rank_blocks(placed(replace(picture(blocks, HILBERT), boundaries=kept)).blocks)
+    assert depth_curve(intervals).folded.max() == runs
+    assert block_depth(depth_curve(intervals), intervals).max() <= 2 * runs
+
+
+def test_a_block_without_statistics_lies_everywhere() -> None:
+    blocks = files_of(HILBERT, [[(0, 0), (9, 9)], [(5, 5)]])
+    blind = replace(blocks, lo=(blocks.lo[0], pa.array([0, None])), hi=(blocks.hi[0], pa.array([9, None])))
+    intervals = rank_blocks(placed(picture(blind, HILBERT)).blocks)
+    assert intervals.missing.tolist() == [False, True]
+    assert (intervals.lo[1], intervals.hi[1]) == (0, intervals.points - 1)
+
+
+def test_values_that_only_grow_outgrow_their_boundaries() -> None:
+    def table(days: int) -> BlockSet:
+        return files_of(
+            HILBERT, [[(day * 100, i), (day * 100 + 99, i + 50)] for day in range(days) for i in range(4)]
+        )
+
+    old = derive(table(100), HILBERT)
+    assert not outgrown(old, derive(table(105), HILBERT, 1), 420)
+    assert outgrown(old, derive(table(200), HILBERT, 1), 800)
+
+
+def test_a_column_of_few_values_is_not_outgrown() -> None:
+    few = files_of(HILBERT, [[(i % 20, i % 7), (i % 20, i % 7)] for i in range(4000)])
+    assert not outgrown(derive(few, HILBERT), derive(few, HILBERT, 1), 4000)
+
+
+def test_skew_that_a_first_clustering_brings_to_light_outgrows_its_boundaries() -> None:
+    """Blocks that all cover everything tell nothing of the skew; sorted ones do."""
+    rng = np.random.default_rng(2)
+    values = (rng.lognormal(0, 2, 40_000) * 1000).astype(np.int64)
+    raw = files_of(HILBERT, [[(int(p.min()), 0), (int(p.max()), 9)] for p in np.array_split(values, 400)])
+    done = files_of(
+        HILBERT, [[(int(p[0]), 0), (int(p[-1]), 9)] for p in np.array_split(np.sort(values), 400)]
+    )
+    assert outgrown(derive(raw, HILBERT), derive(done, HILBERT, 1), 400)
+    assert not outgrown(derive(done, HILBERT, 1), derive(done, HILBERT, 2), 400)
+
+
+def test_the_newest_generation_is_told_by_the_blocks_of_the_key() -> None:
+    files = [[(0, 0)]] * 4
+    names = ["0-aaaaaaaa", "2-bbbbbbbb", "7-cccccccc", ""]
+    keys = [HILBERT.key_id, HILBERT.key_id, "another", ""]
+    blocks = files_of(HILBERT, files, curve_id=names, key_id=keys, curve_lo=[0] * 4, curve_hi=[0] * 4)
+    assert newest_generation(blocks, HILBERT) == 2
+    assert newest_generation(files_of(HILBERT, files), HILBERT) == 0
+
+
+def test_the_grid_has_room_for_all_boundaries() -> None:
+    top = even(1).buckets(0, pa.array([10**9]))
+    assert top.tolist() == [(1 << BITS) - 1]
+    assert from_json_values(even(1).columns[0], "int").to_pylist()[-1] == MOST - 1
