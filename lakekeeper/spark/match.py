@@ -16,81 +16,127 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.spi import Held, Matched, Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 _NULL = "~"
+_FEW = 2  # columns of fixed width that mostly tell rows apart
 
 
 def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
     """See ``spi.Runner.match``. Raises TypeError for a column whose values can not be told apart.
 
-    A rewrite keeps every row, so where the outputs hold as many rows with some value of the cheap columns (numbers,
-    dates) as were lost with it, it is those: mostly the wide columns are not read at all.
+    A rewrite keeps every row, so where the outputs hold just as many rows with some values of a few columns as were
+    lost with them, it is those rows: mostly two columns of fixed width are all that is read. Where they do not
+    tell, all such columns are tried, and then whole rows.
     """
-    cheap = _cheap(traces)
-    if cheap is not None:
-        matched = _match(cheap, most, all_copies=True)
-        if matched.lost == 0 or matched.lost > most or matched.found == matched.lost:
-            return matched
-        matched.hits.unpersist()
-    return _match(traces, most, all_copies=False)
+    names = _fixed_width(traces)
+    if names:
+        narrow = _only_columns(traces, names)
+        lost = narrow.lost.persist()
+        try:
+            for few in _fewer(lost, len(names), wider=_width(traces) > len(names)):
+                matched = _match(_only_columns(Traces(lost, narrow.written), few), most, exact=False)
+                if matched.lost == 0 or matched.lost > most or matched.found == matched.lost:
+                    return matched
+                matched.hits.unpersist()
+        finally:
+            lost.unpersist()
+    return _match(traces, most, exact=True)
 
 
-def _match(traces: Traces[DataFrame], most: int, *, all_copies: bool) -> Matched[DataFrame]:
-    """One look at all outputs. With ``all_copies`` a value counts only if no more of it is there than was lost."""
+def _match(traces: Traces[DataFrame], most: int, *, exact: bool) -> Matched[DataFrame]:
+    """One look at all outputs. Unless ``exact``, a value counts only if no more of it is there than was lost."""
     from pyspark.sql import functions as F
 
     kind = traces.lost.schema["row"].dataType
-    keyed = traces.lost.select(
-        _key(F.col("row"), kind).alias("key"), _quick(F.col("row"), kind).alias("quick")
-    )
-    lost = keyed.groupBy("key", "quick").agg(F.count(F.lit(1)).alias("copies")).persist()
+    keyed = traces.lost.select(*_keys(F.col("row"), kind, exact=exact))
+    lost = keyed.groupBy(*keyed.columns).agg(F.count(F.lit(1)).alias("copies")).persist()
     try:
         counted = lost.agg(F.coalesce(F.sum("copies"), F.lit(0))).first()
         total = int(counted[0]) if counted else 0
         if total == 0 or total > most:
             return Matched(traces.written.select("file", "position").limit(0), total, 0)
-        hits = _places(traces.written, lost, kind, all_copies=all_copies).persist()
-        found = hits.agg(F.count(F.lit(1)), F.count_distinct("file", "position")).first()
+        hits = _places(traces.written, lost, kind, exact=exact).persist()
+        found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
     finally:
         lost.unpersist()
     rows, places = (int(found[0]), int(found[1])) if found else (0, 0)
     return Matched(hits, total, places if rows == places else -1)
 
 
-def _cheap(traces: Traces[DataFrame]) -> Traces[DataFrame] | None:
-    """The same traces by their columns of fixed width alone; None where there are none, or no others."""
-    from pyspark.sql import functions as F
+def _fixed_width(traces: Traces[DataFrame]) -> list[str]:
+    """Columns that are cheap to read and to compare; no floats, as Spark takes 0.0 for −0.0."""
     from pyspark.sql import types as T
 
     kind = traces.lost.schema["row"].dataType
     if not isinstance(kind, T.StructType):
-        return None
-    fixed = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
-    names = [f.name for f in kind.fields if isinstance(f.dataType, fixed)]
-    if not names or len(names) == len(kind.fields):
-        return None
+        return []
+    fixed = (T.IntegralType, T.DecimalType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    return [f.name for f in kind.fields if isinstance(f.dataType, fixed)]
+
+
+def _width(traces: Traces[DataFrame]) -> int:
+    return len(traces.lost.select("row.*").columns)
+
+
+def _fewer(lost: DataFrame, columns: int, *, wider: bool) -> Iterator[list[str]]:
+    """The two columns that tell the lost rows apart best, then all; there may be ``wider`` ones beside them."""
+    from pyspark.sql import functions as F
+
+    names = [f"c{i}" for i in range(columns)]
+    if columns > _FEW:
+        told = lost.agg(*[F.approx_count_distinct(F.col("row").getField(name)) for name in names]).first()
+        distinct = list(told) if told else [0] * columns
+        yield [names[i] for i in sorted(sorted(range(columns), key=lambda i: -distinct[i])[:_FEW])]
+    if wider:
+        yield names
+
+
+def _only_columns(traces: Traces[DataFrame], names: Sequence[str]) -> Traces[DataFrame]:
+    from pyspark.sql import functions as F
+
     row = F.struct(*[F.col("row").getField(name).alias(f"c{i}") for i, name in enumerate(names)]).alias("row")
     return Traces(traces.lost.select(row), traces.written.select(row, "file", "position"))
 
 
-def _places(written: DataFrame, lost: DataFrame, kind: DataType, *, all_copies: bool) -> DataFrame:
-    """The first ``copies`` places of each lost row. A cheap hash sorts most rows out before the exact text is made."""
+def _keys(row: Column, kind: DataType, *, exact: bool) -> list[Column]:
+    """What is compared: the exact key after a cheap hash of it, or else the plain values of a few columns."""
+    from pyspark.sql import types as T
+
+    if exact or not isinstance(kind, T.StructType):
+        return [_quick(row, kind).alias("quick"), _key(row, kind).alias("key")]
+    return [row.getField(f.name).alias(f"key{i}") for i, f in enumerate(kind.fields)]
+
+
+def _places(written: DataFrame, lost: DataFrame, kind: DataType, *, exact: bool) -> DataFrame:
+    """The first ``copies`` places of each lost row; no position where the place is named a second time.
+
+    Keys are compared by ``<=>``: of ``=`` Spark infers that no key is NULL, and works out the exact key of every
+    row to be sure, before the cheap hash has sorted most rows out.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    quick = F.broadcast(lost.select("quick").distinct())
-    near = written.withColumn("quick", _quick(F.col("row"), kind)).join(quick, "quick", "left_semi")
-    keyed = near.select(_key(F.col("row"), kind).alias("key"), "file", "position")
-    equal = keyed.join(F.broadcast(lost.select("key", "copies")), "key")
-    if all_copies:
-        number = F.count(F.lit(1)).over(Window.partitionBy("key"))
-    else:
-        number = F.row_number().over(Window.partitionBy("key").orderBy("file", "position"))
-    return equal.withColumn("number", number).where("number <= copies").select("file", "position")
+    near = written
+    if exact:
+        near = written.withColumn("quick", _quick(F.col("row"), kind)).join(
+            F.broadcast(lost.select("quick").distinct()), "quick", "left_semi"
+        )
+    keyed = near.select(*_keys(F.col("row"), kind, exact=exact), "file", "position")
+    names = [name for name in lost.columns if name.startswith("key")]
+    wanted = lost.select(*(F.col(name).alias(f"lost_{name}") for name in names), "copies")
+    same = [F.col(name).eqNullSafe(F.col(f"lost_{name}")) for name in names]
+    equal = keyed.join(F.broadcast(wanted), same, "inner").select(*names, "copies", "file", "position")
+    in_order = Window.partitionBy(*names).orderBy("file", "position")
+    number = F.row_number().over(in_order) if exact else F.count(F.lit(1)).over(Window.partitionBy(*names))
+    place = F.struct("file", "position")
+    twice = F.lag(place).over(in_order) == place
+    numbered = equal.withColumn("number", number).withColumn("twice", twice)
+    once = F.when(F.col("twice"), None).otherwise(F.col("position")).alias("position")
+    return numbered.where("number <= copies").select("file", once)
 
 
 def hold(hits: DataFrame) -> Held[DataFrame]:

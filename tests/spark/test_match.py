@@ -47,7 +47,8 @@ SAME = {
 def places(spark: SparkSession, lost: DataFrame, written: DataFrame, most: int = 100) -> tuple[Any, int, int]:
     runner = SparkRunner(spark)
     matched = runner.match(Traces(lost, written), most)
-    hits = sorted((r["file"], r["position"]) for r in matched.hits.collect())
+    found = matched.hits.where("position IS NOT NULL").collect()
+    hits = sorted((r["file"], r["position"]) for r in found)
     runner.release(matched)
     return hits, matched.lost, matched.found
 
