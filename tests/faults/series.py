@@ -62,8 +62,9 @@ class StorageGun:
 class Series:
     """Trials of one program on one kind of table.
 
-    Not ``thorough``: where a fault leaves the table in a state of log and leftovers that another one has left before,
-    what Spark has to do (the second run, and the reading by Spark) is not repeated.
+    Where a fault leaves the table in a state that another one has left before, what Spark has to do (the second run,
+    and the reading by Spark) is not repeated. A state is who has committed and whether there are leftovers;
+    ``thorough``: which leftovers, too, and each version is read by Spark and not just the newest.
     """
 
     ground: Ground
@@ -102,9 +103,10 @@ class Series:
 
     def _judge(self, trial: Trial, ran: Ran, mode: str, hit: str) -> None:
         landed, left = trial.commits(), trial.leftovers()
-        state = (trial.raced, landed, bool(left))
-        new = self.thorough or state not in self.settled
-        trial.check(spark_everywhere=self.thorough, spark=new)
+        kinds = tuple(sorted(Counter(_kind(path) for path in left).items())) if self.thorough else bool(left)
+        state = (trial.raced, landed, kinds)
+        new = state not in self.settled
+        trial.check(spark_everywhere=new and self.thorough, spark=new)
         self._count(ran, mode, hit, landed, left)
         if ran.report is not None:
             commits = (
@@ -139,6 +141,11 @@ class Series:
             self.tally["retry"] += bool(report.retries)
 
 
+def _kind(path: Path) -> str:
+    """What a file is, without the part of its name that is chance."""
+    return ("snapshot" if path.name.startswith("snap-") else "") + path.suffix
+
+
 def _as_answered(mode: str, ran: Ran, landed: int, left: set[Any]) -> None:
     """What each answer of a commit must be made of."""
     if mode in ("landed", "contradicted", "beaten"):
@@ -153,6 +160,12 @@ def _as_answered(mode: str, ran: Ran, landed: int, left: set[Any]) -> None:
         assert not left
     elif mode.startswith("crash") and isinstance(ran.error, Dead):
         assert ran.report is None
+
+
+def every_way(at: Sequence[int], modes: Sequence[str]) -> list[Shot]:
+    """All calls in all ways. A crash after a call leaves what one before the next call does: the last alone."""
+    ways = [mode for mode in modes if mode != "crash after"]
+    return [*((number, mode) for number in at for mode in ways), (at[-1], "crash after")]
 
 
 def by_turns(calls: Sequence[Any], modes: Sequence[str], *, every: int = 1, first: int = 0) -> list[Shot]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.ground import KINDS, Ground
 from tests.faults.port import ANSWERS, COMMITS, MODES
-from tests.faults.series import PortGun, Series, Shot, by_turns
+from tests.faults.series import PortGun, Series, Shot, by_turns, every_way
 from tests.faults.trial import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -57,6 +57,6 @@ def test_a_raced_delete_of_iceberg(ground: Grounds) -> None:
 def test_every_call_in_every_way(ground: Grounds, kind: str, program: str) -> None:
     series = Series(ground(kind), PROGRAMS[program], PortGun(), thorough=True)
     calls = series.calls()
-    tally = series.shoot([*((at, mode) for at in range(len(calls)) for mode in MODES), *answers(calls)])
+    tally = series.shoot([*every_way(range(len(calls)), MODES), *answers(calls)])
     print(f"\n{kind}, {program}: {len(calls)} calls, {dict(tally)}")
     happened(tally, "crash", "abort", "unknown, landed", "unknown, lost", "retry")

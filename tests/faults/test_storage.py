@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.ground import KINDS, Ground
-from tests.faults.series import Series, StorageGun, by_turns
+from tests.faults.series import Series, StorageGun, by_turns, every_way
 from tests.faults.storage import MODES, READS, WRITES, Storage
 from tests.faults.test_port import happened
 from tests.faults.trial import PROGRAMS
@@ -62,7 +62,7 @@ def test_a_vector_file_that_is_cut_off_is_in_no_commit(
 def test_every_write_in_every_way(ground: Grounds, storage: Storage, kind: str, program: str) -> None:
     series = Series(ground(kind), PROGRAMS[program], StorageGun(storage, WRITES), thorough=True)
     calls = series.calls()
-    tally = series.shoot((at, mode) for at in range(len(calls)) for mode in MODES)
+    tally = series.shoot(every_way(range(len(calls)), MODES))
     print(f"\n{kind}, {program}: {len(calls)} writes, {dict(tally)}")
     happened(tally, "crash", "abort", "leftovers")
 
