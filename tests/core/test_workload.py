@@ -1,0 +1,122 @@
+"""A workload as data: what it says of rates and columns, and that it comes back from JSON as it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.meaning import both, compare, either, spans
+from lakekeeper.core.workload import DAY_MS, EVERYTHING, Scan, Span, Workload, collect, union
+from lakekeeper.errors import OptionError
+
+NOW = 100 * DAY_MS
+
+
+def test_a_steady_stream_of_queries_has_its_rate_however_long_it_was_watched() -> None:
+    for days in (1, 7, 60):
+        start = NOW - days * DAY_MS
+        scans = [Scan(start + i * 3_600_000, {}) for i in range(days * 24)]
+        seen = collect("t", scans, source="test", start_ms=start, end_ms=NOW)
+        assert seen.rate(NOW) == pytest.approx(1 / 3600, rel=0.05)
+
+
+def test_a_rate_does_not_fade_because_nobody_watched() -> None:
+    scans = [Scan(i * 60_000, {}) for i in range(600)]
+    seen = collect("t", scans, source="test")
+    assert seen.rate(NOW) == pytest.approx(seen.rate(600 * 60_000), rel=1e-6)
+
+
+def test_newer_queries_count_more_than_older_ones() -> None:
+    start = NOW - 14 * DAY_MS
+    early = [Scan(start + i * 3_600_000, {}) for i in range(24 * 7)]
+    late = [Scan(NOW - 7 * DAY_MS + i * 3_600_000, {}) for i in range(24 * 7)]
+    busy_early = collect("t", [*early, *early, *late], source="test", start_ms=start, end_ms=NOW)
+    busy_late = collect("t", [*early, *late, *late], source="test", start_ms=start, end_ms=NOW)
+    assert busy_late.rate(NOW) > 1.5 / 3600 > busy_early.rate(NOW)
+
+
+def test_one_scan_is_not_a_flood() -> None:
+    assert collect("t", [Scan(NOW, {})], source="test").rate(NOW) <= 1 / 60
+
+
+def test_no_scans_ask_nothing() -> None:
+    empty = collect("t", [], source="test")
+    assert (len(empty), empty.rate(NOW), empty.filtered(NOW), empty.column_share) == (0, 0.0, {}, None)
+
+
+def test_columns_are_counted_by_the_weight_of_their_scans() -> None:
+    one = (Span(1, 1),)
+    scans = [
+        Scan(NOW, {"a": one, "b": one}),
+        Scan(NOW, {"b": one}, ("b", "c"), understood=False),
+        Scan(NOW, {}, weight=2),
+    ]
+    seen = collect("t", scans, source="test")
+    assert seen.filtered(NOW) == pytest.approx({"b": 0.5, "a": 0.25, "c": 0.25})
+    assert seen.unread == 1
+
+
+def test_a_bounded_memory_keeps_the_newest_and_the_rate() -> None:
+    scans = [Scan(i * 1000, {}) for i in range(1000)]
+    seen = collect("t", scans, source="test")
+    kept = seen.newest(100)
+    assert [s.at_ms for s in kept.scans] == [s.at_ms for s in scans[-100:]]
+    assert kept.rate(1_000_000) == pytest.approx(seen.rate(1_000_000), rel=1e-3)
+
+
+def test_it_comes_back_from_json() -> None:
+    scans = [
+        Scan(5, {"a.b": (Span(1, None, after=True), Span(null=True))}, ("a.b",), False, 2.0, 3, 400, 0.5)
+    ]
+    seen = collect("t", scans, source="test", start_ms=0, end_ms=9)
+    assert Workload.from_json(seen.to_json()) == seen
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": "other"}', '{"format": "lakekeeper workload 1", "scans": [1]}']
+)
+def test_what_is_no_workload_is_refused_by_name(text: str) -> None:
+    with pytest.raises(OptionError, match="workload"):
+        Workload.from_json(text)
+
+
+_SPAN = st.builds(
+    lambda lo, hi, after, before: Span(lo, hi, after and lo is not None, before and hi is not None),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+def _in(value: int, found: tuple[Span, ...]) -> bool:
+    return any(
+        (s.lo is None or value > s.lo or (value == s.lo and not s.after))
+        and (s.hi is None or value < s.hi or (value == s.hi and not s.before))
+        for s in found
+    )
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(st.lists(_SPAN, min_size=1, max_size=3), st.lists(_SPAN, min_size=1, max_size=3))
+def test_and_is_the_intersection_and_or_the_union(one: list[Span], other: list[Span]) -> None:
+    left, right = spans("a", *one), spans("a", *other)
+    all_of, any_of = both([left, right]).filters["a"], either([left, right]).filters["a"]
+    for value in range(-1, 11):
+        assert _in(value, all_of) == (_in(value, tuple(one)) and _in(value, tuple(other)))
+        assert _in(value, any_of) == (_in(value, tuple(one)) or _in(value, tuple(other)))
+
+
+def test_long_lists_become_the_stretch_that_they_span() -> None:
+    found = spans("a", *(Span(v, v) for v in range(1000)))
+    assert found.filters["a"] == (Span(0, 999),)
+
+
+def test_an_or_over_two_columns_narrows_neither() -> None:
+    found = either([compare("a", "=", 1), compare("b", "=", 2)])
+    assert (found.filters, found.understood, set(found.columns)) == ({}, False, {"a", "b"})
+
+
+def test_a_span_without_ends_is_everything() -> None:
+    assert union([Span(1, 2), Span()]) == EVERYTHING
