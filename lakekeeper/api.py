@@ -16,12 +16,14 @@ from lakekeeper.core.keys import split_columns
 from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.report import DeleteReport, MergeReport
+from lakekeeper.core.simulate import SimulationReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.hot import Backoff, Backoffs
 from lakekeeper.engine.maintain import Request, look, maintain, plan_for
 from lakekeeper.engine.registry import find_format, find_policies
+from lakekeeper.engine.simulate import Course, simulate_table
 from lakekeeper.engine.tidy import merge_deletes
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.confs import lakekeeper_confs
@@ -36,7 +38,11 @@ from lakekeeper.spi import Adapter, Observer, TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_VERB_POLICIES = {"recluster": ("ranges",), "compact": ("sizes",), "merge_deletes": ("deletes",)}
+VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
+    "recluster": ("ranges",),
+    "compact": ("sizes",),
+    "merge_deletes": ("deletes",),
+}
 
 
 class Table:
@@ -116,6 +122,30 @@ class Table:
             "recluster", policy=policy, where=where, budget_bytes=budget_bytes, options=options
         )
         return plan_for(self._adapter, request, self._clock)[1]
+
+    def simulate(
+        self,
+        policy: str | Sequence[str] | None = None,
+        *,
+        key: Sequence[str] | str | None = None,
+        commits: int | None = None,
+        stream: str | None = None,
+        every: int = 10,
+        seed: int = 0,
+        final: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> SimulationReport:
+        """What policies would make of the table, commit by commit, on metadata only; reads and writes no data file.
+
+        Plays the commits again that brought the table's files, into an empty table; or, with ``commits``, the table as
+        it is and so many more like its recent ones; or a named ``stream`` of 300, or ``commits``, files of the target
+        size (wide, late, windows, backfill, jitter, time). Maintenance comes after each ``every``-th commit, ``final``
+        as in :meth:`recluster`. ``key`` are columns in place of the table's own; ``seed`` draws other commits. Raises
+        OptionError for what is out of range, and where the table has no history to tell of.
+        """
+        course = Course(stream, commits, every, seed, final)
+        request = self._request("recluster", columns=key, policy=policy, options=options)
+        return simulate_table(self._adapter, request, course)
 
     def recluster(
         self,
@@ -250,7 +280,7 @@ class Table:
         resolved = self.options(given)
         # A standing policy is about reclustering; other verbs have their own unless the call says otherwise.
         named = resolved.words("policy") if verb == "recluster" or policy is not None else ()
-        policies = find_policies(named or _VERB_POLICIES[verb])
+        policies = find_policies(named or VERB_POLICIES[verb])
         if where is not None:
             check_where(self._spark, self._name, where)
         return Request(

@@ -15,6 +15,7 @@ from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.registry import find_policies
 from lakekeeper.errors import LakekeeperError, OptionError
 
 _INTERRUPTED = 130  # what shells say of a program that SIGINT ended
@@ -98,6 +99,58 @@ def plan(
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     report = setup.table(table).recluster(columns, dry_run=True, **call)
     setup.show(report.plan)
+    return 0
+
+
+@app.command()
+@with_setup
+def simulate(  # noqa: PLR0913 - each is an option of the command line
+    setup: Setup,
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="TABLE", help="A table; none for a named stream with default options."),
+    ] = None,
+    *,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="wide, late, windows, backfill, jitter or time, not the table's own."
+        ),
+    ] = None,
+    commits: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Play so many more commits like the recent ones, or of the stream (300)."
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option(metavar="N", help="Maintenance after each so many commits.")] = 10,
+    seed: Annotated[int, typer.Option(metavar="N", help="Draw other commits.")] = 0,
+    columns: Columns = None,
+    final: Final = False,
+    policy: Policy = None,
+    option: Given = None,
+) -> int:
+    """Show what policies would make of a table.
+
+    Plays the table's own commits again, or those given, on metadata only. Needs no Spark where no table is named.
+    """
+    from lakekeeper.api import VERB_POLICIES
+    from lakekeeper.engine.simulate import Course, simulate_stream
+
+    call = _call(setup, where=None, policy=policy, budget=None, option=option)
+    course = Course(stream, commits, every, seed, final)
+    if table is None:
+        if stream is None:
+            raise OptionError("--stream", stream, "the name of a stream, where no table is named")
+        if columns is not None:
+            raise OptionError("--columns", columns, "none with a named stream, which has a key of its own")
+        resolved = setup.check(call["options"] | ({"policy": policy} if policy else {}))
+        policies = find_policies(resolved.words("policy") or VERB_POLICIES["recluster"])
+        setup.show(simulate_stream(policies, resolved, course))
+        return 0
+    given = {"policy": policy, "key": columns, "options": call["options"]}
+    played = {name: getattr(course, name) for name in ("stream", "commits", "every", "seed", "final")}
+    setup.show(setup.table(table).simulate(**given, **played))
     return 0
 
 

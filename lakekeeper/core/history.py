@@ -26,7 +26,7 @@ from lakekeeper.core.streams import Arrivals, Floats, Uniform
 from lakekeeper.errors import OptionError
 
 SAME_COMMIT_MS = 1000
-"""Blocks added with no longer pause between them count as one commit."""
+"""Blocks added with a shorter pause between them count as one commit."""
 _RECENT = 50
 _MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits stands still
 
@@ -101,7 +101,7 @@ def _past(snapshot: Snapshot) -> _Past:
     blocks = snapshot.blocks
     fresh = blocks.level_under(snapshot.key) == 0
     times = np.sort(blocks.added_at[fresh])
-    starts = times[np.diff(times, prepend=-SAME_COMMIT_MS * 2) > SAME_COMMIT_MS]
+    starts = times[np.diff(times, prepend=-SAME_COMMIT_MS * 2) >= SAME_COMMIT_MS]
     if len(starts) < 2:
         raise OptionError(
             "commits",

@@ -62,10 +62,16 @@ class Arrivals:
         return len(self.edges) - 1
 
 
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 1 << 24:
+        raise OptionError("seed", seed, "a whole number from 0 to 16,777,215")
+
+
 class Uniform:
     """Numbers between 0 and 1 by hashing a counter (splitmix64; Steele, Lea, Flood 2014): no state that hides."""
 
     def __init__(self, seed: int) -> None:
+        _check_seed(seed)
         self._state = np.uint64(seed) << np.uint64(40)
 
     def __call__(self, *shape: int) -> Floats:
@@ -96,8 +102,6 @@ def named_stream(
     check_count("commits", commits, MAX_COMMITS)
     check_count("files", files, KEYS_PER_FILE)
     check_count("file bytes", file_bytes, MAX_BLOCK_BYTES)
-    if seed < 0 or seed >= 1 << 24:
-        raise OptionError("seed", seed, "a whole number from 0 to 16,777,215")
     count = keys or -(-KEYS_PER_FILE // files)
     drawn = STREAMS[name](Uniform(seed), commits, count * files)
     parts = np.sort(drawn.reshape(commits * files, count), axis=1)

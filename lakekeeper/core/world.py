@@ -14,6 +14,7 @@ Nothing is ever deleted in this world.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,10 @@ COMMIT_MS = 60_000
 """Commits of the paper table are a minute apart; decisions count ages in commits."""
 
 
-def moment(commit: int) -> int:
+_Number = TypeVar("_Number", int, Ints)
+
+
+def moment(commit: _Number) -> _Number:
     """When a commit (numbered from 0) happens, in ms."""
     return (commit + 1) * COMMIT_MS
 
@@ -55,6 +59,7 @@ class World:
     keys: list[Floats]
     numbered: int = 0
     version: int = 0
+    commits: int = 0
 
     @classmethod
     def empty(cls, arrivals: Arrivals) -> World:
@@ -67,6 +72,7 @@ class World:
 
     def arrive(self, commit: int) -> int:
         """The blocks of this commit are added; their bytes."""
+        self.commits = commit + 1
         at = slice(int(self.arrivals.edges[commit]), int(self.arrivals.edges[commit + 1]))
         a = self.arrivals
         level = np.zeros(at.stop - at.start, np.int64) if a.level is None else a.level[at]
@@ -96,7 +102,9 @@ class World:
             },
             _KEY,
         )
-        return Snapshot(self.arrivals.name, "paper", self.version, "paper", "0", _KEY, blocks)
+        seen = np.arange(self.commits, dtype=np.int64)
+        name = self.arrivals.name
+        return Snapshot(name, "paper", self.version, "paper", "0", _KEY, blocks, commits_ms=moment(seen))
 
     def merge(self, tasks: tuple[MergeTask, ...], commit: int) -> tuple[int, bool]:
         """Play tasks of one plan; (bytes read, whether any rose a level or came out as fewer files)."""

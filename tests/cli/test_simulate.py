@@ -1,0 +1,38 @@
+"""``lakekeeper simulate`` with a named stream, which needs no Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakekeeper.cli import main
+
+
+def test_a_stream_is_played_without_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--stream", "late", "--commits", "30", "--policy", "full", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["commits"], report["policies"], report["write_amplification"]) == (30, ["full"], 2.0)
+    assert len(report["course"]["depth"]) == 30
+
+
+def test_the_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--stream", "time", "--commits", "30", "--every", "5"]) == 0
+    assert "30; maintained by" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ([], "the name of a stream, where no table is named"),
+        (["--stream", "widee"], "did you mean 'wide'?"),
+        (["--stream", "wide", "--every", "0"], "every: got 0"),
+        (["--stream", "wide", "--policy", "rnages"], "did you mean 'ranges'?"),
+        (["--stream", "wide", "--columns", "a"], "none with a named stream"),
+    ],
+)
+def test_wrong_use_ends_with_two_and_a_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments]) == 2
+    assert said in capsys.readouterr().err
