@@ -13,8 +13,8 @@ setup: ## make .venv and install everything, Java too where it may be
 demo: setup ## recluster real flights in a Delta and an Iceberg table, before and after
 	$(PYTHON_BIN) examples/demo.py
 
-test: setup ## run all tests
-	$(PYTHON_BIN) -m pytest
+test: setup ## run all tests, two at a time
+	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
 matrix: setup ## play every race of tests/matrix, and show what happened in each
 	$(PYTHON_BIN) -m pytest tests/matrix -m matrix

@@ -1,4 +1,4 @@
-"""One Spark session for the whole run, and the order: what needs no JVM runs first."""
+"""One Spark session for each process of a run, and the order: what needs no JVM runs first."""
 
 from __future__ import annotations
 
