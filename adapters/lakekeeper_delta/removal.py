@@ -122,12 +122,7 @@ def _settled(log: Log, removal: _Removal, snapshot: Snapshot, now: State, operat
             discard(log, removal.files)
             raise
         except Conflict:
-            latest = log.latest()
-            since = commits_between(log, now.version, latest.version)
-            # Delta may have lost to our own commit, whose acknowledgement it did not get: its files are live.
-            landed = next((w.version for w in since.winners if w.run_id == run_id), None)
-            if landed is not None:
-                return landed
+            latest = log.latest()  # none of the winners is our own commit: ``attempt`` has looked for it
             try:
                 _refuse_changed(log, snapshot, latest, removal.removed)
                 if not left:
