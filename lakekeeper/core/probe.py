@@ -13,7 +13,6 @@ import numpy as np
 from lakekeeper.core.blocks import Ints
 from lakekeeper.core.cuts import positions
 from lakekeeper.core.streams import Arrivals, Floats
-from lakekeeper.core.world import World
 
 QUERIES = 300
 RANGE = 0.01
@@ -48,18 +47,17 @@ class Probe:
         self._arrivals = arrivals
         self._rows: list[tuple[float, ...]] = []
 
-    def measure(self, world: World, commit: int, number: int) -> None:
-        """Ask all queries of the world as it is after ``commit``."""
+    def measure(self, lo: Floats, hi: Floats, size: Floats, commit: int, number: int) -> None:
+        """Ask all queries of blocks with these bounds and sizes, as they are after ``commit``."""
         shares = (np.arange(QUERIES) + 0.5) / QUERIES
         written = int(self._arrivals.edges[commit + 1])
         points = self._places(written, shares)
         first = self._places(written, shares * (1 - RANGE))
         last = self._places(written, shares * (1 - RANGE) + RANGE)
-        size = world.bytes.astype(np.float64)
-        depth, point_bytes = _opened(world.lo, world.hi, size, points, points)
-        files, range_bytes = _opened(world.lo, world.hi, size, first, last)
-        lo, hi = self._arrivals.lo[:written], self._arrivals.hi[:written]
-        untouched, _ = _opened(lo, hi, np.zeros(written), points, points)
+        depth, point_bytes = _opened(lo, hi, size, points, points)
+        files, range_bytes = _opened(lo, hi, size, first, last)
+        low, high = self._arrivals.lo[:written], self._arrivals.hi[:written]
+        untouched, _ = _opened(low, high, np.zeros(written), points, points)
         self._rows.append(
             (
                 float(number),
@@ -69,7 +67,7 @@ class Probe:
                 float(point_bytes.mean()),
                 float(range_bytes.mean()),
                 float(untouched.mean()),
-                float(len(world)),
+                float(len(lo)),
             )
         )
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from math import gcd
 from typing import Any
 
+import numpy as np
+
 from lakekeeper.core.optimum import Optimum, nearest_optimum
 from lakekeeper.core.options import Options
 from lakekeeper.core.planner import make_plan
@@ -126,7 +128,7 @@ def simulate(
         if number % every == 0:
             _maintain(world, policies, options, rounds, commit, parallelism, spent)
         if number % step == 0 or number == commits:
-            probe.measure(world, commit, number)
+            probe.measure(world.lo, world.hi, world.bytes.astype(np.float64), commit, number)
     course = probe.course()
     amplification = spent.bytes / ingested
     depth = float(course.depth.mean())
