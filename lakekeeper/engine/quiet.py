@@ -7,7 +7,9 @@ loss is mended by a replay; theirs is only avoided by waiting until they are don
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
@@ -17,11 +19,19 @@ from lakekeeper.core.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
+_STEADY = 3  # commits that make a stream
+_LOOKS = 16  # looks at the log in a stream's period
+
 
 @dataclass(slots=True)
 class QuietWindow:
-    """Waits while rows were changed within the last ``commit.quiet-window-ms``, all in all no longer than
-    ``commit.quiet-max-wait-ms``.
+    """Finds a moment between the statements of users, waiting ``commit.quiet-max-wait-ms`` all in all at most.
+
+    Somebody who changed rows within the last ``commit.quiet-window-ms`` may do so again at once: that is waited out.
+    Who does it again and again is met in the gap after a commit, while the next statement has hardly begun:
+
+        user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, told by the log
+        ours              ▲▲▲  ┄wait┄ ▲▲▲  ┄wait┄ ▲▲▲       ▲  the first half of the time to the next one
     """
 
     clock: Clock
@@ -35,7 +45,7 @@ class QuietWindow:
 
     def passed(self, changes: Changes) -> bool:
         """May the commit go now? If not, it has waited a while: look again, somebody may have come."""
-        pause = self._pause_ms(changes)
+        pause = min(self._pause_ms(changes), self.left_ms)
         if pause <= 0:
             return True
         self.left_ms -= pause
@@ -43,12 +53,21 @@ class QuietWindow:
         return False
 
     def _pause_ms(self, changes: Changes) -> int:
-        if self.window_ms <= 0 or self.left_ms <= 0 or changes.obstacle:
+        if self.window_ms <= 0 or changes.obstacle:
             return 0
-        last = max((w.at_ms for w in changes.winners if w.changes_rows), default=0)
-        age = self.clock.now_ms() - last
+        moments = sorted(w.at_ms for w in changes.winners if w.changes_rows)
         # A commit from the future is another machine's clock: it is as old as it is going to be.
-        return min(self.window_ms - max(age, 0), self.left_ms) if age < self.window_ms else 0
+        age = max(self.clock.now_ms() - moments[-1], 0) if moments else self.window_ms
+        period = _period_ms(moments)
+        if period and age < 2 * period:
+            return 0 if 2 * age <= period else max(period // _LOOKS, 1)
+        return max(self.window_ms - age, 0)
+
+
+def _period_ms(moments: Sequence[int]) -> int:
+    """The usual time between the last commits of a stream; 0 where there are too few to tell."""
+    steps = sorted(late - early for early, late in pairwise(moments[-2 * _STEADY :]))
+    return steps[len(steps) // 2] if len(moments) >= _STEADY else 0
 
 
 @dataclass(slots=True)

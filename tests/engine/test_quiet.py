@@ -81,6 +81,43 @@ def test_a_steady_stream_is_waited_for_no_longer_than_the_bound() -> None:
     assert sum(waited(Stream(at(0)), most=5000)) == 5.0
 
 
+class Steady(Log):
+    """A user commits every ``period`` ms; a statement takes ``length`` ms of it, up to its commit."""
+
+    def __init__(self, period: int, length: int, replay: int, time: Time) -> None:
+        self.period, self.length, self.replay, self.time = period, length, replay, time
+        self.seen = 0
+
+    def changes_since(self, _: Any) -> Changes:
+        moments = list(range(self.period, self.time.now_ms + 1, self.period))
+        if len(moments) > self.seen:  # what came is replayed, which takes its time
+            self.seen = len(moments)
+            self.time.now_ms += self.replay
+        return at(*moments)
+
+    def hurts(self) -> bool:
+        """Would a commit now fall into one of the user's statements?"""
+        return self.time.now_ms % self.period > self.period - self.length
+
+
+@pytest.mark.parametrize("start", range(40_000, 46_000, 300))
+@pytest.mark.parametrize("period,length", [(5000, 2000), (6000, 1000), (1500, 600), (9000, 4000)])
+def test_of_a_steady_stream_the_gap_is_met(period: int, length: int, start: int) -> None:
+    """Between two statements of somebody who deletes again and again, as soon as one has landed."""
+    time = Time(start)
+    stream = Steady(period, length, 400, time)
+    quiet = QuietWindow(time.clock, 2000, 20_000)
+    while not quiet.passed(stream.changes_since(None)):
+        pass
+    assert not stream.hurts()
+    assert sum(time.waited) <= 20
+
+
+def test_a_stream_that_has_ended_is_not_waited_for() -> None:
+    """Three deletes, five seconds apart, and then none for ten: nobody is in the middle of one."""
+    assert waited(Log(at(80_000, 85_000, 90_000))) == []
+
+
 def test_a_commit_of_a_machine_whose_clock_is_ahead_is_waited_for_once_at_most() -> None:
     assert sum(waited(Log(at(10_000_000)), most=5000)) == 5.0
     assert waited(Log(at(99_900)), window=0) == []
