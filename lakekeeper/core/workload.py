@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lakekeeper.core.costs import Measured
 from lakekeeper.errors import OptionError
 
 Floats = npt.NDArray[np.float64]
@@ -65,6 +66,7 @@ class Scan:
     weight        how many queries it stands for
     files_read    data files that Spark opened, ``bytes_read`` their sizes; None where nobody said
     column_share  share of those bytes that was fetched: column pruning, and row groups left out
+    core_seconds  of all tasks of the query
     """
 
     at_ms: int
@@ -75,6 +77,7 @@ class Scan:
     files_read: int | None = None
     bytes_read: int | None = None
     column_share: float | None = None
+    core_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,14 @@ class Workload:
         """Median share of the bytes of the files read that was fetched; None where nobody said."""
         told = [scan.column_share for scan in self.scans if scan.column_share is not None]
         return min(1.0, float(median(told))) if told else None
+
+    def measured(self) -> tuple[Measured, ...]:
+        """What single scans read and took, for ``Coefficients.fitted``."""
+        return tuple(
+            Measured(scan.files_read, scan.bytes_read, scan.core_seconds)
+            for scan in self.scans
+            if scan.files_read and scan.bytes_read and scan.core_seconds
+        )
 
     def filtered(self, now_ms: int) -> dict[str, float]:
         """Column → share of the scans (by weight) that filter it, most first; ties by name."""

@@ -75,6 +75,21 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
 
 
+def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
+    """All that executed plans may call a table: its path; its name with and without catalog, and its location."""
+    if name.path:
+        return (name.path,)
+    steps = (*name.namespace, name.name)
+    found = [".".join((name.catalog, *steps)), ".".join(steps)]
+    jvm = Jvm(spark)
+    identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
+        jvm.array(jvm.view.java.lang.String, name.namespace), name.name
+    )
+    loaded = jvm.session.sessionState().catalogManager().catalog(name.catalog).loadTable(identifier)
+    location = loaded.properties().get("location")
+    return (*found, str(location)) if location else tuple(found)
+
+
 def _is_catalog(jvm: Jvm, parts: list[str]) -> bool:
     if len(parts) < 2:
         return False

@@ -1,0 +1,236 @@
+"""Workloads out of event logs: what is read, what is left out, and what a file that is none is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakekeeper.core.workload import Span, Workload
+from lakekeeper.engine.workload import read_workload
+from lakekeeper.errors import OptionError
+
+UI = "org.apache.spark.sql.execution.ui."
+DELTA = ("spark_catalog.db.t", "db.t", "file:/wh/t")
+
+
+def scan(
+    pushed: str,
+    *,
+    name: str = "spark_catalog.db.t",
+    location: str = "file:/wh/t",
+    index: str = "PreparedDeltaFileIndex",
+) -> dict[str, Any]:
+    return {
+        "nodeName": f"Scan parquet {name}",
+        "simpleString": "FileScan parquet …",
+        "children": [],
+        "metadata": {
+            "Location": f"{index}(1 paths)[{location}]",
+            "PushedFilters": pushed,
+            "PartitionFilters": "[]",
+            "ReadSchema": "struct<k:bigint,t:timestamp>",
+        },
+        "metrics": [
+            {"name": "number of files read", "accumulatorId": 10, "metricType": "sum"},
+            {"name": "size of files read", "accumulatorId": 11, "metricType": "size"},
+        ],
+    }
+
+
+def plan(*children: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "nodeName": "Project",
+        "simpleString": "Project",
+        "children": list(children),
+        "metadata": {},
+        "metrics": [],
+    }
+
+
+def query(
+    number: int, tree: dict[str, Any], *, at: int, read: int = 3, description: str = "collect"
+) -> list[dict[str, Any]]:
+    task = {"Input Metrics": {"Bytes Read": 250, "Records Read": 5}, "Executor CPU Time": 2_000_000_000}
+    this = {"executionId": number}
+    start = {"description": description, "time": at, "sparkPlanInfo": tree}
+    job = {"Stage IDs": [number], "Properties": {"spark.sql.execution.id": str(number)}}
+    return [
+        {"Event": UI + "SparkListenerSQLExecutionStart", **this, **start},
+        {"Event": UI + "SparkListenerDriverAccumUpdates", **this, "accumUpdates": [[10, read], [11, 1000]]},
+        {"Event": "SparkListenerJobStart", "Job ID": number, **job},
+        {"Event": "SparkListenerTaskEnd", "Stage ID": number, "Task Metrics": task},
+        {"Event": UI + "SparkListenerSQLExecutionEnd", **this, "time": at + 500},
+    ]
+
+
+def log(*events: dict[str, Any]) -> bytes:
+    first = {"Event": "SparkListenerLogStart", "Spark Version": "4.1.1"}
+    return b"".join(json.dumps(event).encode() + b"\n" for event in (first, *events))
+
+
+QUERIES = [
+    *query(1, plan(scan("[IsNotNull(k), EqualTo(k,7)]")), at=1000),
+    *query(
+        2,
+        plan(scan("[GreaterThan(k,3)]"), scan("[]", name="spark_catalog.db.other", location="file:/wh/o")),
+        at=2000,
+    ),
+]
+
+
+def test_scans_have_their_filters_files_and_costs(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*QUERIES))
+    seen = read_workload([tmp_path / "app"], "db.t", DELTA)
+    one, two = seen.scans[0], seen.scans[1]
+    assert one.filters == {"k": (Span("7", "7"),)}
+    assert (one.at_ms, one.files_read, one.bytes_read, one.column_share, one.core_seconds) == (
+        1000,
+        3,
+        1000,
+        0.25,
+        2.0,
+    )
+    assert two.filters == {"k": (Span("3", None, after=True),)}
+    assert (two.column_share, two.core_seconds) == (None, None)  # two scans share these tasks
+    assert (seen.start_ms, seen.end_ms) == (1000, 2500)
+
+
+def test_a_table_is_known_by_location_too_and_others_are_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[EqualTo(k,7)]", name="")), at=1000)))
+    assert len(read_workload([tmp_path / "app"], "t", ["/wh/t"])) == 1
+    assert len(read_workload([tmp_path / "app"], "t", ["/wh/other", "db.x"])) == 0
+
+
+def test_our_own_reads_are_no_queries(tmp_path: Path) -> None:
+    own = query(1, plan(scan("[]")), at=1000, description="lakekeeper db.t group 1: level 0")
+    delta = query(2, plan(scan("[]", index="TahoeBatchFileIndex")), at=2000)
+    (tmp_path / "app").write_bytes(log(*own, *delta))
+    assert len(read_workload([tmp_path / "app"], "t", DELTA)) == 0
+
+
+@pytest.mark.parametrize("name", ["app", "app.inprogress", "app.zstd", "app.zst", "app.gz"])
+def test_compressed_logs_are_read_as_plain_ones(tmp_path: Path, name: str) -> None:
+    data = log(*QUERIES)
+    if name.endswith("gz"):
+        data = gzip.compress(data)
+    if ".zst" in name:
+        data = pa.compress(data, "zstd", asbytes=True)
+    (tmp_path / name).write_bytes(data)
+    assert len(read_workload([tmp_path / name], "t", DELTA)) == 2
+
+
+def test_a_rolling_directory_is_read_part_by_part(tmp_path: Path) -> None:
+    home = tmp_path / "eventlog_v2_app"
+    home.mkdir()
+    (home / "appstatus_app.inprogress").write_bytes(b"")
+    (home / "events_2_app").write_bytes(log(*QUERIES[5:]))
+    (home / "events_1_app").write_bytes(log(*QUERIES[:5]))
+    assert [s.at_ms for s in read_workload([tmp_path], "t", DELTA).scans] == [1000, 2000]
+
+
+def test_a_query_that_goes_on_in_the_next_part_is_one(tmp_path: Path) -> None:
+    home = tmp_path / "eventlog_v2_app"
+    home.mkdir()
+    (home / "events_1_app").write_bytes(log(*QUERIES[:2]))
+    (home / "events_2_app").write_bytes(log(*QUERIES[2:5]))
+    (one,) = read_workload([home], "t", DELTA).scans
+    assert (one.files_read, one.core_seconds) == (3, 2.0)
+
+
+def test_a_log_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*QUERIES)[:-80])
+    assert len(read_workload([tmp_path / "app"], "t", DELTA)) == 2
+
+
+def test_the_plan_that_was_carried_out_counts(tmp_path: Path) -> None:
+    update = {
+        "Event": UI + "SparkListenerSQLAdaptiveExecutionUpdate",
+        "executionId": 1,
+        "sparkPlanInfo": plan(scan("[EqualTo(k,8)]")),
+    }
+    events = [QUERIES[0], update, *QUERIES[1:5]]
+    (tmp_path / "app").write_bytes(log(*events))
+    (one,) = read_workload([tmp_path / "app"], "t", DELTA).scans
+    assert one.filters == {"k": (Span("8", "8"),)}
+
+
+def test_filters_that_can_not_be_read_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[Odd(k,7)]")), at=1000)))
+    seen = read_workload([tmp_path / "app"], "t", DELTA)
+    assert (len(seen), seen.unread, seen.scans[0].filters) == (1, 1, {})
+
+
+def test_moments_are_printed_in_the_zone_of_the_jvm_that_logged_them(tmp_path: Path) -> None:
+    zone = {
+        "Event": "SparkListenerEnvironmentUpdate",
+        "System Properties": {"user.timezone": "Europe/Berlin"},
+    }
+    pushed = "[GreaterThanOrEqual(t,2026-01-01 01:00:00.5)]"
+    (tmp_path / "app").write_bytes(log(zone, *query(1, plan(scan(pushed)), at=1000)))
+    (one,) = read_workload([tmp_path / "app"], "t", DELTA).scans
+    assert one.filters["t"] == (Span(1_767_225_600_500_000, None),)
+
+
+def test_an_iceberg_scan_is_read_from_its_text(tmp_path: Path) -> None:
+    text = (
+        "BatchScan ice.db.t[k#1L, g#2] IcebergScan(table=ice.db.t, schemaId=0, snapshotId=44, branch=null, "
+        "filters=c IS NOT NULL, c = 'a, b=3', k >= 3, runtimeFilters=, groupedBy=) RuntimeFilters: []"
+    )
+    metrics = [{"name": "number of result data files", "accumulatorId": 10, "metricType": "v2Custom"}]
+    node = {
+        "nodeName": "BatchScan ice.db.t",
+        "simpleString": text,
+        "children": [],
+        "metadata": {},
+        "metrics": metrics,
+    }
+    (tmp_path / "app").write_bytes(log(*query(1, plan(node), at=1000)))
+    (one,) = read_workload([tmp_path / "app"], "ice.db.t", ["ice.db.t", "db.t"]).scans
+    assert one.filters == {"c": (Span("a, b=3", "a, b=3"),), "k": (Span("3", None),)}
+    assert one.files_read == 3
+
+
+def test_a_workload_that_was_kept_is_read_back(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*QUERIES))
+    seen = read_workload([tmp_path / "app"], "t", DELTA)
+    (tmp_path / "kept.json").write_text(seen.to_json())
+    again = read_workload([tmp_path / "kept.json"], "t", DELTA)
+    assert again.scans == Workload.from_json(seen.to_json()).scans == seen.scans
+    assert (again.start_ms, again.end_ms) == (seen.start_ms, seen.end_ms)
+
+
+WRONG: list[tuple[str, bytes, str]] = [
+    ("notes.txt", b"dear diary\n", "no JSON"),
+    ("rows.json", b'{"k": 1}\n', "no event"),
+    ("empty", b"", "no JSON"),
+    ("data.parquet", b"PAR1\x00\xff\xfe", "no JSON"),
+    ("app.lz4", b"LZ4Block", "spark.eventLog.compression.codec=zstd"),
+    ("app.zstd", b"not zstd at all", "app.zstd"),
+    ("app.gz", b"not gzip at all", "app.gz"),
+]
+
+
+@pytest.mark.parametrize("name, data, told", WRONG)
+def test_a_file_that_is_no_event_log_is_named(tmp_path: Path, name: str, data: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(OptionError, match=f"(?s){name}.*event log") as caught:
+        read_workload([tmp_path / name], "t", DELTA)
+    assert told in str(caught.value)
+
+
+def test_a_missing_path_and_an_empty_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="no such file"):
+        read_workload([tmp_path / "nowhere"], "t", DELTA)
+    with pytest.raises(OptionError, match="empty"):
+        read_workload([tmp_path], "t", DELTA)
+
+
+def test_a_directory_without_any_log_names_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "readme").write_text("hello")
+    with pytest.raises(OptionError, match="readme"):
+        read_workload([tmp_path], "t", DELTA)
