@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.info import ClusteringInformation, measure
-from lakekeeper.core.keys import split_columns
+from lakekeeper.core.keys import parse_layout
 from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.report import DeleteReport, MergeReport
@@ -83,8 +83,10 @@ class Table:
     def cluster_by(self, *columns: str, layout: str = "linear") -> None:
         """Store the cluster key: natively where the table permits, else as the property ``lakekeeper.cluster-by``.
 
-        ``columns`` are one to four, in Spark SQL spelling. Raises OptionError for columns that can be no key
-        (unknown, not orderable, kept without statistics) and for another layout than ``linear``.
+        ``columns`` are one to four, in Spark SQL spelling. ``layout`` says how they share one line: ``linear`` sorts
+        by them as a tuple, which serves the first; ``hilbert`` and ``zorder`` follow a curve through the ranks of two
+        to four, which serves each of them. Blocks under another key or layout count as level 0 and are taken in step
+        by step. Raises OptionError for columns that can be no key (unknown, not orderable, kept without statistics).
         """
         self._adapter.set_cluster_key(columns, layout)
 
@@ -93,6 +95,7 @@ class Table:
     ) -> ClusteringInformation:
         """How well the table is clustered by its key, or by ``columns``; field names are Snowflake's.
 
+        ``columns`` as text may name a layout, ``"hilbert(a, b)"``; else they are linear.
         ``where`` limits it to the blocks that may hold a match. Reads no data file. Raises OptionError
         where there is neither a key nor columns.
         """
@@ -283,13 +286,17 @@ class Table:
         policies = find_policies(named or VERB_POLICIES[verb])
         if where is not None:
             check_where(self._spark, self._name, where)
+        asked, layout = _columns(columns)
+        fallback, fallback_layout = parse_layout(resolved["cluster-by"])
         return Request(
             verb=verb,
             policies=policies,
             options=resolved,
-            columns=_columns(columns),
+            columns=asked,
+            layout=layout,
             where=where,
-            fallback_columns=split_columns(resolved["cluster-by"]) or None,
+            fallback_columns=fallback or None,
+            fallback_layout=fallback_layout,
             needs_key=verb == "recluster",
             final=final,
             dry_run=dry_run,
@@ -385,10 +392,11 @@ def one_pass(
     )
 
 
-def _columns(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
+def _columns(columns: Sequence[str] | str | None) -> tuple[tuple[str, ...] | None, str]:
+    """Columns and layout of a call; text may name both: ``hilbert(a, b)``."""
     if columns is None:
-        return None
-    given = split_columns(columns) if isinstance(columns, str) else tuple(columns)
+        return None, "linear"
+    given, layout = parse_layout(columns) if isinstance(columns, str) else (tuple(columns), "linear")
     if not given:
         raise OptionError("columns", columns, "one to four column names")
-    return given
+    return given, layout

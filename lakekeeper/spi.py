@@ -139,6 +139,22 @@ class RowDeletes(Protocol[Rows]):
         ...
 
 
+class Notes(Protocol):
+    """Small texts that lakekeeper keeps beside a table, hidden from every listing that counts.
+
+    Names are relative, with ``/`` between steps. Losing one loses speed, never data. Both raise AdapterError where
+    the storage does not answer.
+    """
+
+    def read(self, name: str) -> str | None:
+        """The text under a name; None where there is none."""
+        ...
+
+    def keep(self, name: str, text: str) -> str:
+        """Write a text unless there is one already; what is there now."""
+        ...
+
+
 class Adapter(Protocol[Rows]):
     """One table. Methods raise the errors of :mod:`lakekeeper.errors` and no others on purpose."""
 
@@ -194,6 +210,11 @@ class Adapter(Protocol[Rows]):
     @property
     def deletes(self) -> RowDeletes[Rows]:
         """The row-level half of the adapter."""
+        ...
+
+    @property
+    def notes(self) -> Notes:
+        """What is kept beside the table."""
         ...
 
     def changes_since(self, snapshot: Snapshot) -> Changes:

@@ -16,6 +16,7 @@ from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.notes import DeltaNotes
 from lakekeeper_delta.where import matching
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ class DeltaTable:
     def deletes(self) -> DeltaRowDeletes:
         """The row-level half."""
         return DeltaRowDeletes(self._log)
+
+    @property
+    def notes(self) -> DeltaNotes:
+        """What is kept in the folder ``_lakekeeper`` of the table."""
+        return DeltaNotes(self._log)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         """What was committed since, read from the log."""

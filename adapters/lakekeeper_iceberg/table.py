@@ -26,6 +26,7 @@ from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.exchange import exchange_of
 from lakekeeper_iceberg.features import check_supported
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
 from lakekeeper_iceberg.rows import IcebergRows
 
@@ -202,6 +203,10 @@ class IcebergTable:
     @property
     def deletes(self) -> RowDeletes[DataFrame]:
         return self._rows
+
+    @property
+    def notes(self) -> IcebergNotes:
+        return IcebergNotes(self._table, self.table)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         self._refresh()

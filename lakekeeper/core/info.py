@@ -145,7 +145,8 @@ def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
     if snapshot.key is not None and snapshot.key.curved:
         boxed = int((snapshot.blocks.curve_id < 0).sum())
         said = f"depth is along the {snapshot.key.layout} curve"
-        notes.append(f"{said}; for {boxed:,} blocks by their boxes, an upper bound" if boxed else said)
+        these = "1 block by its box" if boxed == 1 else f"{boxed:,} blocks by their boxes"
+        notes.append(f"{said}; {these}, an upper bound" if boxed else said)
     elif snapshot.key is not None and len(snapshot.key.columns) > 1:
         notes.append("depth is over the boxes of the columns' own bounds: an upper bound for a compound key")
     return "; ".join(notes)

@@ -196,6 +196,16 @@ OPTIONS: tuple[Option, ...] = (
         1.0,
     ),
     Option(
+        "key-change-ratio",
+        float,
+        0.25,
+        "of the table's bytes",
+        "After a change of the key one round takes in at most this share of blocks clustered by another one, and at "
+        "least single-task-bytes. (The policy full takes all.)",
+        0.01,
+        1.0,
+    ),
+    Option(
         "budget-bytes",
         int,
         1 << 60,

@@ -18,6 +18,7 @@ from lakekeeper.core.levels import partition_group
 from lakekeeper.core.options import MAX_BLOCK_BYTES, Options
 from lakekeeper.core.plan import FROZEN, ON_CURVE, Choice, Freeze, Left, Merge, MergeTask, Plan, task_id
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.rekey import Share, bounded, share_of
 from lakekeeper.errors import OptionError
 
 _OVER_BUDGET = "over the budget of this call"
@@ -35,6 +36,8 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     if env.busy:
         busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
         ledger.leave(np.flatnonzero(busy), "held by other work, or resting after a race", final=True)
+    share = share_of(snapshot, policies, options)
+    options = bounded(options, share)
     merges: list[tuple[str, Merge]] = []
     for policy in policies:
         candidates = ledger.open
@@ -46,7 +49,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
                 ledger.take(choice.blocks)
             else:
                 ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
-    tasks = _within_budget(snapshot, merges, options, ledger)
+    tasks = _within_budget(snapshot, merges, options, share, ledger)
     return _plan(snapshot, policies, tasks, ledger)
 
 
@@ -136,15 +139,18 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
 
 
 def _within_budget(
-    snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, ledger: _Ledger
+    snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, share: Share, ledger: _Ledger
 ) -> tuple[MergeTask, ...]:
-    """Tasks for the merges in order, as long as they fit; the first always does."""
+    """Tasks for the merges in order, as long as they fit the budget and the share of other keys; the first does."""
     budget, spent = options.integer("budget-bytes"), 0
     kept: list[tuple[str, Merge]] = []
     for policy, merge in merges:
         size = int(snapshot.blocks.bytes[merge.blocks].sum())
         if kept and spent + size > budget:
             ledger.give_back(merge.blocks, _OVER_BUDGET)
+            continue
+        if not share.takes(merge.blocks):
+            ledger.give_back(merge.blocks, share.reason)
             continue
         spent += size
         kept.append((policy, merge))

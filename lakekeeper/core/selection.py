@@ -51,9 +51,7 @@ def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot
     curve = depth_curve(field.intervals)
     level = np.zeros(int(field.group.max()) + 1, np.int64)
     level[field.group] = field.level
-    gate = gates(
-        curve, field.intervals, options, level, run_floor(snapshot.key, field.blocks, field.group)
-    )
+    gate = gates(curve, field.intervals, options, level, run_floor(snapshot.key, field.blocks, field.group))
     lo, hi = field.intervals.lo, field.intervals.hi
     run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.info import mean_depth
+from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import cold_first, make_plan
@@ -18,6 +19,7 @@ from lakekeeper.core.rebase import Rewrite
 from lakekeeper.core.report import GroupResult, MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import Committer
+from lakekeeper.engine.curves import keep_boundaries, with_boundaries
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.quiet import Watch
@@ -30,9 +32,9 @@ from lakekeeper.spi import Adapter, Observer, Runner
 class Request:
     """What was asked for: the verb, its policies and options, and where.
 
-    ``columns`` override the table's key, ``fallback_columns`` stand in where it has none. ``final`` repeats
-    rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff`` remembers where earlier
-    calls were raced.
+    ``columns`` override the table's key, ``fallback_columns`` stand in where it has none, each with a layout.
+    ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
+    remembers where earlier calls were raced.
     """
 
     verb: str
@@ -41,6 +43,8 @@ class Request:
     columns: tuple[str, ...] | None = None
     where: str | None = None
     fallback_columns: tuple[str, ...] | None = None
+    layout: str = "linear"
+    fallback_layout: str = "linear"
     needs_key: bool = False
     final: bool = False
     dry_run: bool = False
@@ -72,13 +76,21 @@ class _Tally:
 
 def look(adapter: Adapter[Any], request: Request) -> Snapshot:
     """The newest snapshot under the key that the request means; OptionError where it needs one and has none."""
-    snapshot = adapter.snapshot(request.columns, request.where)
+    snapshot = _laid_out(adapter.snapshot(request.columns, request.where), request.columns, request.layout)
     if snapshot.key is None and request.fallback_columns:
         snapshot = adapter.snapshot(request.fallback_columns, request.where)
+        snapshot = _laid_out(snapshot, request.fallback_columns, request.fallback_layout)
     if snapshot.key is None and request.needs_key:
         wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
         raise OptionError("columns", None, f"{wanted}; {adapter.table} has none")
-    return snapshot
+    return with_boundaries(adapter, snapshot)
+
+
+def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) -> Snapshot:
+    """The snapshot with the layout that was asked for along with ``columns``; the table's own key keeps its own."""
+    if snapshot.key is None or columns is None or layout == snapshot.key.layout:
+        return snapshot
+    return replace(snapshot, key=ClusterKey(snapshot.key.columns, layout))
 
 
 def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Snapshot, Plan]:
@@ -123,6 +135,8 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
         left = request.options.integer("budget-bytes") - tally.spent
         limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
         snapshot, plan = plan_for(work.adapter, limited, clock)
+        if plan.tasks and not request.dry_run and not keep_boundaries(work.adapter, snapshot):
+            snapshot, plan = plan_for(work.adapter, limited, clock)
         first = first or (snapshot, plan)
         work.events.tell(
             "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=rounds + 1, plan=plan

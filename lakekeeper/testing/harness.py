@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.boundaries import placed
 from lakekeeper.core.options import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
 from lakekeeper.core.plan import MergeTask, task_id
 from lakekeeper.core.rebase import Rewrite
@@ -157,6 +158,7 @@ def task_for(
         live_rows=None,
         score=1.0,
         reason="contract",
+        boundaries=placed(snapshot).boundaries,
     )
 
 

@@ -42,6 +42,7 @@ class Settings:
     no_statistics    columns that no file has statistics for
     byte_scale       bytes that a measured byte of text stands for: small rows, large files
     row_deletes, stores_level, native_key    as in the capabilities
+    stores_curve     each file a rewrite makes has its own range on the key's curve with it
     row_ids          rows are known by their ids when they are looked for, else by their values
     """
 
@@ -52,6 +53,7 @@ class Settings:
     row_deletes: bool = True
     row_ids: bool = True
     stores_level: bool = True
+    stores_curve: bool = True
     native_key: bool = True
 
 
@@ -83,6 +85,7 @@ class MemoryTable:
         self.settings = settings or Settings()
         self.lock = threading.RLock()
         self.disk: dict[str, DataFile] = {}
+        self.notes: dict[str, str] = {}
         self.touched = Touched()
         self._numbers = {"row": 0, "file": 0, "delete": 0, "column": 0}
         columns = columns_of(kinds)

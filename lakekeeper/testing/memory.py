@@ -24,6 +24,7 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
+from lakekeeper.testing.curves import span
 from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.predicate import Predicate, parse
@@ -137,7 +138,14 @@ class MemoryAdapter:
                 files += [self.store.write_file(now, chunk) for chunk in chunks]
         outputs = tuple(Output(f.path, len(f.rows), f.bytes) for f in files)
         live = sum(len(pinned.files[path].live) for path in task.inputs)
-        return Rewrite(task, outputs, rows_in=live, native=tuple(map(fresh, files)))
+        return Rewrite(task, outputs, rows_in=live, native=self._entries(files, task))
+
+    def _entries(self, files: Sequence[DataFile], task: MergeTask) -> tuple[Entry, ...]:
+        """Files that no version names yet, each with its range on the curve where the table keeps such."""
+        if not self.store.settings.stores_curve:
+            return tuple(map(fresh, files))
+        schema = self.store.version(task.read_version).schema
+        return tuple(replace(fresh(f), curve=span([schema.load(r) for r in f.rows], task)) for f in files)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt; raises Conflict, Rejected or Unknown."""
@@ -174,6 +182,11 @@ class MemoryAdapter:
     def deletes(self) -> MemoryDeletes:
         """The row-level half."""
         return MemoryDeletes(self)
+
+    @property
+    def notes(self) -> MemoryNotes:
+        """What is kept beside the table."""
+        return MemoryNotes(self.store)
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Remove outputs and extra files from the disk; those already gone are no error."""
@@ -244,6 +257,22 @@ class MemoryAdapter:
         return "nobody: it never was"
 
 
+class MemoryNotes:
+    """``lakekeeper.spi.Notes``: a dictionary of the table's."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        self._table = table
+
+    def read(self, name: str) -> str | None:
+        """The text under a name, if there is one."""
+        return self._table.notes.get(name)
+
+    def keep(self, name: str, text: str) -> str:
+        """Write it unless there is one."""
+        with self._table.lock:
+            return self._table.notes.setdefault(name, text)
+
+
 def _winner_of(version: Version) -> Winner:
     return Winner(
         version.number,
@@ -308,6 +337,9 @@ def _blocks(entries: Sequence[Entry], key: ClusterKey | None, *, stores_level: b
         "level": np.array([e.level if stores_level else 0 for e in entries], np.int16),
         "key_id": [e.key_id for e in entries],
         "added_at": np.array([e.added_at for e in entries], np.int64),
+        "curve_id": [e.curve[0] if e.curve else "" for e in entries],
+        "curve_lo": np.array([e.curve[1] if e.curve else UNKNOWN for e in entries], np.int64),
+        "curve_hi": np.array([e.curve[2] if e.curve else UNKNOWN for e in entries], np.int64),
     }
     per_key = [[_statistics(f, column) for f in files] for column in (key.columns if key else ())]
     columns["lo"] = [[s.lo for s in found] for found in per_key]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
-from typing import Any
 
-import pyarrow as pa
-
-from lakekeeper.core.keys import arrow_type
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.spi import Held, Matched, Traces
+from lakekeeper.testing.curves import along_curve
 from lakekeeper.testing.memory import Parts
-from lakekeeper.testing.values import Row, Token, at_path, text, token
+from lakekeeper.testing.values import Row, Token, at_path, from_json_value, text, token
 
 
 class MemoryRunner:
@@ -38,6 +33,8 @@ class MemoryRunner:
             return [together]
         paths = [column.path for column in task.key.columns]
         together.sort(key=lambda row: tuple(token(at_path(row, path)) for path in paths))
+        if task.boundaries is not None:
+            return along_curve(together, task)
         if not task.cuts:
             return [together]
         column = task.key.columns[task.cut_column]
@@ -92,19 +89,3 @@ def _split(rows: list[Row], cuts: list[Token], path: tuple[str, ...]) -> Parts:
     for row in rows:
         parts[bisect_left(cuts, token(at_path(row, path)))].append(row)
     return [part for part in parts if part]
-
-
-def from_json_value(value: Any, kind: str) -> Any:
-    """Inverse of ``lakekeeper.core.keys.to_json_value``."""
-    if value is None:
-        return None
-    if kind == "binary":
-        return base64.b64decode(value)
-    if kind == "float":
-        return float(value)
-    if kind.startswith("decimal"):
-        return Decimal(value)
-    if kind in ("date", "timestamp", "timestamp_ntz"):
-        width = pa.int32() if kind == "date" else pa.int64()
-        return pa.scalar(value, width).cast(arrow_type(kind)).as_py()
-    return value

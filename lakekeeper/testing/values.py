@@ -5,11 +5,17 @@ Nothing here shares code with ``lakekeeper.core.ranks``, so that the two can che
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
+
+import pyarrow as pa
+
+from lakekeeper.core.keys import arrow_type
 
 Row = dict[str, Any]
 """One row: column name → value, a struct is a dict."""
@@ -51,6 +57,22 @@ def text(value: Any) -> str:
 def fingerprint(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The rows as a sorted multiset of texts: equal if and only if the rows are, in whatever order."""
     return tuple(sorted(text(row) for row in rows))
+
+
+def from_json_value(value: Any, kind: str) -> Any:
+    """Inverse of ``lakekeeper.core.keys.to_json_value``."""
+    if value is None:
+        return None
+    if kind == "binary":
+        return base64.b64decode(value)
+    if kind == "float":
+        return float(value)
+    if kind.startswith("decimal"):
+        return Decimal(value)
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        width = pa.int32() if kind == "date" else pa.int64()
+        return pa.scalar(value, width).cast(arrow_type(kind)).as_py()
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ ROW_ID = "_row_id"
 
 Path = tuple[str, ...]
 
+Span = tuple[str, int, int]
+"""Places on a key's curve: the id of the boundaries that they are under, the first, the last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -117,6 +120,7 @@ class Entry:
     delete_id: str = ""
     level: int = 0
     key_id: str = ""
+    curve: Span | None = None
 
     @property
     def live(self) -> list[Row]:

@@ -11,9 +11,8 @@ from lakekeeper.core.cuts import range_cuts
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from lakekeeper.testing.draws import Shape, draw_snapshot
-from lakekeeper.testing.runner import from_json_value
 from lakekeeper.testing.samples import SAMPLES
-from lakekeeper.testing.values import token
+from lakekeeper.testing.values import from_json_value, token
 
 EVERY = slice(None)
 

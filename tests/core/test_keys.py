@@ -25,9 +25,8 @@ from lakekeeper.core.keys import (
 )
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.draws import draw_key
-from lakekeeper.testing.runner import from_json_value
 from lakekeeper.testing.samples import SAMPLES
-from lakekeeper.testing.values import token
+from lakekeeper.testing.values import from_json_value, token
 
 steps = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4)
 

@@ -26,7 +26,7 @@ from lakekeeper.engine import maintain as engine_maintain
 from lakekeeper.engine import rewrite as engine_rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Capabilities, Commit, Held, Observer, Tidied, Traces
+from lakekeeper.spi import Capabilities, Commit, Held, Notes, Observer, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
 _MOST_QUESTIONS = 400
@@ -177,6 +177,10 @@ class Scripted:
             self.told.append(Question("phase", (phase, info)))
         else:
             self.ask("phase", phase, info)
+
+    @property
+    def notes(self) -> Notes:
+        raise AssertionError("a linear key keeps nothing beside its table")
 
     @property
     def deletes(self) -> Scripted:

@@ -1,0 +1,271 @@
+"""Keys that follow a curve, from end to end on the memory adapter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.boundaries import placed
+from lakekeeper.core.curve import CURVES
+from lakekeeper.core.info import measure
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env
+from lakekeeper.engine.curves import note_name
+from lakekeeper.engine.maintain import look
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.memory import Lake
+from lakekeeper.testing.values import Row
+from tests.engine.scene import Scene
+
+COMMITS = 12
+SIDE = 1000
+OPTIONS = {"max-rows-per-file": 20, "target-file-size-bytes": 1 << 20}
+
+
+def some_rows(rng: random.Random, count: int) -> list[Row]:
+    return [{"a": rng.randrange(SIDE), "b": rng.randrange(SIDE), "v": i} for i in range(count)]
+
+
+def scene(layout: str, *, columns: Sequence[str] = ("a", "b"), settings: Settings | None = None) -> Scene:
+    made = Scene(Lake().create("db.t", {"a": "int", "b": "int", "v": "int"}, settings=settings))
+    rng = random.Random(5)
+    for _ in range(COMMITS):
+        made.table.append(some_rows(rng, 100))
+    made.table.set_key(columns, layout)
+    return made
+
+
+def files_read(made: Scene, **box: tuple[int, int]) -> int:
+    """Files whose bounds meet a box, by the files' own statistics."""
+    schema = made.table.current.schema
+    read = 0
+    for entry in made.table.current.files.values():
+        bounds = {name: entry.file.statistics[schema.find(name).field_id] for name in box}
+        read += all(bounds[name].hi >= lo and bounds[name].lo <= hi for name, (lo, hi) in box.items())
+    return read
+
+
+def mean_read(made: Scene, *names: str, width: int) -> float:
+    rng = random.Random(9)
+    starts = [[rng.randrange(SIDE - width) for _ in names] for _ in range(60)]
+    return sum(
+        files_read(made, **{n: (s, s + width) for n, s in zip(names, start, strict=True)}) for start in starts
+    ) / len(starts)
+
+
+@pytest.mark.parametrize("layout", CURVES)
+@pytest.mark.parametrize("stored", [True, False], ids=["own ranges", "boxes"])
+def test_ranges_of_the_second_column_read_fewer_files_than_under_a_linear_key(
+    layout: str, stored: bool
+) -> None:
+    settings = Settings(stores_curve=stored)
+    linear, curved = scene("linear"), scene(layout, settings=settings)
+    before = curved.table.fingerprint()
+    for made in (linear, curved):
+        assert made.run(final=True, options=OPTIONS).ended == "nothing left to do"
+    assert curved.table.fingerprint() == before
+    assert len(curved.table.current.files) <= 75
+    assert mean_read(curved, "b", width=10) < 0.5 * mean_read(linear, "b", width=10)
+    assert mean_read(curved, "a", "b", width=100) < mean_read(linear, "a", "b", width=100)
+
+
+@pytest.mark.parametrize("layout", CURVES)
+@pytest.mark.parametrize("stored", [True, False], ids=["own ranges", "boxes"])
+def test_a_second_run_is_a_no_op(layout: str, stored: bool) -> None:
+    made = scene(layout, settings=Settings(stores_curve=stored))
+    made.run(final=True, options=OPTIONS)
+    made.untouched(lambda: made.run(final=True, options=OPTIONS))
+
+
+@pytest.mark.parametrize("cuts", [False, True], ids=["one task", "ranges"])
+def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
+    """Whether it was sorted as a whole or cut into ranges: neighbours share a place at most."""
+    made = scene("hilbert")
+    made.run(options={**OPTIONS, **({"single-task-bytes": 2048} if cuts else {})})
+    snapshot = look(made.adapter, made.request())
+    assert (snapshot.blocks.curve_id >= 0).all()
+    told = measure(snapshot)
+    assert told.max_depth <= 2
+    assert told.levels == {1: len(snapshot.blocks)}
+    assert "hilbert curve" in told.notes
+    assert "boxes" not in told.notes
+
+
+def test_the_task_says_where_on_the_curve_it_is_cut() -> None:
+    made = scene("hilbert")
+    request = made.request(options={**OPTIONS, "single-task-bytes": 2048})
+    (task,) = make_plan(look(made.adapter, request), request.policies, request.options, Env()).tasks
+    assert len(task.cuts) > 3
+    assert list(task.cuts) == sorted(set(task.cuts))
+    assert type(task).from_json(task.to_json()) == task
+
+
+def test_boundaries_are_kept_once_and_stay() -> None:
+    made = scene("hilbert")
+    key = made.adapter.snapshot().key
+    assert key is not None
+    made.run(dry_run=True, options=OPTIONS)
+    assert made.table.notes == {}
+    made.run(options=OPTIONS)
+    first = dict(made.table.notes)
+    assert set(first) == {note_name(key.key_id, 0)}
+    made.table.append(some_rows(random.Random(6), 100))
+    made.run(options=OPTIONS)
+    assert made.table.notes == first
+
+
+def test_lost_boundaries_cost_no_row_and_are_derived_anew() -> None:
+    made = scene("hilbert")
+    made.run(final=True, options=OPTIONS)
+    before = made.table.fingerprint()
+    made.table.notes.clear()
+    made.table.append(some_rows(random.Random(7), 100))
+    expected = len(before) + 100
+    report = made.run(final=True, options=OPTIONS)
+    assert report.ended == "nothing left to do"
+    assert len(made.table.fingerprint()) == expected
+    made.untouched(lambda: made.run(options=OPTIONS))
+
+
+def test_boundaries_that_cannot_be_read_are_passed_over() -> None:
+    made = scene("hilbert")
+    key = made.adapter.snapshot().key
+    assert key is not None
+    made.table.notes[note_name(key.key_id, 0)] = "torn"
+    made.run(options=OPTIONS)
+    assert set(made.table.notes) == {note_name(key.key_id, g) for g in (0, 1)}
+    assert made.table.notes[note_name(key.key_id, 0)] == "torn"
+
+
+def test_who_keeps_boundaries_first_decides_for_both() -> None:
+    """Another run kept its own between our plan and our first write: we plan again, by those."""
+    made, other = scene("hilbert"), scene("hilbert")
+    other.table.append(some_rows(random.Random(8), 300))
+    other.run(options=OPTIONS)
+    (theirs,) = other.table.notes.items()
+
+    class Late(type(made.adapter.notes)):  # type: ignore[misc]  # the class is not named in public
+        def keep(self, name: str, text: str) -> str:
+            made.table.notes.setdefault(*theirs)
+            return str(super().keep(name, text))
+
+    notes = Late(made.table)
+    adapter = made.adapter
+
+    class Adapted:
+        def __getattr__(self, name: str) -> Any:
+            return notes if name == "notes" else getattr(adapter, name)
+
+    made.adapter = Adapted()  # type: ignore[assignment]  # stands for the adapter, but for its notes
+    made.run(options=OPTIONS)
+    assert made.table.notes == dict([theirs])
+    snapshot = look(adapter, made.request())
+    assert snapshot.boundaries is not None
+    assert snapshot.boundaries.to_json() == theirs[1]
+    assert (placed(snapshot).blocks.curve_id >= 0).all()
+
+
+def test_a_table_that_grows_out_of_its_boundaries_gets_new_ones_and_ends() -> None:
+    made = scene("hilbert")
+    made.run(final=True, options=OPTIONS)
+    for day in range(1, 6):
+        for part in range(3):
+            grown = [{**r, "a": r["a"] + day * SIDE} for r in some_rows(random.Random(3 * day + part), 100)]
+            made.table.append(grown)
+        assert made.run(final=True, options=OPTIONS).ended == "nothing left to do"
+    assert len(made.table.notes) > 1
+    made.untouched(lambda: made.run(final=True, options=OPTIONS))
+
+
+def test_a_delete_that_lands_meanwhile_is_replayed_on_the_curve() -> None:
+    made = scene("hilbert")
+
+    def race(phase: str, info: Any) -> None:
+        if phase == "before_commit" and len(made.table.versions) == 2 + COMMITS:
+            made.table.delete("a < 100")
+
+    rows = len(made.table.rows())
+    report = made.run(options=OPTIONS, observer=race)
+    assert report.replayed_rows_count > 0
+    assert len(made.table.rows()) == rows - report.replayed_rows_count
+    snapshot = placed(look(made.adapter, made.request()))
+    assert (snapshot.blocks.curve_id >= 0).all()
+
+
+def test_new_files_lie_on_the_curve_beside_old_ones() -> None:
+    """A mixed table: merged blocks by their ranges, appended ones by their boxes, on one line."""
+    made = scene("hilbert")
+    made.run(options=OPTIONS)
+    made.table.append([{"a": i, "b": i, "v": 0} for i in range(20)])
+    snapshot = placed(look(made.adapter, made.request()))
+    assert sorted(set(snapshot.blocks.curve_id.tolist())) == [-1, 0]
+    assert "1 block by its box" in measure(snapshot).notes
+
+
+def test_nulls_and_nan_are_merged_like_other_values() -> None:
+    table = Lake().create("db.t", {"x": "float", "s": "string"})
+    rng = random.Random(1)
+    for _ in range(8):
+        values = [None, float("nan"), -0.0, 0.0, 1.5, float("inf")]
+        rows = [{"x": rng.choice(values), "s": rng.choice(["", "a", "é", None])} for _ in range(40)]
+        table.append(rows)
+    table.set_key(("x", "s"), "hilbert")
+    made = Scene(table)
+    before = table.fingerprint()
+    report = made.run(final=True, options=OPTIONS)
+    assert report.rewritten_data_files_count >= 8
+    assert table.fingerprint() == before
+
+
+def test_level_0_for_blocks_of_another_layout() -> None:
+    made = scene("linear")
+    made.run(final=True, options=OPTIONS)
+    made.table.set_key(("a", "b"), "hilbert")
+    snapshot = look(made.adapter, made.request())
+    assert snapshot.blocks.level.max() > 0
+    assert set(snapshot.blocks.level_under(snapshot.key).tolist()) == {0}
+
+
+def test_a_key_given_in_the_call_may_have_a_layout() -> None:
+    made = scene("linear")
+    request = replace(made.request(), columns=("a", "b"), layout="zorder")
+    snapshot = look(made.adapter, request)
+    assert str(snapshot.key) == "zorder(a, b)"
+
+
+REKEY = {**OPTIONS, "single-task-bytes": 1024}
+
+
+def test_a_change_of_the_key_is_taken_in_step_by_step() -> None:
+    """Never as one full rewrite: the first run after it takes a share, says why the rest waits, and all of it ends."""
+    made = scene("linear")
+    made.run(final=True, options=OPTIONS)
+    made.table.set_key(("a", "b"), "hilbert")
+    before, size = made.table.fingerprint(), sum(e.file.bytes for e in made.table.current.files.values())
+    request = made.request(options=REKEY)
+    plan = make_plan(look(made.adapter, request), request.policies, request.options, Env())
+    assert 0 < plan.input_bytes <= 0.25 * size
+    (waits,) = [left for left in plan.left if "another key" in left.reason]
+    assert waits.bytes >= 0.7 * size
+    assert "clustered by another key: taken in step by step" in str(plan)
+    assert "key-change-ratio" in str(plan)
+    first = made.run(options=REKEY)
+    assert first.rewritten_bytes_count <= 0.25 * size
+    report = made.run(final=True, options=REKEY)
+    assert report.rounds > 3
+    assert report.ended == "nothing left to do"
+    assert made.table.fingerprint() == before
+    snapshot = look(made.adapter, made.request())
+    assert snapshot.key is not None
+    assert {b.key_id for b in snapshot.blocks} == {snapshot.key.key_id}
+
+
+def test_full_takes_a_changed_key_at_once() -> None:
+    made = scene("linear")
+    made.run(final=True, options=OPTIONS)
+    made.table.set_key(("b",), "linear")
+    assert made.plan("full", options=REKEY).input_files == len(made.table.current.files)
