@@ -59,10 +59,11 @@ def depth_curve(intervals: Intervals) -> DepthCurve:
     nulls = intervals.null_lo >= 0
     lo = np.concatenate([intervals.lo, intervals.null_lo[nulls]])
     hi = np.concatenate([intervals.hi, intervals.null_hi[nulls]])
-    return _curve(lo, hi, intervals.group)
+    return curve_over(lo, hi, intervals.group)
 
 
-def _curve(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
+def curve_over(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
+    """The curve of closed intervals [lo, hi], in numbers of points; ``group`` is that of each point."""
     size = len(group)
     starts = np.bincount(lo, minlength=size).astype(np.int32)
     ends = np.bincount(hi, minlength=size).astype(np.int32)
@@ -94,14 +95,14 @@ def overlaps(intervals: Intervals) -> Ints:
     without statistics meets every block of its group, once.
     """
     nulls = np.flatnonzero(intervals.null_lo >= 0)
-    values = _curve(intervals.lo, intervals.hi, intervals.group)
+    values = curve_over(intervals.lo, intervals.hi, intervals.group)
     count = _meet(values, intervals.lo, intervals.hi) - 1
     if not len(nulls):
         return count
     group = intervals.group[intervals.lo]
     region_lo, region_hi = intervals.null_lo[nulls], intervals.null_hi[nulls]
-    region = _curve(region_lo, region_hi, intervals.group)
-    mixed = _curve(intervals.lo[nulls], intervals.hi[nulls], intervals.group)
+    region = curve_over(region_lo, region_hi, intervals.group)
+    mixed = curve_over(intervals.lo[nulls], intervals.hi[nulls], intervals.group)
     count += _meet(region, intervals.lo, intervals.hi)  # my values (or NULLs) in another's NULL region
     count[nulls] += _meet(values, region_lo, region_hi)  # others' intervals in my NULL region
     both = _meet(region, region_lo, region_hi) - _meet(mixed, intervals.lo[nulls], intervals.hi[nulls])

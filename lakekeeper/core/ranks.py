@@ -45,6 +45,11 @@ class Intervals:
     def points(self) -> int:
         return len(self.group)
 
+    def at(self, index: Index) -> Intervals:
+        """Some of the intervals, in that order, over the same points (NULL regions left out)."""
+        none = np.full(len(index), -1, np.int64)
+        return Intervals(self.lo[index], self.hi[index], self.group, none, none, self.missing[index])
+
     def take(self, mask: Bools) -> Intervals:
         """The intervals of a mask, over the points that are bounds of theirs (NULL regions left out)."""
         lo, hi, points = _compact(self.lo[mask], self.hi[mask])

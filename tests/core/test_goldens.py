@@ -14,6 +14,7 @@ from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.deletes import DELETES
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
@@ -24,7 +25,7 @@ from lakekeeper.testing.drawing import parse_blocks, parse_key, print_blocks
 from lakekeeper.testing.golden import Case, run_golden
 
 DATA = Path(__file__).with_name("data")
-POLICIES: dict[str, Policy] = {p.name: p for p in (RANGES, PEAKS, SIZES, DELETES, FULL)}
+POLICIES: dict[str, Policy] = {p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL)}
 
 
 class State:

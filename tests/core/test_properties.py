@@ -19,6 +19,7 @@ from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.deletes import DELETES
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
@@ -35,6 +36,8 @@ from lakekeeper.testing.values import token
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
 POLICIES: list[tuple[Policy, ...]] = [
+    (ADAPTIVE,),
+    (ADAPTIVE, SIZES),
     (RANGES,),
     (PEAKS,),
     (SIZES,),
@@ -96,6 +99,9 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
         assert fits
         fewest = 1 if task.policy == "deletes" else 2
         assert fewest <= len(inputs) <= options.integer("max-file-group-input-files")
+        if task.policy == "adaptive":  # it knows no levels; what it writes has one for the other policies
+            assert task.level == min(task.input_level + 1, options.integer("max-level"))
+            continue
         assert len({level[path] for path in task.inputs}) == 1
         assert task.level == task.input_level + (task.policy not in ("sizes", "deletes"))
 
@@ -172,7 +178,7 @@ def test_drawn_blocks_parse_as_they_print(snapshot: Snapshot) -> None:
     ]
 
 
-@pytest.mark.parametrize("policy", [RANGES, PEAKS], ids=lambda p: p.name)
+@pytest.mark.parametrize("policy", [RANGES, PEAKS, ADAPTIVE], ids=lambda p: p.name)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
     seed: int, policy: Policy

@@ -1,0 +1,75 @@
+"""What several parts of one plan ask of a picture, worked out once: intervals by partition, and the mass line.
+
+Ranking the bounds is the dearest part of a plan. The results are kept with the snapshot, in which nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from lakekeeper.core.blocks import Index, Ints, Snapshot
+from lakekeeper.core.levels import partition_group
+from lakekeeper.core.mass import Line, data_mass, places
+from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
+
+T = TypeVar("T")
+
+
+def place_of(snapshot: Snapshot) -> Ints:
+    """A number per block for its (partition, spec)."""
+    return _kept(snapshot, "place", lambda: partition_group(snapshot.blocks))
+
+
+def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
+    """All blocks of a snapshot that has a key as intervals, each partition on a stretch of its own."""
+    if not null_region and not _any_null(snapshot):
+        null_region = True  # there is none: one line serves both
+    return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
+
+
+def order_of(snapshot: Snapshot) -> Index:
+    """The blocks along ``table_line(snapshot, null_region=False)``, by what they are and not by how they came.
+
+    Sums of doubles depend on their order; in this one they come out the same for the same blocks.
+    """
+    return _kept(snapshot, "order", lambda: _ordered(snapshot))
+
+
+def _ordered(snapshot: Snapshot) -> Index:
+    blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
+    code = line.lo * max(line.points, 1) + line.hi
+    order = np.argsort(code)
+    if (code[order][1:] != code[order][:-1]).all():
+        return order
+    return np.lexsort((blocks.added_at, blocks.deleted_rows, blocks.rows, blocks.bytes, code))
+
+
+def data_line(snapshot: Snapshot) -> Line:
+    """The live bytes along ``table_line(snapshot, null_region=False)``."""
+
+    def made() -> Line:
+        line, order = table_line(snapshot, null_region=False), order_of(snapshot)
+        place = places(snapshot.blocks, line)
+        return data_mass(line.at(order), place, snapshot.blocks.live_bytes[order])
+
+    return _kept(snapshot, "mass", made)
+
+
+def _any_null(snapshot: Snapshot) -> bool:
+    return _kept(snapshot, "nulls", lambda: bool(has_null(snapshot.blocks).any()))
+
+
+def _ranked(snapshot: Snapshot, null_region: bool) -> Intervals:
+    place = place_of(snapshot)
+    return rank_blocks(snapshot.blocks, place if place.any() else None, null_region=null_region)
+
+
+def _kept(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
+    memo = snapshot.memo
+    if name not in memo:
+        memo[name] = make()
+    found: T = memo[name]
+    return found
