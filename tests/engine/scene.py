@@ -11,6 +11,7 @@ from lakekeeper.core.options import resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.deletes import DELETES
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
@@ -25,7 +26,7 @@ from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import Row
 
-POLICIES: Mapping[str, Policy] = {p.name: p for p in (RANGES, PEAKS, SIZES, DELETES, FULL)}
+POLICIES: Mapping[str, Policy] = {p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL)}
 SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 
 

@@ -67,6 +67,23 @@ def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
         scene.untouched(lambda s=scene, c=case: s.run(c.policy, final=True, options=c.options))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_final_run_of_adaptive_ends_and_a_second_call_finds_nothing(part: int) -> None:
+    for case in drawn(part):
+        if case.seed % 3:
+            continue
+        scene = case.scene
+        before = scene.table.fingerprint()
+        report = scene.run("adaptive", final=True, options=case.options)
+        assert scene.table.fingerprint() == before, case
+        assert all(group.status == "committed" for group in report.groups), case
+        assert report.ended in ("nothing to do", "nothing left to do"), (case, report.ended)
+        assert report.rounds <= 4, (case, report.rounds)
+        plan = scene.plan("adaptive", options=case.options)
+        assert plan.blocks == sum(left.blocks for left in plan.left), case
+        scene.untouched(lambda s=scene, c=case: s.run("adaptive", final=True, options=c.options))  # type: ignore[misc]
+
+
 def _settled(case: Drawn) -> None:
     """Every block is accounted for; where a level is deeper than its gate, each block says why it is left."""
     request = case.scene.request(case.policy, options=case.options)
@@ -109,7 +126,7 @@ def test_the_second_call_commits_nothing_and_reads_no_data_file() -> None:
     assert scene.run().ended == "nothing to do"
 
 
-@pytest.mark.parametrize("policy", ["ranges", "peaks"])
+@pytest.mark.parametrize("policy", ["adaptive", "ranges", "peaks"])
 def test_a_sorted_compound_key_is_not_sorted_again(policy: str) -> None:
     """Few values in the first column: boxes of one sorted run overlap, and no merge can better that."""
     table = MemoryTable("db.t", {"c": "string", "k": "int"})
