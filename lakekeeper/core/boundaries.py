@@ -143,7 +143,7 @@ def placed(snapshot: Snapshot) -> Snapshot:
     known = _stored(blocks, ours.id)
     lo, hi = blocks.curve_lo.copy(), blocks.curve_hi.copy()
     boxed = np.flatnonzero(~known)
-    lo[boxed], hi[boxed] = _box_ranges(blocks.take(boxed), key, ours)
+    lo[boxed], hi[boxed] = _box_ranges(blocks if not known.any() else blocks.take(boxed), key, ours)
     curve_id = np.where(known, 0, -1).astype(np.int32)
     moved = replace(blocks, curve_lo=lo, curve_hi=hi, curve_id=curve_id, curve_ids=(ours.id,))
     return replace(snapshot, boundaries=ours, blocks=moved)
