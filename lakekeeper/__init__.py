@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from lakekeeper import errors
 from lakekeeper.api import Table, auto, run, table
+from lakekeeper.core.workload import Workload
 from lakekeeper.sql import sql
+from lakekeeper.workloads import observe
 
-__all__ = ["Table", "auto", "errors", "run", "sql", "table"]
+__all__ = ["Table", "Workload", "auto", "errors", "observe", "run", "sql", "table"]

@@ -9,14 +9,18 @@ print(t.recluster())
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.advise import Advice
 from lakekeeper.core.info import ClusteringInformation, measure
 from lakekeeper.core.keys import parse_layout
 from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.report import DeleteReport, MergeReport
 from lakekeeper.core.simulate import SimulationReport
+from lakekeeper.core.workload import Workload
+from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
@@ -34,12 +38,13 @@ from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
+from lakekeeper.workloads import Queries, workload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
-    "recluster": ("ranges",),
+    "recluster": ("adaptive",),
     "compact": ("sizes",),
     "merge_deletes": ("deletes",),
 }
@@ -118,13 +123,18 @@ class Table:
         *,
         where: str | None = None,
         budget_bytes: int | None = None,
+        workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """What :meth:`recluster` would do now, and why each block is taken or left. Writes nothing."""
+        """What :meth:`recluster` would do now, and why each block is taken or left. Writes nothing.
+
+        It tells what a query opens now and afterwards; ``to_frame(spark)`` has a row for each block. ``workload`` is a
+        :class:`Workload`, or paths of Spark event logs; without one see :meth:`workload`.
+        """
         request = self._request(
             "recluster", policy=policy, where=where, budget_bytes=budget_bytes, options=options
         )
-        return plan_for(self._adapter, request, self._clock)[1]
+        return plan_for(self._adapter, self._weighed(request, workload), self._clock)[1]
 
     def simulate(
         self,
@@ -150,7 +160,39 @@ class Table:
         request = self._request("recluster", columns=key, policy=policy, options=options)
         return simulate_table(self._adapter, request, course)
 
-    def recluster(
+    def advise(
+        self,
+        workload: Queries | None = None,
+        *,
+        columns: Sequence[str] | str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Advice:
+        """Would another cluster key serve the queries better, by how much, and when would it have paid for itself?
+
+        ``workload`` as for :meth:`plan`; ``columns`` limit the candidates to one to four. Reads no data file and
+        changes nothing. Raises OptionError for a workload that is none, is empty or filters no column of the table,
+        and for columns that can be no key.
+        """
+        request = self._weighed(self._request("recluster", columns=columns, options=options), workload)
+        if request.workload is None:
+            raise OptionError(
+                "workload",
+                workload,
+                "paths of Spark event logs, a Workload, or a session that observe(spark) listens to",
+            )
+        return advise_table(self._adapter, request, request.workload, self._clock)
+
+    def workload(
+        self, source: Queries | None = None, *, options: Mapping[str, Any] | None = None
+    ) -> Workload | None:
+        """What queries asked of this table: out of ``source`` (paths of event logs, or of a kept workload).
+
+        Without one: what ``observe(spark)`` has seen of it, else what the option ``workload`` names, else None. Raises
+        OptionError for a file that is no event log.
+        """
+        return workload_of(self._spark, self._name, source, self.options(options))
+
+    def recluster(  # noqa: PLR0913 - each is an option of the call
         self,
         columns: Sequence[str] | str | None = None,
         *,
@@ -160,13 +202,15 @@ class Table:
         dry_run: bool = False,
         budget_bytes: int | None = None,
         observer: Observer | None = None,
+        workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
         """Merge blocks whose key ranges overlap, so that queries on the key read fewer files.
 
         ``where`` (Spark SQL over the table's columns) selects every file that may hold a match. ``final``
         repeats until the thresholds hold. ``budget_bytes`` bounds what is rewritten. ``observer`` is told
-        each phase. Raises before any write: OptionError, NotFound, Unsupported; after: CommitError.
+        each phase; ``workload`` as for :meth:`plan`. Raises before any write: OptionError, NotFound, Unsupported;
+        after: CommitError.
         """
         request = self._request(
             "recluster",
@@ -178,7 +222,7 @@ class Table:
             final=final,
             dry_run=dry_run,
         )
-        return self._run(request, observer)
+        return self._run(self._weighed(request, workload), observer)
 
     def compact(
         self,
@@ -204,7 +248,7 @@ class Table:
             final=final,
             dry_run=dry_run,
         )
-        return self._run(request, observer)
+        return self._run(self._weighed(request), observer)
 
     def merge_deletes(
         self,
@@ -232,7 +276,9 @@ class Table:
             dry_run=dry_run,
         )
         runner = SparkRunner(self._spark)
-        return merge_deletes(self._adapter, runner, request, observer=observer, clock=self._clock)
+        return merge_deletes(
+            self._adapter, runner, self._weighed(request), observer=observer, clock=self._clock
+        )
 
     def delete(
         self, where: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
@@ -256,6 +302,10 @@ class Table:
     def options(self, call: Mapping[str, Any] | None = None) -> Options:
         """The options in force for this table, each with where it came from."""
         return resolve(call, lakekeeper_confs(self._spark), self._adapter.properties())
+
+    def _weighed(self, request: Request, source: Queries | None = None) -> Request:
+        """The request with the workload that its plan is to rest on."""
+        return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         return maintain(

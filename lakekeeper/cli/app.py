@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.registry import find_policies
+from lakekeeper.engine.workload import require_logs
 from lakekeeper.errors import LakekeeperError, OptionError
 
 _INTERRUPTED = 130  # what shells say of a program that SIGINT ended
@@ -49,6 +51,14 @@ Budget = Annotated[
 Given = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="An option of lakekeeper. Repeatable."),
+]
+Queries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        metavar="PATH",
+        help="Spark event log, file or directory, or a kept workload. Repeatable.",
+    ),
 ]
 Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until the thresholds hold.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")]
@@ -90,15 +100,49 @@ def plan(
     columns: Columns = None,
     policy: Policy = None,
     budget: Budget = None,
+    workload: Queries = None,
     option: Given = None,
 ) -> int:
     """Show what recluster would do, and why.
 
-    Each block that is taken or left has its reason. Writes nothing.
+    Each block that is taken or left has its reason, and what queries open of it. Writes nothing.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
-    report = setup.table(table).recluster(columns, dry_run=True, **call)
+    require_logs(workload or ())
+    report = setup.table(table).recluster(columns, dry_run=True, workload=workload or None, **call)
     setup.show(report.plan)
+    return 0
+
+
+@app.command()
+@with_setup
+def advise(
+    setup: Setup,
+    table: TableName,
+    *,
+    workload: Queries = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only keys of these one to four columns.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the workload of the table as JSON, for --workload."),
+    ] = None,
+    option: Given = None,
+) -> int:
+    """Tell whether another cluster key would serve the queries better.
+
+    By how much, and when it would have paid for itself. Reads the log and the statistics only; changes nothing.
+    """
+    resolved = setup.check(dict(pairs("--option", option or ())))
+    if not workload and not resolved.words("workload"):
+        raise OptionError("--workload", None, "the path of a Spark event log (spark.eventLog.enabled=true)")
+    require_logs(workload or resolved.words("workload"))
+    opened = setup.table(table)
+    seen = opened.workload(workload or None, options=dict(pairs("--option", option or ())))
+    if keep is not None and seen is not None:
+        keep.write_text(seen.to_json(), encoding="utf-8")
+    setup.show(opened.advise(seen, columns=columns, options=dict(pairs("--option", option or ()))))
     return 0
 
 

@@ -91,7 +91,7 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "",
         "",
-        "Policies of recluster in order, by name, comma-separated; empty: ranges. (compact and merge_deletes take one from the call only; else sizes, deletes.)",
+        "Policies of recluster in order, by name, comma-separated; empty: adaptive. (compact and merge_deletes take one from the call only; else sizes, deletes.)",
     ),
     Option(
         "target-file-size-bytes",
@@ -196,6 +196,34 @@ OPTIONS: tuple[Option, ...] = (
         1.0,
     ),
     Option(
+        "adaptive.setting",
+        str,
+        "balanced",
+        "",
+        "How much rewriting the policy adaptive buys pruning with.",
+        choices=("economy", "balanced", "aggressive"),
+    ),
+    Option(
+        "adaptive.lambda",
+        float,
+        "",
+        "rewrites of a file",
+        "What one scan of a file costs, for each commit that the table sees; empty: from the workload, else of "
+        "adaptive.setting (0.5, 3, 5).",
+        0.001,
+        1e6,
+    ),
+    Option(
+        "adaptive.max-depth",
+        int,
+        32,
+        "blocks",
+        "What is deeper is merged at once, whatever it has cost so far; so is what is deeper than 8 and than twice the "
+        "median depth.",
+        2,
+        1 << 20,
+    ),
+    Option(
         "key-change-ratio",
         float,
         0.25,
@@ -213,6 +241,23 @@ OPTIONS: tuple[Option, ...] = (
         "The most that one call may rewrite; the best tasks first, at least one.",
         1,
         1 << 60,
+    ),
+    Option(
+        "workload",
+        str,
+        "",
+        "",
+        "Spark event logs (files or directories, comma-separated), or a kept workload: what merges are weighed by.",
+        scope="session",
+    ),
+    Option(
+        "queries-per-hour",
+        float,
+        60.0,
+        "queries",
+        "How often the table is read, where no workload tells: scores and payback times are in proportion to it.",
+        0.0,
+        1e9,
     ),
     Option(
         "partial-progress.enabled",

@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Index
+from lakekeeper.core.blocks import Index, Ints
 from lakekeeper.core.boundaries import Boundaries, boundaries_from
+from lakekeeper.core.costs import Coefficients
 from lakekeeper.core.keys import ClusterKey, key_from_json, key_to_json
+from lakekeeper.core.worth import Worth
 
+Floats = npt.NDArray[np.float64]
 FROZEN = -1
 ON_CURVE = -1
 
@@ -70,6 +75,8 @@ class MergeTask:
                          each; no cuts: the whole group is sorted by one task, without a shuffle.
                          ``ON_CURVE`` for a column says that the cuts are places on the key's curve
     boundaries           what turns rows into places on the curve, for a key that follows one; else None
+    score                what the policy ranks its merges by
+    worth                what the merge is predicted to bring, on a scale that compares across tables and policies
     """
 
     id: str
@@ -95,6 +102,7 @@ class MergeTask:
     cut_column: int = 0
     cuts: tuple[Any, ...] = ()
     boundaries: Boundaries | None = None
+    worth: Worth | None = None
 
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` reads it back equal."""
@@ -108,6 +116,7 @@ class MergeTask:
         data["key"] = key_from_json(data["key"]) if data["key"] else None
         kept = data.get("boundaries")
         data["boundaries"] = boundaries_from(kept) if kept else None
+        data["worth"] = Worth.from_dict(data["worth"]) if data.get("worth") else None
         for name in ("inputs", "delete_ids", "cuts"):
             data[name] = tuple(data[name])
         return cls(**data)
@@ -131,7 +140,8 @@ def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
 class Left:
     """Blocks that were looked at and left: how many, how large (bytes), why, and which.
 
-    ``paths`` is an Arrow array of text; ``level`` is -1 for frozen blocks, else None.
+    ``paths`` is an Arrow array of text; ``level`` is -1 for frozen blocks, else None; ``files_per_query`` is how many
+    of them a query opens on average, None where nobody asked.
     """
 
     reason: str
@@ -139,17 +149,47 @@ class Left:
     bytes: int
     paths: pa.Array
     level: int | None = None
+    files_per_query: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the paths: a plan of a large table leaves a million blocks."""
-        return {"reason": self.reason, "blocks": self.blocks, "bytes": self.bytes, "level": self.level}
+        plain = ("reason", "blocks", "bytes", "level", "files_per_query")
+        return {name: getattr(self, name) for name in plain}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What a plan is predicted to bring, and what that rests on.
+
+    worth      of the whole table: what a query reads now, and once all tasks are done
+    basis      which queries, and how many an hour
+    scanned    share of the scans seen with a filter that could not be read; they count as scans of everything
+    costs      the coefficients: bytes of opening a file, share of columns read …, and the error of their fit
+    error      median relative error of the files predicted for the scans that told how many they opened; None if none
+    path, bytes, share    N blocks, their sizes, and the share of the queries that opens each
+    """
+
+    worth: Worth
+    basis: str
+    scanned: float
+    costs: Coefficients
+    error: float | None
+    path: pa.Array
+    bytes: Ints
+    share: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the blocks."""
+        plain = {name: getattr(self, name) for name in ("basis", "scanned", "error")}
+        return {**plain, **self.worth.to_dict(), "costs": self.costs.to_dict()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What a run will do and what it leaves, on one version. ``str(plan)`` explains it.
 
-    ``depth`` is the mean block depth before; ``drawing`` the deepest stretch of the key in text.
+    ``depth`` is the mean block depth before; ``drawing`` the deepest stretch of the key in text; ``prediction`` what
+    queries gain by it, where that was asked.
     """
 
     table: str
@@ -163,6 +203,7 @@ class Plan:
     depth: float
     levels: Mapping[int, int] = field(default_factory=dict)
     drawing: str = ""
+    prediction: Prediction | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -185,7 +226,18 @@ class Plan:
             "levels": dict(self.levels),
             "tasks": tasks,
             "left": left,
+            "prediction": self.prediction.to_dict() if self.prediction else None,
         }
+
+    def rows(self) -> pa.Table:
+        """One row for each live block: its group, or why it is left; see :func:`lakekeeper.core.explain.rows`."""
+        from lakekeeper.core.explain import rows
+
+        return rows(self)
+
+    def to_frame(self, spark: Any) -> Any:
+        """:meth:`rows` as a DataFrame of the session."""
+        return spark.createDataFrame(self.rows())
 
     def __str__(self) -> str:
         from lakekeeper.core.render import render_plan

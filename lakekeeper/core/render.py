@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from lakekeeper.core.chart import chart
 
 if TYPE_CHECKING:
+    from lakekeeper.core.advise import Advice
     from lakekeeper.core.info import ClusteringInformation
     from lakekeeper.core.plan import Plan
     from lakekeeper.core.report import DeleteReport, MergeReport
     from lakekeeper.core.simulate import SimulationReport
+    from lakekeeper.core.worth import Worth
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SHOWN_TASKS = 20
@@ -89,6 +91,7 @@ def render_plan(plan: Plan) -> str:
         head + (f", key {plan.key}" if plan.key else ""),
         f"  {plan.blocks:,} blocks, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
     ]
+    lines += _prediction(plan)
     if plan.drawing:
         lines += ["  blocks over the deepest point of the key:", plan.drawing]
     if plan.tasks:
@@ -100,29 +103,129 @@ def render_plan(plan: Plan) -> str:
         lines.append("  nothing to do")
     if plan.left:
         lines.append("  left as they are:")
-        rows = [("blocks", "size", "why")] + [(f"{x.blocks:,}", size(x.bytes), x.reason) for x in plan.left]
-        lines.append(_indent(table(rows, right=frozenset({0, 1}))))
+        lines.append(_indent(_left(plan)))
     return "\n".join(lines)
 
 
+def _prediction(plan: Plan) -> list[str]:
+    """What a query opens now and afterwards, what that rests on, and when the work has paid for itself."""
+    told = plan.prediction
+    if told is None:
+        return []
+    before, after = told.worth.before, told.worth.after
+    lines = [f"  a query opens {before.files:,.2f} files, {size(before.bytes)}"]
+    if plan.tasks:
+        lines[0] += f"; after this plan {after.files:,.2f} files, {size(after.bytes)}"
+        lines.append(f"  score {told.worth.score:.0f} of 100: {_pays_back(told.worth)}")
+    lines.append(f"  predicted for {told.basis}")
+    if told.error is not None:
+        lines.append(f"  files predicted for these scans were off by {told.error:.0%} (median)")
+    if told.costs.error is not None:
+        off = f"off by {told.costs.error:.0%} (median)"
+        lines.append(f"  costs fitted to {told.costs.measured:,} measurements, {off}")
+    return lines
+
+
+def _pays_back(worth: Worth) -> str:
+    after = worth.pays_back_seconds
+    if after is None:
+        return "queries gain nothing by it"
+    return f"the work is paid back in {duration(after)}"
+
+
+def render_advice(advice: Advice) -> str:
+    """Advice on one page: the verdict, the keys that were weighed, and what could not be."""
+    now = advice.now
+    lines = [
+        f"{advice.table}: " + (f"clustered by {advice.key}" if advice.key else "no cluster key"),
+        f"  for {advice.basis}",
+        f"  a query opens {now.files:,.2f} files, {size(now.bytes)}",
+    ]
+    best = advice.best
+    if best is not None:
+        after = best.worth.after
+        lines.append(
+            f"  take {best}: {after.files:,.2f} files, {size(after.bytes)}; {_pays_back(best.worth)} of a full re-sort"
+        )
+    else:
+        lines.append("  no other key would serve these queries much better")
+    if advice.candidates:
+        rows = [("key", "files/query", "bytes/query", "saved", "work", "paid back in", "score")]
+        for one in advice.candidates:
+            worth, back = one.worth, one.worth.pays_back_seconds
+            rows.append(
+                (
+                    f"{one} (present)" if one.present else str(one),
+                    f"{worth.after.files:,.2f}",
+                    size(worth.after.bytes),
+                    f"{1 - worth.after.cost / worth.before.cost:.0%}" if worth.before.cost else "",
+                    size(worth.work),
+                    duration(back) if back is not None else "never",
+                    f"{worth.score:.0f}",
+                )
+            )
+        lines += ["  if all of it were sorted by:", _indent(table(rows, right=frozenset({1, 2, 3, 4, 5, 6})))]
+    if advice.filtered:
+        shares = ", ".join(f"{c} {share:.0%}" for c, share in list(advice.filtered.items())[:8])
+        lines.append(f"  filtered    {shares}")
+    lines += [f"  no key      {column}: {why}" for column, why in advice.missing.items()]
+    lines += [f"  note        {note}" for note in advice.notes]
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """``93600`` → ``26 hours``: in the largest unit of which there are at least two."""
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return "more than 100 years" if seconds > 100 * 31_557_600 else f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def _left(plan: Plan) -> str:
+    asked = plan.prediction is not None
+    rows = [("blocks", "size", *(("files/query",) if asked else ()), "why")]
+    for item in plan.left:
+        files = (f"{item.files_per_query or 0:,.2f}",) if asked else ()
+        rows.append((f"{item.blocks:,}", size(item.bytes), *files, item.reason))
+    return table(rows, right=frozenset({0, 1, 2} if asked else {0, 1}))
+
+
 def _tasks(plan: Plan) -> str:
-    rows = [("group", "policy", "files", "size", "level", "partition", "why")]
+    asked = plan.prediction is not None
+    rows = [
+        (
+            "group",
+            "policy",
+            "files",
+            "size",
+            *(("files/query", "score") if asked else ()),
+            "level",
+            "partition",
+            "why",
+        )
+    ]
     for task in plan.tasks[:_SHOWN_TASKS]:
-        part = task.partition or "-"
-        files = f"{len(task.inputs):,}"
+        worth = task.worth
+        told = (
+            (f"{worth.before.files:,.2f}->{worth.after.files:,.2f}", f"{worth.score:.0f}")
+            if worth
+            else ("", "")
+        )
         rows.append(
             (
                 task.id,
                 task.policy,
-                files,
+                f"{len(task.inputs):,}",
                 size(task.input_bytes),
+                *(told if asked else ()),
                 f"L{task.input_level}->L{task.level}",
-                part,
+                task.partition or "-",
                 task.reason,
             )
         )
     more = len(plan.tasks) - _SHOWN_TASKS
-    return table(rows, right=frozenset({2, 3})) + (f"\n… and {more:,} more groups" if more > 0 else "")
+    right = frozenset({2, 3, 4, 5} if asked else {2, 3})
+    return table(rows, right=right) + (f"\n… and {more:,} more groups" if more > 0 else "")
 
 
 def _indent(text: str) -> str:
@@ -162,6 +265,16 @@ def render_report(report: MergeReport) -> str:
         lines.insert(
             1, f"  depth       {report.depth_before:g} -> {report.depth_after:g} (average per block)"
         )
+    if report.files_per_query_before is not None and report.files_per_query_after is not None:
+        told = (
+            f"{report.files_per_query_before:,.2f} -> {report.files_per_query_after:,.2f} opened by a query"
+        )
+        off = (
+            f" (predicted {report.files_per_query_predicted:,.2f})"
+            if report.files_per_query_predicted
+            else ""
+        )
+        lines.insert(2, f"  files       {told}{off}")
     if report.conflicts:
         replayed = (
             f", {report.replayed_rows_count:,} deleted rows replayed" if report.replayed_rows_count else ""

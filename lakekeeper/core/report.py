@@ -41,6 +41,8 @@ class MergeReport:
     conflicts        commits tried again, groups replayed and groups dropped, because somebody else was faster
     replayed_*       rows that others deleted meanwhile, deleted in our outputs too
     *_delete_files_* delete files that apply to nothing any more or were merged, and what they were merged into
+    files_per_query_*  files that a query opens: before, predicted by the plan of the last round, and after; of the
+                     queries that the plan rests on, from the files' bounds. None where nothing was predicted
     plan             the plan of the first round
     """
 
@@ -66,7 +68,16 @@ class MergeReport:
     run_ids: tuple[str, ...] = ()
     ended: str = ""
     groups: tuple[GroupResult, ...] = ()
+    files_per_query_before: float | None = None
+    files_per_query_predicted: float | None = None
+    files_per_query_after: float | None = None
     plan: Plan | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def prediction_error(self) -> float | None:
+        """How far the files predicted for a query were off, relative to those it opens now; None in a dry run."""
+        told, real = self.files_per_query_predicted, self.files_per_query_after
+        return round(abs(told - real) / real, 4) if told is not None and real else None
 
     @property
     def changed(self) -> bool:
@@ -79,6 +90,7 @@ class MergeReport:
             name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("plan", "groups")
         }
         plain["run_ids"] = list(self.run_ids)
+        plain["prediction_error"] = self.prediction_error
         plain["groups"] = [asdict(group) for group in self.groups]
         plain["plan"] = self.plan.to_dict() if self.plan else None
         return plain

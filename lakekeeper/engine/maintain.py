@@ -9,14 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.explain import explained
 from lakekeeper.core.info import mean_depth
 from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import cold_first, make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.reads import Demand
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.core.score import price_of, scale_of
+from lakekeeper.core.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import Committer
 from lakekeeper.engine.curves import keep_boundaries, with_boundaries
@@ -34,7 +38,7 @@ class Request:
 
     ``columns`` override the table's key, ``fallback_columns`` stand in where it has none, each with a layout.
     ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
-    remembers where earlier calls were raced.
+    remembers where earlier calls were raced. ``workload`` is what queries ask of the table, where anybody knows.
     """
 
     verb: str
@@ -50,6 +54,7 @@ class Request:
     dry_run: bool = False
     parallelism: int = 1
     backoff: Backoff | None = None
+    workload: Workload | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +68,7 @@ class _Tally:
     conflicts: int = 0
     removed_delete_files: int = 0
     spent: int = 0
+    predicted: float | None = None
 
     def note_race(self, request: Request, task: MergeTask, clock: Clock) -> None:
         """Somebody was faster at inputs of ``task``: its partition rests for a while."""
@@ -98,8 +104,15 @@ def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Sna
     snapshot = look(adapter, request)
     now = clock.now_ms()
     resting = request.backoff.resting(now) if request.backoff else ()
-    env = Env(now_ms=now, parallelism=request.parallelism, busy=held_blocks(snapshot, resting))
-    return snapshot, make_plan(snapshot, request.policies, request.options, env)
+    env = Env(
+        now_ms=now,
+        parallelism=request.parallelism,
+        busy=held_blocks(snapshot, resting),
+        workload=Demand(request.workload, now) if request.workload else None,
+        price=price_of(snapshot, request.workload, request.options, now) if request.workload else None,
+    )
+    plan = make_plan(snapshot, request.policies, request.options, env)
+    return snapshot, explained(plan, snapshot, request.options, now, request.workload)
 
 
 def maintain(
@@ -152,12 +165,13 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
             ended = "the budget of this call is spent"
             break
         rounds += 1
+        tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
         if not _round(work, snapshot, plan, request, tally, clock):
             ended = "the last round brought the table no further"
             break
     if first is None:
         raise AssertionError("max-rounds is at least 1")
-    return _report(work.adapter, request, tally, first, ended, rounds, clock.now_ms() - started)
+    return _report(work.adapter, request, tally, first, ended, rounds, (started, clock.now_ms()))
 
 
 def _repeats(request: Request) -> bool:
@@ -271,18 +285,25 @@ def _report(
     first: tuple[Snapshot, Plan],
     ended: str,
     rounds: int,
-    duration_ms: int,
+    during_ms: tuple[int, int],
 ) -> MergeReport:
     snapshot, plan = first
+    weighed_at, ended_at = during_ms
     done = [g for g in tally.groups if g.status == "committed"]
     keyed = snapshot.key is not None
     before = plan.depth if keyed else None
     after = before
+    opened = plan.prediction.worth.before.files if plan.prediction and keyed else None
+    opens = opened
     if done and keyed:
         try:
-            after = mean_depth(look(adapter, request))
+            seen = look(adapter, request)
+            after = mean_depth(seen)
+            # Weighed as of the plan, so that the difference is the layout's alone.
+            opens = scale_of(seen, request.options, weighed_at, request.workload).present().files
         except Exception as error:
             # What is committed is committed: a failed look afterwards must not hide it.
+            opens = None
             after, ended = (
                 None,
                 f"{ended}; the depth afterwards is not known ({type(error).__name__}: {error})",
@@ -305,9 +326,12 @@ def _report(
         commits=len(tally.run_ids),
         conflicts=tally.conflicts,
         replayed_rows_count=sum(g.replayed_rows for g in done),
-        duration_ms=duration_ms,
+        duration_ms=ended_at - weighed_at,
         run_ids=tuple(tally.run_ids),
         ended=ended,
         groups=tuple(tally.groups),
+        files_per_query_before=opened,
+        files_per_query_predicted=tally.predicted if done and keyed else None,
+        files_per_query_after=opens,
         plan=plan,
     )

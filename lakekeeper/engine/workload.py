@@ -113,6 +113,13 @@ def _logs(path: Path) -> list[Path]:
     return found
 
 
+def require_logs(paths: Sequence[str | PathLike[str]]) -> None:
+    """Raise OptionError naming the first path that is missing, can not be read, or is neither log nor workload."""
+    for path in paths:
+        if _kept(Path(path)) is None:
+            _logs(Path(path))
+
+
 def _applications(logs: Sequence[Path]) -> list[list[Path]]:
     """Logs by application: the parts of a rolling one belong together."""
     found: dict[Path, list[Path]] = {}

@@ -1,0 +1,147 @@
+"""The explanation of a plan: what queries open now and after it, and every live block exactly once.
+
+plan ─► tasks and blocks left ─► weighed on the scale of the snapshot ─► the same plan with predictions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.blocks import BlockSet, Snapshot
+from lakekeeper.core.mass import Floats
+from lakekeeper.core.options import Options
+from lakekeeper.core.plan import FROZEN, Left, Plan, Prediction
+from lakekeeper.core.reads import reads_of
+from lakekeeper.core.score import Scale, groups_of, scale_of
+from lakekeeper.core.workload import Scan, Workload, collect
+
+_MOST_CHECKED = 200
+
+
+def explained(
+    plan: Plan, snapshot: Snapshot, options: Options, now_ms: int, workload: Workload | None = None
+) -> Plan:
+    """``plan`` (made on ``snapshot``) with the worth of each task, and what queries read of all that is left."""
+    scale = scale_of(snapshot, options, now_ms, workload)
+    groups, size = groups_of(snapshot.blocks, plan.tasks)
+    worths = scale.worth(groups, size)
+    known = workload is not None and len(workload) > 0
+    return replace(
+        plan,
+        tasks=tuple(replace(t, worth=w) for t, w in zip(plan.tasks, worths, strict=True)),
+        left=_left(plan.left, snapshot.blocks, scale.reads.share),
+        prediction=Prediction(
+            worth=scale.everything(worths),
+            basis=_basis(workload if known else None, scale),
+            scanned=workload.unread / len(workload) if workload is not None and known else 0.0,
+            costs=scale.coefficients,
+            error=scan_error(snapshot, workload, now_ms) if workload is not None and known else None,
+            path=snapshot.blocks.path,
+            bytes=snapshot.blocks.bytes,
+            share=scale.reads.share,
+        ),
+    )
+
+
+def scan_error(snapshot: Snapshot, workload: Workload, now_ms: int) -> float | None:
+    """Median relative error of the files predicted for the newest scans, against what Spark opened; None if none told.
+
+    The prediction is made on the blocks as they are now, so that it is one only for scans since the last change.
+    """
+    told = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
+    wrong = [
+        abs(files - (scan.files_read or 0)) / (scan.files_read or 1)
+        for scan, files in zip(told, files_predicted(snapshot, told, now_ms), strict=True)
+    ]
+    return round(float(median(wrong)), 4) if wrong else None
+
+
+def files_predicted(snapshot: Snapshot, scans: Sequence[Scan], now_ms: int) -> list[float]:
+    """Files that each scan is predicted to open."""
+    return [
+        float(reads_of(snapshot, collect(snapshot.table, [scan], source=""), now_ms).share.sum())
+        for scan in scans
+    ]
+
+
+def _left(left: tuple[Left, ...], blocks: BlockSet, share: Floats) -> tuple[Left, ...]:
+    """With the files that a query opens of each reason's blocks."""
+    if len(left) == 1 and left[0].blocks == len(blocks):
+        return (replace(left[0], files_per_query=float(share.sum())),)
+    if not left:
+        return ()
+    paths = pa.concat_arrays([item.paths for item in left])
+    at = pc.index_in(paths, value_set=blocks.path).to_numpy(zero_copy_only=False)
+    starts = np.cumsum([0, *(len(item.paths) for item in left)])[:-1]
+    sums = np.add.reduceat(share[at], starts).tolist()
+    return tuple(replace(item, files_per_query=float(files)) for item, files in zip(left, sums, strict=True))
+
+
+def _basis(workload: Workload | None, scale: Scale) -> str:
+    rate = f"{scale.rate * 3600:,.3g} an hour"
+    if workload is None:
+        return f"no workload: queries for 1 % of the data around each row, {rate}"
+    unread = f", {workload.unread:,} not understood" if workload.unread else ""
+    return f"{len(workload):,} scans{unread}, {rate}" + (
+        f", from {workload.source}" if workload.source else ""
+    )
+
+
+def rows(plan: Plan) -> pa.Table:
+    """One row for each live block.
+
+    path, bytes, files_per_query   the block, its size, and the share of the queries that open it
+    action                         ``merge``, ``leave``, or ``freeze`` (full and constant in the key)
+    reason, policy                 why, and whose choice it was (NULL for a block that is left)
+    group, partition, level        of the merge that it is in; the level is that of the outputs
+    group_files_before, group_files_after, group_bytes_saved, group_score   per query, of the whole group
+
+    What was not predicted is NULL.
+    """
+    tasks, left = plan.tasks, plan.left
+    path = pa.concat_arrays(
+        [pa.array([p for t in tasks for p in t.inputs], pa.string()), *(item.paths for item in left)]
+    )
+    counts = [len(t.inputs) for t in tasks], [len(item.paths) for item in left]
+    merged, free = sum(counts[0]), sum(counts[1])
+
+    def of_tasks(values: list[object], kind: pa.DataType) -> pa.Array:
+        taken = np.repeat(np.arange(len(tasks)), counts[0])
+        return pa.concat_arrays([pa.array(values, kind).take(pa.array(taken)), pa.nulls(free, kind)])
+
+    text, whole, number = pa.string(), pa.int64(), pa.float64()
+    actions = ["freeze" if item.level == FROZEN else "leave" for item in left]
+    reasons = pa.array([t.reason for t in tasks] + [item.reason for item in left], text)
+    worths = [t.worth for t in tasks]
+    size, share = _facts(plan, path)
+    return pa.table(
+        {
+            "path": path,
+            "bytes": size,
+            "files_per_query": share,
+            "action": pa.array(["merge"] * merged + np.repeat(actions, counts[1]).tolist(), text),
+            "reason": reasons.take(pa.array(np.repeat(np.arange(len(reasons)), counts[0] + counts[1]))),
+            "policy": of_tasks([t.policy for t in tasks], text),
+            "group": of_tasks([t.id for t in tasks], text),
+            "partition": of_tasks([t.partition for t in tasks], text),
+            "level": of_tasks([t.level for t in tasks], whole),
+            "group_files_before": of_tasks([w and w.before.files for w in worths], number),
+            "group_files_after": of_tasks([w and w.after.files for w in worths], number),
+            "group_bytes_saved": of_tasks([w and w.saved.bytes for w in worths], number),
+            "group_score": of_tasks([w and w.score for w in worths], number),
+        }
+    )
+
+
+def _facts(plan: Plan, path: pa.Array) -> tuple[pa.Array, pa.Array]:
+    found = plan.prediction
+    if found is None:
+        return pa.nulls(len(path), pa.int64()), pa.nulls(len(path), pa.float64())
+    at = pc.index_in(path, value_set=found.path).to_numpy(zero_copy_only=False)
+    return pa.array(found.bytes[at], pa.int64()), pa.array(found.share[at], pa.float64())

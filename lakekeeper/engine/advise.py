@@ -1,0 +1,62 @@
+"""Advice for one table: finds the columns that can be keys, and reads the statistics of them from the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lakekeeper.core.advise import CANDIDATES, Advice, advise, candidate_columns
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.workload import Workload
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.maintain import Request, look
+from lakekeeper.errors import OptionError
+from lakekeeper.spi import Adapter
+
+
+def advise_table(adapter: Adapter[Any], request: Request, workload: Workload, clock: Clock) -> Advice:
+    """What another key would bring; ``request.columns`` limit the candidates, else the workload names them.
+
+    Reads no data file. Raises OptionError for an empty workload, one that filters no column, and for columns of the
+    request that can be no key.
+    """
+    now = clock.now_ms()
+    present = look(adapter, replace(request, columns=None, needs_key=False))
+    named = request.columns
+    asked = list(named or candidate_columns(workload, now))
+    if not len(workload):
+        source = workload.source or "the workload"
+        raise OptionError("workload", source, f"scans of {adapter.table}; there is none of it in there")
+    if not asked:
+        raise OptionError(
+            "workload", workload.source, f"scans of {adapter.table} that filter a column; none does"
+        )
+    missing: dict[str, str] = {}
+    snapshot = _under(adapter, asked[:CANDIDATES], request.where, missing, strict=named is not None)
+    missing |= dict.fromkeys(asked[CANDIDATES:], f"filtered less than the first {CANDIDATES}")
+    if snapshot is None:
+        told = "; ".join(f"{column}: {why}" for column, why in missing.items())
+        raise OptionError("workload", ", ".join(asked), f"filters on columns that can be a key ({told})")
+    return advise(snapshot, present.key, workload, request.options, now, missing)
+
+
+def _under(
+    adapter: Adapter[Any], columns: list[str], where: str | None, missing: dict[str, str], *, strict: bool
+) -> Snapshot | None:
+    """A snapshot with the statistics of the columns; those that can be no key go to ``missing``."""
+    try:
+        return adapter.snapshot(columns, where)
+    except OptionError:
+        if strict:
+            raise
+    good = [column for column in columns if _possible(adapter, column, missing)]
+    return adapter.snapshot(good, where) if good else None
+
+
+def _possible(adapter: Adapter[Any], column: str, missing: dict[str, str]) -> bool:
+    try:
+        adapter.snapshot([column])
+    except OptionError as error:
+        missing[column] = f"it can be no key: expected {error.expected}"
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""The explanation of a plan: every live block once, and numbers that add up."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.explain import explained, files_predicted, scan_error
+from lakekeeper.core.options import resolve
+from lakekeeper.core.plan import MergeTask, Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.deletes import DELETES
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.workload import Scan, Span, Workload, collect
+from lakekeeper.testing.drawing import parse_blocks, parse_key
+from lakekeeper.testing.draws import Shape
+from lakekeeper.testing.strategies import snapshots
+
+CROWDED = Shape(most=40, columns=2, partitions=2)
+POLICIES: list[tuple[Policy, ...]] = [(RANGES,), (PEAKS, SIZES), (SIZES, DELETES), (FULL,)]
+OPTIONS = resolve({"depth-threshold": 1})
+
+
+def explain(snapshot: Snapshot, chosen: tuple[Policy, ...], workload: Workload | None = None) -> Plan:
+    return explained(make_plan(snapshot, chosen, OPTIONS, Env()), snapshot, OPTIONS, 0, workload)
+
+
+def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
+    """Queries on the first key column whose bounds are those of blocks."""
+    if snapshot.key is None or not len(snapshot.blocks) or rng.random() < 0.3:
+        return None
+    from lakekeeper.core.keys import to_json_value
+
+    column = snapshot.key.columns[0]
+    bounds = [b.as_py() for b in snapshot.blocks.lo[0] if b.is_valid] or [None]
+    values = [to_json_value(rng.choice(bounds), column.kind) for _ in range(5)]
+    return collect("t", [Scan(i, {column.name: (Span(v, v),)}) for i, v in enumerate(values)], source="drawn")
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(snapshots(CROWDED), st.sampled_from(POLICIES), st.randoms(use_true_random=False))
+def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
+    snapshot: Snapshot, chosen: tuple[Policy, ...], rng: random.Random
+) -> None:
+    plan = explain(snapshot, chosen, asked(snapshot, rng))
+    told = plan.rows().to_pydict()
+    assert sorted(told["path"]) == sorted(snapshot.blocks.path.to_pylist())
+    assert all(told["reason"])
+    assert set(told["action"]) <= {"merge", "leave", "freeze"}
+    in_group = [g is not None for g in told["group"]]
+    assert in_group == [a == "merge" for a in told["action"]]
+    sizes = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.bytes.tolist(), strict=True))
+    assert told["bytes"] == [sizes[p] for p in told["path"]]
+    assert all(0 <= share <= 1 + 1e-9 for share in told["files_per_query"])
+    worths = [t.worth for t in plan.tasks if t.worth]
+    assert len(worths) == len(plan.tasks)
+    assert plan.prediction is not None
+    now = plan.prediction.worth.before.files
+    parts = sum(w.before.files for w in worths) + sum(item.files_per_query or 0 for item in plan.left)
+    assert now == pytest.approx(parts) == pytest.approx(sum(told["files_per_query"]))
+    assert all(0 <= w.score <= 100 and w.work > 0 and w.after.files >= 0 for w in worths)
+    assert str(plan)
+
+
+@settings(max_examples=50, derandomize=True, deadline=None)
+@given(snapshots(CROWDED))
+def test_a_task_with_its_worth_goes_through_json(snapshot: Snapshot) -> None:
+    for task in explain(snapshot, (RANGES, SIZES)).tasks:
+        assert MergeTask.from_json(task.to_json()) == task
+
+
+def test_a_plan_that_nobody_explained_has_rows_too() -> None:
+    snapshot = picture(6)
+    told = make_plan(snapshot, (RANGES,), OPTIONS, Env()).rows().to_pydict()
+    assert len(told["path"]) == 6
+    assert set(told["files_per_query"]) == {None}
+
+
+def picture(blocks: int) -> Snapshot:
+    return parse_blocks("\n".join(f"L0 f{i} 1----90 10MB" for i in range(blocks)), parse_key("k:int"))
+
+
+def test_the_error_is_that_of_the_scans_that_told_how_many_files_they_opened() -> None:
+    snapshot = picture(4)
+    scans = [Scan(i, {}, files_read=n) for i, n in enumerate((4, 4, 5, None))]
+    seen = collect("t", scans, source="test")
+    assert files_predicted(snapshot, scans[:2], 0) == [4.0, 4.0]
+    assert scan_error(snapshot, seen, 0) == 0.0
+    assert scan_error(snapshot, collect("t", scans[2:3], source="test"), 0) == pytest.approx(0.2)
+    assert scan_error(snapshot, collect("t", scans[3:], source="test"), 0) is None
