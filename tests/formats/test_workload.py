@@ -1,0 +1,113 @@
+"""What queries ask of real tables: listened to, told by a plan, and turned into advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.core.workload import Scan, Span
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.listeners import Listening
+from tests.formats.lakes import Lake
+
+
+@pytest.fixture
+def heard(spark: SparkSession) -> Iterator[Listening]:
+    listening = lk.observe(spark)
+    yield listening
+    listening.stop()
+
+
+def settle(spark: SparkSession) -> None:
+    """Wait until listeners have been told of all that ended."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+
+def make(lake: Lake, *, files: int = 6, rows: int = 60) -> str:
+    """A table with a file for each day; every file holds every user."""
+    name = lake.create("day INT, user INT, note STRING")
+    for f in range(files):
+        made = f"{f} AS day", "CAST(id AS INT) AS user", "CONCAT('n, ', id) AS note"
+        lake.append(name, lake.spark.range(rows).selectExpr(*made))
+    return name
+
+
+def test_the_queries_of_a_session_are_heard_with_the_files_they_read(
+    spark: SparkSession, lake: Lake, heard: Listening
+) -> None:
+    name = make(lake)
+    spark.sql(f"SELECT * FROM {name} WHERE day >= 2 AND day < 4").collect()
+    spark.sql(f"SELECT count(*) FROM {name} WHERE note = 'n, 3'").collect()
+    settle(spark)
+    seen = lk.table(spark, name).workload()
+    assert seen is not None
+    one, two = seen.scans[-2:]
+    assert one.filters == {"day": (Span("2", "4", before=True),)}
+    assert one.files_read == 2
+    assert two.filters == {"note": (Span("n, 3", "n, 3"),)}
+
+
+def test_our_own_reading_is_no_query(spark: SparkSession, lake: Lake, heard: Listening) -> None:
+    name = make(lake, files=3)
+    table = lk.table(spark, name)
+    table.recluster("user", options={"depth-threshold": 1, "policy": "full"})
+    settle(spark)
+    assert table.workload() is None
+
+
+def test_a_listener_that_fails_costs_no_query(
+    spark: SparkSession, lake: Lake, heard: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    name = make(lake, files=2)
+    monkeypatch.setattr(Listening, "_values", broken)
+    before = heard.failed
+    assert spark.sql(f"SELECT * FROM {name} WHERE day = 1").count() == 60
+    settle(spark)
+    assert heard.failed > before
+
+
+def test_a_plan_has_every_block_once_as_a_frame(spark: SparkSession, lake: Lake) -> None:
+    name = make(lake, files=3)
+    table = lk.table(spark, name)
+    table.cluster_by("user")
+    plan = table.plan(options={"depth-threshold": 1, "policy": "ranges"})
+    told = {row.path: row for row in plan.to_frame(spark).collect()}
+    assert sorted(told) == sorted(row.path for row in table.blocks().collect())
+    assert {row.action for row in told.values()} == {"merge"}
+    assert "a query opens 3.00 files" in str(plan)
+
+
+def test_advice_for_queries_that_ask_another_column_than_the_key(
+    spark: SparkSession, lake: Lake, heard: Listening
+) -> None:
+    name = make(lake)
+    table = lk.table(spark, name)
+    table.cluster_by("day")
+    for user in range(0, 60, 4):
+        spark.sql(f"SELECT * FROM {name} WHERE user = {user}").collect()
+    settle(spark)
+    advice = table.advise(options={"max-rows-per-file": 60})
+    assert advice.now.files == 6.0
+    assert advice.best is not None
+    assert advice.best.columns == ("user",)
+    assert advice.best.worth.after.files < 1.5
+
+
+def test_advice_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
+    name = make(lake, files=2)
+    table = lk.table(spark, name)
+    with pytest.raises(OptionError, match="observe"):
+        table.advise()
+    asked = lk.Workload("t", (), 0, 0, "nowhere")
+    with pytest.raises(OptionError, match="none of it"):
+        table.advise(asked)
+    asked = lk.Workload("t", (Scan(0, {"user": (Span(1, 1),)}),), 0, 0, "here")
+    with pytest.raises(OptionError, match="usr"):
+        table.advise(asked, columns="usr")
