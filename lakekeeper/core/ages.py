@@ -27,7 +27,7 @@ def ages(blocks: BlockSet, commits_ms: Ints, made_by_us: Bools) -> Floats:
     at their mean rate, for a bounded number; one that nobody knows counts as that of the first.
     """
     born = blocks.added_at
-    known = commits_ms if len(commits_ms) else np.unique(born[~made_by_us & (born > 0)])
+    known = commits_ms if len(commits_ms) else _distinct(born[~made_by_us & (born > 0)])
     age = np.zeros(len(blocks), np.float64)
     if len(known):
         age += len(known) - np.searchsorted(known, born, side="left")
@@ -36,3 +36,9 @@ def ages(blocks: BlockSet, commits_ms: Ints, made_by_us: Bools) -> Floats:
             gap = (int(known[-1]) - int(known[0])) / (len(known) - 1)
             age[early] += np.minimum((known[0] - born[early]) / gap, (_TRUST - 1) * len(known))
     return np.maximum(age, np.where(made_by_us, 0.0, 1.0))
+
+
+def _distinct(times: Ints) -> Ints:
+    """Sorted. Many times faster than hashing where nearly all differ."""
+    ordered = np.sort(times)
+    return ordered[np.append(ordered[1:] != ordered[:-1], True)] if len(ordered) else ordered

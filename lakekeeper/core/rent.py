@@ -146,9 +146,9 @@ def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, F
         np.maximum.at(over, hi[now] - width, age[now])
         if k:
             half = width >> 1
-            handed = over.copy()
-            np.maximum(handed[half:], over[:-half], out=handed[half:])
-            over = handed
+            np.maximum(
+                over[half:], over[:-half], out=over[half:]
+            )  # as if from a copy: numpy sees the overlap
     at_point = over.copy()
     np.maximum(at_point[1:], over[:-1], out=at_point[1:])
     single = np.flatnonzero(hi == lo)
@@ -238,13 +238,16 @@ def _too_deep(field: Field, of: Ints, price: float, most_deep: int) -> Counts:
     limit = bearable(curve, most_deep)
     if int(curve.folded.max()) <= limit:
         return peaks[0]
-    for floor in [2**i for i in range(limit.bit_length())]:
+    for floor in [4**i for i in range(limit.bit_length()) if 4**i <= limit]:
         at = np.flatnonzero(of < 0)
         batch, peak = assign(curve, field.line.lo[at], field.line.hi[at], curve.folded > floor)
-        at, batch = at[batch >= 0], batch[batch >= 0]
+        small = (peak > limit) & (np.bincount(batch[batch >= 0], minlength=len(peak)) <= _REACH * peak)
+        among = (batch >= 0) & np.append(small, False)[batch]
+        at, batch = at[among], batch[among]
+        if not len(at):
+            continue
         weighed = weigh(field, at, batch, peak)
-        ripe = (price * weighed.rent >= _PART * weighed.cost) & (weighed.count <= _REACH * peak)
-        take = weighed.worth & ripe & (peak > limit)
+        take = weighed.worth & (price * weighed.rent >= _PART * weighed.cost)
         taken = take[batch]
         of[at[taken]] = (np.cumsum(take) - 1 + sum(map(len, peaks)))[batch[taken]]
         peaks.append(peak[take])

@@ -70,7 +70,7 @@ def bounded_groups(
         return whole, cut
     inside = large[section]
     at, of = order[inside], section[inside]
-    ordered = np.lexsort((by_name(names(at)), hi[at], lo[at], of))
+    ordered = _along(at, of, lo, hi, names)
     at, of = at[ordered], of[ordered]
     part = fill(of, size[at], max_bytes=max_bytes, max_files=max_files)
     inner, piece = sections(part, lo[at], hi[at])
@@ -79,6 +79,19 @@ def bounded_groups(
     parts = _wanted(at, piece, length, length > 1)
     members = np.concatenate([whole.members, parts.members])
     return Groups(members, np.concatenate([whole.edges, whole.edges[-1] + parts.edges[1:]])), cut
+
+
+def _along(at: Index, of: Ints, lo: Ints, hi: Ints, names: Callable[[Index], pa.Array]) -> Index:
+    """The order by section, ``lo`` and ``hi``; names are only looked at where these do not tell blocks apart."""
+    ordered = np.lexsort((hi[at], lo[at], of))
+    ends = np.stack([of, lo[at], hi[at]])[:, ordered]
+    same = (ends[:, 1:] == ends[:, :-1]).all(axis=0)
+    if not same.any():
+        return ordered
+    tied = np.append(same, False) | np.append(False, same)
+    place = np.zeros(len(at), np.int64)
+    place[ordered[tied]] = by_name(names(at[ordered[tied]]))
+    return np.lexsort((place, hi[at], lo[at], of))
 
 
 def _wanted(order: Index, section: Ints, count: Ints, wanted: Bools) -> Groups:
@@ -97,12 +110,27 @@ def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bool
 
     A part has one ``owner`` only and never continues where ``apart`` is set. One block always fits.
     """
-    part = np.empty(len(owner), np.int64)
-    gaps = [False] * len(owner) if apart is None else apart.tolist()
-    number, filled, files, current = -1, 0, 0, -1
-    for i, (own, gap, grown) in enumerate(zip(owner.tolist(), gaps, size.tolist(), strict=True)):
-        if own != current or gap or filled + grown > max_bytes or files + 1 > max_files:
-            number, filled, files, current = number + 1, 0, 0, own
-        part[i] = number
-        filled, files = filled + grown, files + 1
-    return part
+    count = len(owner)
+    part = np.zeros(count, np.int64)
+    if not count:
+        return part
+    fresh = np.ones(count, dtype=np.bool_)
+    fresh[1:] = owner[1:] != owner[:-1]
+    if apart is not None:
+        fresh |= apart
+    stops = np.append(np.flatnonzero(fresh), count)
+    after = stops[
+        np.searchsorted(stops, np.arange(count), side="right")
+    ]  # where the stretch of each block ends
+    filled = np.concatenate([[0], np.cumsum(size)])
+    full = (
+        np.searchsorted(filled, filled[:-1] + max_bytes, side="right") - 1
+    )  # the first block that does not fit
+    end = np.minimum(np.minimum(after, full), np.arange(count) + max_files)
+    jumps = np.maximum(end, np.arange(1, count + 1)).tolist()
+    starts, at = [], 0
+    while at < count:
+        starts.append(at)
+        at = jumps[at]
+    part[starts[1:]] = 1
+    return np.cumsum(part)

@@ -22,6 +22,7 @@ from lakekeeper.core.policies import Env
 from lakekeeper.core.policies.adaptive import ADAPTIVE, SETTINGS, level_of, price_of
 from lakekeeper.core.ranks import Intervals
 from lakekeeper.core.rent import ladder, oldest_over
+from lakekeeper.core.sections import fill
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token
@@ -303,3 +304,29 @@ def test_a_text_key_is_weighed_by_its_values() -> None:
     assert inside[0] == pytest.approx(2 * TARGET)
     assert inside[1] == pytest.approx(TARGET * 1.001, rel=0.01)
     assert pa.types.is_string(snapshot.blocks.lo[0].type)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_parts_are_filled_one_block_after_another(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randrange(30)
+    owner = sorted(rng.randrange(4) for _ in range(count))
+    size = [rng.randrange(12) for _ in range(count)]
+    apart = [rng.random() < 0.2 for _ in range(count)]
+    most, files = rng.randint(1, 30), rng.randint(2, 9)
+    wanted: list[int] = []
+    number, filled, held = -1, 0, 0
+    for i in range(count):
+        new = not i or owner[i] != owner[i - 1] or apart[i]
+        if new or filled + size[i] > most or held + 1 > files:
+            number, filled, held = number + 1, 0, 0
+        filled, held = filled + size[i], held + 1
+        wanted.append(number)
+    parts = fill(
+        np.array(owner, np.int64),
+        np.array(size, np.int64),
+        max_bytes=most,
+        max_files=files,
+        apart=np.array(apart, dtype=np.bool_),
+    )
+    assert (parts - (parts[0] if count else 0)).tolist() == wanted
