@@ -1,0 +1,113 @@
+"""Who maintains the tables of the benchmark: our policies, and what each format brings itself.
+
+The formats' own are run as they come, and at their best: with cubes scaled, or with everything rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+import lakekeeper as lk
+from lakekeeper.engine.registry import POLICIES
+
+_CUBES = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A table under maintenance: its session and name, and the target size of files in bytes."""
+
+    spark: Any
+    name: str
+    target: int
+
+
+Work = Callable[[Bench], object]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """``clause`` and ``properties`` go into CREATE TABLE, ``confs`` hold while it works."""
+
+    work: Work
+    clause: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    confs: Callable[[int], Mapping[str, object]] = lambda _: {}
+
+
+def contestants(format_: str) -> Mapping[str, Contestant]:
+    """All of one format by name; the first are ours."""
+    known = entry_points(group=POLICIES).names
+    ours = {name: one for name, one in _OURS.items() if name.partition(",")[0] in known}
+    return MappingProxyType({**ours, **(_delta() if format_ == "delta" else _iceberg())})
+
+
+def _policy(name: str, *, final: bool = False, options: Mapping[str, object] | None = None) -> Contestant:
+    def work(bench: Bench) -> object:
+        given = {"target-file-size-bytes": bench.target, "commit.quiet-window-ms": 0, **(options or {})}
+        table = lk.table(bench.spark, bench.name)
+        return table.recluster(["k"], policy=name, final=final, options=given)
+
+    return Contestant(work)
+
+
+_OURS = {
+    "adaptive": _policy("adaptive"),
+    "adaptive, aggressive": _policy("adaptive", options={"adaptive.setting": "aggressive"}),
+    "adaptive, economy": _policy("adaptive", options={"adaptive.setting": "economy"}),
+    "universal": _policy("universal", final=True),
+    "ranges": _policy("ranges", final=True),
+    "peaks": _policy("peaks", final=True),
+    "full": _policy("full"),
+}
+
+
+def _delta() -> dict[str, Contestant]:
+    def sizes(target: int) -> Mapping[str, object]:
+        prefix = "spark.databricks.delta.optimize"
+        return {f"{prefix}.minFileSize": target, f"{prefix}.maxFileSize": target}
+
+    def cubes(target: int) -> Mapping[str, object]:
+        # 100 and 150 files of the target size, as the defaults are 100 and 150 of theirs
+        return {
+            **sizes(target),
+            f"{_CUBES}.threshold": 100 * target,
+            f"{_CUBES}.targetCubeSize": 150 * target,
+        }
+
+    def run(statement: str) -> Work:
+        return lambda bench: bench.spark.sql(statement.format(name=bench.name)).collect()
+
+    return {
+        "OPTIMIZE": Contestant(run("OPTIMIZE {name}"), confs=sizes),
+        "OPTIMIZE ZORDER": Contestant(run("OPTIMIZE {name} ZORDER BY (k)"), confs=sizes),
+        "liquid": Contestant(run("OPTIMIZE {name}"), clause="CLUSTER BY (k)", confs=sizes),
+        "liquid, cubes scaled": Contestant(run("OPTIMIZE {name}"), clause="CLUSTER BY (k)", confs=cubes),
+    }
+
+
+def _iceberg() -> dict[str, Contestant]:
+    def rewrite(strategy: str, order: str = "", **options: str) -> Contestant:
+        def work(bench: Bench) -> object:
+            catalog, _, name = bench.name.partition(".")
+            pairs = {"target-file-size-bytes": str(bench.target), **options}
+            listed = ", ".join(f"'{k}', '{v}'" for k, v in pairs.items())
+            sort = f", sort_order => '{order}'" if order else ""
+            return bench.spark.sql(
+                f"CALL {catalog}.system.rewrite_data_files(table => '{name}', strategy => '{strategy}'{sort}, "
+                f"options => map({listed}))"
+            ).collect()
+
+        return Contestant(work)
+
+    every = {"rewrite-all": "true"}
+    return {
+        "binpack": rewrite("binpack"),
+        "sort, rewrite-all": rewrite("sort", "k", **every),
+        "sort, defaults": rewrite("sort", "k"),
+        "zorder, rewrite-all": rewrite("sort", "zorder(k)", **every),
+    }

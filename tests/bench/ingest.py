@@ -1,0 +1,307 @@
+"""Real tables under a stream of commits: what each kind of maintenance rewrites, and what queries would then open.
+
+    python -m tests.bench.ingest [--streams wide,late,…] [--formats delta,iceberg] [--policies adaptive,ZORDER,…]
+        [--commits 60] [--files 2] [--file-mb 1] [--every 10] [--json FILE]
+
+The six streams of `lakekeeper simulate` are written once as Parquet; each contestant appends the same files to a table
+of its own and is called after each tenth commit, with the same target size for files (what one commit brings). The
+short horizon is the default; ``--commits 200 --files 1`` is a long one.
+
+    rewritten    bytes of live files that maintenance took out, for each byte that was ingested
+    point, 1 %   files that a query of one key, or of 1 % of the data, opens: from the bounds in the log, after every
+                 commit, averaged over time; and MB of those files
+    CPU          seconds of the tasks, and of the whole JVM, for each MB rewritten
+    memory       the most execution memory that the tasks of one stage took
+    largest      MB that one call rewrote at most
+
+Before any figure counts, rows are compared with the input: by Spark (count, and a hash that no order changes), and by
+Arrow on the files that the log names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lakekeeper.core.probe import Probe
+from lakekeeper.core.render import table
+from lakekeeper.core.streams import STREAMS
+from tests.bench.contestants import Bench, Contestant, contestants
+from tests.bench.inputs import Inputs, write_inputs
+from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of
+from tests.bench.meter import Meter
+
+MB = 1e6
+
+
+@dataclass
+class Result:
+    """One contestant on one stream."""
+
+    format: str
+    name: str
+    stream: str
+    ingested: int = 0
+    rewritten: int = 0
+    largest: int = 0
+    point_files: float = 0.0
+    range_files: float = 0.0
+    point_mb: float = 0.0
+    range_mb: float = 0.0
+    depth_p95: float = 0.0
+    task_seconds: float = 0.0
+    jvm_seconds: float = 0.0
+    peak_bytes: int = 0
+    files: int = 0
+    seconds: float = 0.0
+
+    @property
+    def amplification(self) -> float:
+        return self.rewritten / self.ingested
+
+    def per_mb(self, seconds: float) -> float | None:
+        return seconds / (self.rewritten / MB) if self.rewritten else None
+
+
+@dataclass
+class Runner:
+    """Runs contestants in one session; ``folder`` holds inputs and tables."""
+
+    spark: Any
+    folder: Path
+    every: int
+    made: int = field(default=0)
+
+    def run(self, inputs: Inputs, format_: str, name: str, contestant: Contestant, target: int) -> Result:
+        result = Result(format_, name, inputs.stream)
+        bench, log = self._table(format_, contestant, target)
+        meter, probe = Meter(self.spark), Probe(inputs.arrivals)
+        before: dict[str, Live] = {}
+        for commit in range(inputs.commits):
+            self._append(bench, inputs.parts(commit))
+            live = log.live()
+            result.ingested += sum(f.bytes for path, f in live.items() if path not in before)
+            if (commit + 1) % self.every == 0:
+                started = time.monotonic()
+                with _confs(self.spark, contestant.confs(target)), meter.running():
+                    contestant.work(bench)
+                result.seconds += time.monotonic() - started
+                after = log.live()
+                gone = sum(f.bytes for path, f in live.items() if path not in after)
+                result.rewritten += gone
+                result.largest = max(result.largest, gone)
+                live = after
+            _measure(probe, live, commit)
+            before = live
+        self._gate(bench, inputs, before, f"{format_}, {name}, {inputs.stream}")
+        course = probe.course()
+        result.point_files, result.range_files = float(course.depth.mean()), float(course.range_files.mean())
+        result.point_mb, result.range_mb = (
+            float(b.mean()) / MB for b in (course.point_bytes, course.range_bytes)
+        )
+        result.depth_p95, result.files = float(course.depth_p95.mean()), len(before)
+        result.task_seconds, result.jvm_seconds = meter.task_seconds, meter.jvm_seconds
+        result.peak_bytes = meter.peak_bytes
+        self.spark.sql(f"DROP TABLE {bench.name}")
+        return result
+
+    def _table(self, format_: str, contestant: Contestant, target: int) -> tuple[Bench, Log]:
+        self.made += 1
+        catalog = "ice" if format_ == "iceberg" else "spark_catalog"
+        name = f"{catalog}.bench.t{self.made}"
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.bench")
+        properties = dict(contestant.properties)
+        if format_ == "iceberg":
+            properties |= {
+                "write.parquet.compression-codec": "snappy",
+                "write.target-file-size-bytes": str(1 << 29),
+                "write.distribution-mode": "none",
+                "format-version": "2",
+            }
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in properties.items())
+        clause = f"{contestant.clause} TBLPROPERTIES ({listed})" if listed else contestant.clause
+        self.spark.sql(f"CREATE TABLE {name} (k double, id bigint, payload string) USING {format_} {clause}")
+        if format_ == "iceberg":
+            return Bench(self.spark, name, target), IcebergLog(
+                self.folder / "ice" / "bench" / f"t{self.made}"
+            )
+        return Bench(self.spark, name, target), DeltaLog(self.folder / "bench.db" / f"t{self.made}")
+
+    def _append(self, bench: Bench, parts: list[str]) -> None:
+        """One commit, one file for each part."""
+        frames = [self.spark.read.parquet(part).coalesce(1) for part in parts]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionAll(frame)
+        whole.writeTo(bench.name).append()
+
+    def _gate(self, bench: Bench, inputs: Inputs, live: Mapping[str, Live], what: str) -> None:
+        """Rows in the table are those of the input, for two readers; ends the program where they are not."""
+        wanted = _hash(self.spark.read.parquet(str(inputs.folder / "*")))
+        found = _hash(self.spark.table(bench.name))
+        read = rows_of(dict(live))
+        if found != wanted or read != (inputs.rows, inputs.id_sum, inputs.digest):
+            raise SystemExit(f"{what}: rows are not those of the input: {found}, expected {wanted}; {read}")
+
+
+def _hash(frame: Any) -> tuple[int, int]:
+    row = frame.selectExpr("count(*)", "bit_xor(xxhash64(k, id, payload))").first()
+    return int(row[0]), int(row[1])
+
+
+def _measure(probe: Probe, live: Mapping[str, Live], commit: int) -> None:
+    lo, hi, size = (
+        np.array([getattr(f, name) for f in live.values()], np.float64) for name in ("lo", "hi", "bytes")
+    )
+    probe.measure(lo, hi, size, commit, commit + 1)
+
+
+@contextmanager
+def _confs(spark: Any, confs: Mapping[str, object]) -> Iterator[None]:
+    for key, value in confs.items():
+        spark.conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        for key in confs:
+            spark.conf.unset(key)
+
+
+def show(results: list[Result]) -> None:
+    """A table for each stream, and one of geometric means over the streams in which something moves."""
+    head = ["", "rewritten", "point", "p95", "1 %", "point MB", "1 % MB", "task s/MB", "JVM s/MB", "memory MB",
+            "largest MB", "files", "wall s"]  # fmt: skip
+    right = frozenset(range(1, len(head)))
+    for format_ in dict.fromkeys(r.format for r in results):
+        mine = [r for r in results if r.format == format_]
+        for stream in dict.fromkeys(r.stream for r in mine):
+            print(f"\n{format_}, {stream}")
+            print(table([head, *(_row(r) for r in mine if r.stream == stream)], right=right))
+        print(f"\n{format_}, geometric means over {', '.join(_moving(mine))}")
+        print(table([[*head[:7], *head[7:9]], *_means(mine)], right=right))
+
+
+def _row(r: Result) -> list[str]:
+    cpu = [r.per_mb(r.task_seconds), r.per_mb(r.jvm_seconds)]
+    return [
+        r.name,
+        f"{r.amplification:.2f}",
+        *(f"{v:.2f}" for v in (r.point_files, r.depth_p95, r.range_files)),
+        *(f"{v:.1f}" for v in (r.point_mb, r.range_mb)),
+        *("-" if v is None else f"{v:.3f}" for v in cpu),
+        f"{r.peak_bytes / MB:.0f}",
+        f"{r.largest / MB:.0f}",
+        str(r.files),
+        f"{r.seconds:.0f}",
+    ]
+
+
+def _moving(results: list[Result]) -> list[str]:
+    return [s for s in dict.fromkeys(r.stream for r in results) if s != "time"]
+
+
+def _means(results: list[Result]) -> list[list[str]]:
+    """Bytes count as at least 0.01 for each byte ingested: a mean of ratios cannot hold a nothing."""
+    rows = []
+    for name in dict.fromkeys(r.name for r in results):
+        mine = [r for r in results if r.name == name and r.stream in _moving(results)]
+        if not mine:
+            continue
+        values = [
+            [max(r.amplification, 0.01), r.point_files, r.depth_p95, r.range_files, r.point_mb, r.range_mb]
+            for r in mine
+        ]
+        means = np.exp(np.log(np.array(values)).mean(axis=0))
+        size = sum(r.rewritten for r in mine) / MB
+        cpu = [
+            sum(getattr(r, n) for r in mine) / size if size else None for n in ("task_seconds", "jvm_seconds")
+        ]
+        rows.append([name, *(f"{v:.2f}" for v in means), *("-" if v is None else f"{v:.3f}" for v in cpu)])
+    return rows
+
+
+def _arguments(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--streams", default=",".join(STREAMS))
+    parser.add_argument("--formats", default="delta,iceberg")
+    parser.add_argument(
+        "--policies", default="", help="parts of contestants' names, comma-separated; all without"
+    )
+    parser.add_argument("--commits", type=int, default=60)
+    parser.add_argument("--files", type=int, default=2, help="files of one commit")
+    parser.add_argument("--file-mb", type=float, default=1.0)
+    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--json", type=Path, help="all figures, too")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> None:
+    given = _arguments(arguments)
+    from lakekeeper.spark.session import local_session
+
+    words = [w for w in given.policies.split(",") if w]
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        spark = local_session(
+            app_name="ingest", warehouse=place, catalogs={"ice": f"jdbc:sqlite:{place}/ice.db"}, master="local[2]",
+            conf={"spark.sql.parquet.compression.codec": "snappy"},
+        )  # fmt: skip
+        spark.sparkContext.setLogLevel("OFF")
+        runner = Runner(spark, place, given.every)
+        target = int(given.file_mb * given.files * MB)
+        print(
+            f"{given.commits} commits of {given.files} files of {given.file_mb:g} MB, target {target / MB:g} MB, "
+            f"maintenance after each {given.every}; {os.cpu_count()} cores {platform.machine()}, Spark {spark.version}"
+        )
+        for stream in given.streams.split(","):
+            inputs = write_inputs(
+                place / "inputs" / stream, stream, given.commits, given.files, int(given.file_mb * MB)
+            )
+            for format_ in given.formats.split(","):
+                chosen = {
+                    n: c for n, c in contestants(format_).items() if not words or any(w in n for w in words)
+                }
+                if not results or results[-1].format != format_:
+                    _warm_up(runner, inputs, format_, chosen, target)
+                for name, contestant in chosen.items():
+                    results.append(runner.run(inputs, format_, name, contestant, target))
+                    print("  ".join([format_, stream, *_row(results[-1])]), file=sys.stderr, flush=True)
+        spark.stop()
+    show(results)
+    if given.json:
+        given.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
+
+
+def _warm_up(
+    runner: Runner, inputs: Inputs, format_: str, chosen: Mapping[str, Contestant], target: int
+) -> None:
+    """A few commits by everybody: nobody pays for the JVM's first steps."""
+    from dataclasses import replace
+
+    few = replace(inputs, commits=4)
+    for contestant in chosen.values():
+        bench, _ = runner._table(format_, contestant, target)
+        for commit in range(few.commits):
+            runner._append(bench, inputs.parts(commit))
+        with _confs(runner.spark, contestant.confs(target)):
+            contestant.work(bench)
+        runner.spark.sql(f"DROP TABLE {bench.name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

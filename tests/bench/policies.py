@@ -1,0 +1,162 @@
+"""Policies on paper tables: bytes rewritten against files that queries open, ours and others', stream by stream.
+
+    python -m tests.bench.policies [--quick] [--commits 500] [--seeds 3] [--every 10] [--policies adaptive,ranges …]
+
+Every commit brings one file of the target size; every policy is asked at the same commits, through the planner that
+real runs use. Cells are bytes rewritten per byte ingested @ files opened by a query of one key, averaged over time.
+The second table has geometric means over the streams but ``time``, on which whoever looks at ranges rewrites nothing.
+The last lines compare courses on the wide stream, asked after every commit, with the exact offline optimum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.policies import Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
+from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.render import table
+from lakekeeper.core.simulate import SimulationReport, simulate
+from lakekeeper.core.streams import STREAMS, named_stream
+from tests.bench.rivals import Cubes, SortAll
+
+_WHOLE = {"max-file-group-size-bytes": 1 << 50, "max-file-group-input-files": 1 << 20}
+_MOVING = tuple(name for name in STREAMS if name != "time")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy with its options; ``final`` asks it until nothing is left to do."""
+
+    policy: Callable[[], Policy]
+    options: Options
+    final: bool = False
+
+
+def contenders() -> dict[str, Contender]:
+    """All of them by the name in the table; the first is the baseline."""
+    plain, whole = resolve(), resolve().with_(**_WHOLE)
+    settings = ("economy", "balanced", "aggressive")
+    return {
+        "full sort": Contender(lambda: FULL, whole),
+        "cubes (liquid-like)": Contender(Cubes, whole),
+        "rewrite-all, 100 files a group": Contender(SortAll, whole),
+        "ranges": Contender(lambda: RANGES, plain),
+        "ranges, final": Contender(lambda: RANGES, plain, final=True),
+        "peaks, final": Contender(lambda: PEAKS, plain, final=True),
+        **{
+            f"adaptive, {name}": Contender(lambda: ADAPTIVE, resolve({"adaptive.setting": name}))
+            for name in settings
+        },
+    }
+
+
+def compare(
+    chosen: Mapping[str, Contender], streams: tuple[str, ...], commits: int, seeds: int, every: int
+) -> dict[tuple[str, str], list[SimulationReport]]:
+    """Reports by contender and stream, one a seed."""
+    found: dict[tuple[str, str], list[SimulationReport]] = {}
+    for stream in streams:
+        for seed in range(seeds):
+            # The optimum is not asked for here: it would be the dearest part.
+            arrivals = replace(named_stream(stream, commits, seed=seed), wide=False)
+            for name, one in chosen.items():
+                report = simulate(arrivals, [one.policy()], one.options, every=every, final=one.final)
+                found.setdefault((name, stream), []).append(report)
+    return found
+
+
+def mean(reports: list[SimulationReport], what: str) -> float:
+    """The mean over the seeds."""
+    return float(np.mean([getattr(report, what) for report in reports]))
+
+
+def geometric(
+    found: Mapping[tuple[str, str], list[SimulationReport]], name: str, against: str, what: str
+) -> float:
+    """Geometric mean over the streams of ``name``'s figure by that of ``against``; nothing counts as a thousandth."""
+    ratios = [
+        mean(found[name, stream], what) / mean(found[against, stream], what)
+        for stream in _MOVING
+        if (name, stream) in found
+    ]
+    return float(np.exp(np.mean(np.log(np.maximum(ratios, 1e-3)))))
+
+
+def show(found: Mapping[tuple[str, str], list[SimulationReport]], chosen: Mapping[str, Contender]) -> None:
+    """Both tables."""
+    streams = [name for name in STREAMS if any(stream == name for _, stream in found)]
+    rows: list[list[str]] = [["policy", *streams, "p95 on jitter"]]
+    for name in chosen:
+        cells = [
+            f"{mean(found[name, s], 'write_amplification'):.2f} @ {mean(found[name, s], 'depth'):.1f}"
+            for s in streams
+        ]
+        p95 = f"{mean(found[name, 'jitter'], 'depth_p95'):.1f}" if "jitter" in streams else ""
+        rows.append([name, *cells, p95])
+    print(table(rows, right=frozenset(range(1, len(streams) + 2))))
+    print()
+    against = [name for name in ("full sort", "cubes (liquid-like)") if name in chosen]
+    rows = [["policy", *(f"{what} / {a}" for a in against for what in ("bytes", "depth", "1 % files"))]]
+    for name in chosen:
+        cells = [
+            f"{geometric(found, name, a, what):.2f}"
+            for a in against
+            for what in ("write_amplification", "depth", "range_files")
+        ]
+        rows.append([name, *cells])
+    print(table(rows, right=frozenset(range(1, 7))))
+
+
+def against_optimum(chosen: Mapping[str, Contender], commits: int, seeds: int) -> None:
+    """Ratio of cost to the exact optimum, at the price at which each comes nearest, asked after every commit."""
+    print(f"\nwide, {commits} commits, asked after every commit: times the cost of the exact offline optimum")
+    for name, one in chosen.items():
+        reports = [
+            simulate(
+                named_stream("wide", commits, seed=s), [one.policy()], one.options, every=1, final=one.final
+            )
+            for s in range(seeds)
+        ]
+        ratios = [r.optimum_ratio for r in reports if r.optimum_ratio is not None]
+        prices = [r.optimum.price for r in reports if r.optimum is not None]
+        figures = f"{mean(reports, 'write_amplification'):.2f} @ {mean(reports, 'depth'):.2f}"
+        print(f"  {name:<32}{max(ratios):.3f}   {figures}, nearest at a price of {prices[0]:g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--commits", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--policies", default="", help="parts of names, comma-separated")
+    parser.add_argument("--streams", default=",".join(STREAMS))
+    parser.add_argument("--quick", action="store_true", help="150 commits, one seed")
+    given = parser.parse_args()
+    if given.quick:
+        given.commits, given.seeds = 150, 1
+    words = [word for word in given.policies.split(",") if word]
+    known = contenders()
+    chosen = {n: c for n, c in known.items() if not words or any(w in n for w in words) or n == "full sort"}
+    print(
+        f"{given.commits} commits, {given.seeds} seeds, maintenance after each {given.every}; {platform.machine()}"
+    )
+    print()
+    show(compare(chosen, tuple(given.streams.split(",")), given.commits, given.seeds, given.every), chosen)
+    if "wide" in given.streams:
+        every = {n: c for n, c in chosen.items() if n not in ("full sort", "rewrite-all, 100 files a group")}
+        against_optimum(every, given.commits, given.seeds)
+
+
+if __name__ == "__main__":
+    main()
