@@ -431,6 +431,12 @@ def one_pass(
 ) -> AutoReport:
     """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
     names = expand(spark, settings.tables)
+
+    def worth(name: str) -> float:
+        table = _open(spark, name, None)
+        told = table.plan().prediction if table.automatic else None
+        return told.worth.seconds_saved if told else 0.0
+
     return sweep(
         names,
         lambda name: _open(spark, name, backoffs.of(name) if backoffs else None),
@@ -439,6 +445,7 @@ def one_pass(
         dry_run=dry_run,
         observer=observer,
         stopping=stopping,
+        worth=worth,
     )
 
 

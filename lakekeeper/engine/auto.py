@@ -65,6 +65,7 @@ class TableResult:
     status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off, or matched by a pattern only
              and of a format without adapter), ``partial`` (some groups failed or lost a race), ``failed``, ``stopped``
     reason   why, in words
+    score    what its reclustering was predicted to be worth, 0 to 100; None where nothing was predicted
     """
 
     table: str
@@ -74,6 +75,7 @@ class TableResult:
     rewritten_data_files_count: int = 0
     added_data_files_count: int = 0
     run_ids: tuple[str, ...] = ()
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,30 @@ def sweep(
     dry_run: bool = False,
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
+    worth: Callable[[str], float] | None = None,
 ) -> AutoReport:
-    """One pass over ``names``, in order. Once ``stopping()``, what is under way is finished and nothing else begun."""
+    """One pass over ``names``, in order, or those first that are ``worth`` most (query-seconds saved per second).
+
+    Once ``stopping()``, what is under way is finished and nothing else begun.
+    """
     started = clock.now_ms()
     call = _Call(settings, dry_run, observer, stopping)
-    results = tuple(_one(name, open_table, call) for name in names)
+    results = tuple(_one(name, open_table, call) for name in ranked(names, worth))
     return AutoReport(results, clock.now_ms() - started, dry_run)
+
+
+def ranked(names: Sequence[str], worth: Callable[[str], float] | None) -> Sequence[str]:
+    """Names, those first that are worth most, else in the order given; what can not be weighed comes last."""
+    if worth is None or len(names) < 2:
+        return names
+
+    def weight(name: str) -> float:
+        try:
+            return worth(name)
+        except Exception:  # whatever is wrong with a table is told when its turn has come
+            return -1.0
+
+    return sorted(names, key=weight, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +260,9 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
         rewritten_data_files_count=sum(r.rewritten_data_files_count for r in reports),
         added_data_files_count=sum(r.added_data_files_count for r in reports),
         run_ids=tuple(run for r in reports for run in r.run_ids),
+        score=next(
+            (round(r.plan.prediction.worth.score, 1) for r in reports if r.plan and r.plan.prediction), None
+        ),
     )
 
 

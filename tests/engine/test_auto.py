@@ -13,7 +13,7 @@ import pytest
 from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import Left, Plan
 from lakekeeper.core.report import GroupResult, MergeReport
-from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, seconds, settings_from, sweep
+from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, ranked, seconds, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.hot import Backoffs
 from lakekeeper.errors import AdapterError, NotFound, OptionError
@@ -356,3 +356,10 @@ def test_a_service_keeps_the_error_of_its_last_pass() -> None:
 
 def test_a_service_that_never_started_stops() -> None:
     _service(lambda: AutoReport((), 1)).stop()
+
+
+def test_the_table_that_is_worth_most_comes_first_and_what_can_not_be_weighed_last() -> None:
+    gains = {"a": 0.0, "b": 2.5, "d": 1.0}
+    assert list(ranked(["a", "b", "c", "d"], gains.__getitem__)) == ["b", "d", "a", "c"]
+    assert list(ranked(["a", "b"], None)) == ["a", "b"]
+    assert list(ranked(["c"], gains.__getitem__)) == ["c"]
