@@ -430,16 +430,27 @@ def one_pass(
     backoffs: Backoffs | None = None,
 ) -> AutoReport:
     """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
-    names = expand(spark, settings.tables)
+    tables: dict[str, Table | Exception] = {}
+
+    def opened(name: str) -> Table:
+        """Each table once a pass, whether it can be opened or not."""
+        if name not in tables:
+            try:
+                tables[name] = _open(spark, name, backoffs.of(name) if backoffs else None)
+            except Exception as error:
+                tables[name] = error  # told when its turn has come
+        found = tables[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def worth(name: str) -> float:
-        table = _open(spark, name, None)
-        told = table.plan().prediction if table.automatic else None
+        told = opened(name).plan().prediction if opened(name).automatic else None
         return told.worth.seconds_saved if told else 0.0
 
     return sweep(
-        names,
-        lambda name: _open(spark, name, backoffs.of(name) if backoffs else None),
+        expand(spark, settings.tables),
+        opened,
         settings,
         Clock(),
         dry_run=dry_run,
