@@ -5,7 +5,8 @@ The formats' own are run as they come, and at their best: with cubes scaled, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -19,11 +20,12 @@ _CUBES = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 
 @dataclass(frozen=True)
 class Bench:
-    """A table under maintenance: its session and name, and the target size of files in bytes."""
+    """A table under maintenance: its session and name, the target size of files in bytes, and the key's columns."""
 
     spark: Any
     name: str
     target: int
+    key: tuple[str, ...] = ("k",)
 
 
 Work = Callable[[Bench], object]
@@ -39,18 +41,29 @@ class Contestant:
     confs: Callable[[int], Mapping[str, object]] = lambda _: {}
 
 
-def contestants(format_: str) -> Mapping[str, Contestant]:
-    """All of one format by name; the first are ours."""
+def contestants(format_: str, key: tuple[str, ...] = ("k",)) -> Mapping[str, Contestant]:
+    """All of one format by name; the first are ours. Curves are for keys of several columns."""
     known = entry_points(group=POLICIES).names
     ours = {name: one for name, one in _OURS.items() if name.partition(",")[0] in known}
-    return MappingProxyType({**ours, **(_delta() if format_ == "delta" else _iceberg())})
+    if len(key) > 1:
+        ours["adaptive, hilbert"] = _policy("adaptive", layout="hilbert")
+    return MappingProxyType(
+        {**ours, **(_delta(", ".join(key)) if format_ == "delta" else _iceberg(", ".join(key)))}
+    )
 
 
-def _policy(name: str, *, final: bool = False, options: Mapping[str, object] | None = None) -> Contestant:
+def _policy(
+    name: str, *, final: bool = False, options: Mapping[str, object] | None = None, layout: str = ""
+) -> Contestant:
     def work(bench: Bench) -> object:
         given = {"target-file-size-bytes": bench.target, "commit.quiet-window-ms": 0, **(options or {})}
         table = lk.table(bench.spark, bench.name)
-        return table.recluster(["k"], policy=name, final=final, options=given)
+        return table.recluster(
+            f"{layout}({', '.join(bench.key)})" if layout else bench.key,
+            policy=name,
+            final=final,
+            options=given,
+        )
 
     return Contestant(work)
 
@@ -66,7 +79,7 @@ _OURS = {
 }
 
 
-def _delta() -> dict[str, Contestant]:
+def _delta(key: str) -> dict[str, Contestant]:
     def sizes(target: int) -> Mapping[str, object]:
         prefix = "spark.databricks.delta.optimize"
         return {f"{prefix}.minFileSize": target, f"{prefix}.maxFileSize": target}
@@ -84,13 +97,13 @@ def _delta() -> dict[str, Contestant]:
 
     return {
         "OPTIMIZE": Contestant(run("OPTIMIZE {name}"), confs=sizes),
-        "OPTIMIZE ZORDER": Contestant(run("OPTIMIZE {name} ZORDER BY (k)"), confs=sizes),
-        "liquid": Contestant(run("OPTIMIZE {name}"), clause="CLUSTER BY (k)", confs=sizes),
-        "liquid, cubes scaled": Contestant(run("OPTIMIZE {name}"), clause="CLUSTER BY (k)", confs=cubes),
+        "OPTIMIZE ZORDER": Contestant(run(f"OPTIMIZE {{name}} ZORDER BY ({key})"), confs=sizes),
+        "liquid": Contestant(run("OPTIMIZE {name}"), clause=f"CLUSTER BY ({key})", confs=sizes),
+        "liquid, cubes scaled": Contestant(run("OPTIMIZE {name}"), clause=f"CLUSTER BY ({key})", confs=cubes),
     }
 
 
-def _iceberg() -> dict[str, Contestant]:
+def _iceberg(key: str) -> dict[str, Contestant]:
     def rewrite(strategy: str, order: str = "", **options: str) -> Contestant:
         def work(bench: Bench) -> object:
             catalog, _, name = bench.name.partition(".")
@@ -107,7 +120,19 @@ def _iceberg() -> dict[str, Contestant]:
     every = {"rewrite-all": "true"}
     return {
         "binpack": rewrite("binpack"),
-        "sort, rewrite-all": rewrite("sort", "k", **every),
-        "sort, defaults": rewrite("sort", "k"),
-        "zorder, rewrite-all": rewrite("sort", "zorder(k)", **every),
+        "sort, rewrite-all": rewrite("sort", key, **every),
+        "sort, defaults": rewrite("sort", key),
+        "zorder, rewrite-all": rewrite("sort", f"zorder({key})", **every),
     }
+
+
+@contextmanager
+def confs_of(spark: Any, confs: Mapping[str, object]) -> Iterator[None]:
+    """The session with these confs, and without them again."""
+    for key, value in confs.items():
+        spark.conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        for key in confs:
+            spark.conf.unset(key)

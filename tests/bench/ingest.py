@@ -27,9 +27,8 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ import numpy as np
 from lakekeeper.core.probe import Probe
 from lakekeeper.core.render import table
 from lakekeeper.core.streams import STREAMS
-from tests.bench.contestants import Bench, Contestant, contestants
+from tests.bench.contestants import Bench, Contestant, confs_of, contestants
 from tests.bench.inputs import Inputs, write_inputs
 from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of
 from tests.bench.meter import Meter
@@ -95,7 +94,7 @@ class Runner:
             result.ingested += sum(f.bytes for path, f in live.items() if path not in before)
             if (commit + 1) % self.every == 0:
                 started = time.monotonic()
-                with _confs(self.spark, contestant.confs(target)), meter.running():
+                with confs_of(self.spark, contestant.confs(target)), meter.running():
                     contestant.work(bench)
                 result.seconds += time.monotonic() - started
                 after = log.live()
@@ -166,17 +165,6 @@ def _measure(probe: Probe, live: Mapping[str, Live], commit: int) -> None:
         np.array([getattr(f, name) for f in live.values()], np.float64) for name in ("lo", "hi", "bytes")
     )
     probe.measure(lo, hi, size, commit, commit + 1)
-
-
-@contextmanager
-def _confs(spark: Any, confs: Mapping[str, object]) -> Iterator[None]:
-    for key, value in confs.items():
-        spark.conf.set(key, str(value))
-    try:
-        yield
-    finally:
-        for key in confs:
-            spark.conf.unset(key)
 
 
 def show(results: list[Result]) -> None:
@@ -291,14 +279,12 @@ def _warm_up(
     runner: Runner, inputs: Inputs, format_: str, chosen: Mapping[str, Contestant], target: int
 ) -> None:
     """A few commits by everybody: nobody pays for the JVM's first steps."""
-    from dataclasses import replace
-
     few = replace(inputs, commits=4)
     for contestant in chosen.values():
         bench, _ = runner._table(format_, contestant, target)
         for commit in range(few.commits):
             runner._append(bench, inputs.parts(commit))
-        with _confs(runner.spark, contestant.confs(target)):
+        with confs_of(runner.spark, contestant.confs(target)):
             contestant.work(bench)
         runner.spark.sql(f"DROP TABLE {bench.name}")
 

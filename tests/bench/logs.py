@@ -1,29 +1,32 @@
-"""Live files of a table and their bounds of ``k``, from the log as it grows: without Spark, and without lakekeeper."""
+"""Live files of a table and their bounds, from the log as it grows: without Spark, and without lakekeeper."""
 
 from __future__ import annotations
 
 import json
-import struct
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
 from tests.bench.inputs import fingerprint
 
+_EPOCH = date(1970, 1, 1).toordinal()
+
 
 @dataclass(frozen=True)
 class Live:
-    """One live file."""
+    """One live file; bounds of the columns asked for, dates as days."""
 
     path: str
-    lo: float
-    hi: float
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
     bytes: int
 
 
@@ -40,7 +43,7 @@ class DeltaLog:
     """The JSON commits of a Delta table, each read once."""
 
     table: Path
-    column: str = "k"
+    columns: tuple[str, ...] = ("k",)
     _next: int = 0
     _live: dict[str, Live] = field(default_factory=dict)
 
@@ -59,8 +62,11 @@ class DeltaLog:
 
     def _file(self, add: dict[str, Any]) -> Live:
         stats = json.loads(add["stats"])
-        low, high = (stats[name].get(self.column) for name in ("minValues", "maxValues"))
-        return Live(unquote(add["path"]), _number(low), _number(high), int(add["size"]))
+        low, high = (
+            tuple(_number(stats[name].get(column)) for column in self.columns)
+            for name in ("minValues", "maxValues")
+        )
+        return Live(unquote(add["path"]), low, high, int(add["size"]))
 
 
 @dataclass
@@ -68,7 +74,7 @@ class IcebergLog:
     """The newest metadata file of an Iceberg table; manifests are read once."""
 
     table: Path
-    field_id: int = 1
+    columns: tuple[str, ...] = ("k",)
     _manifests: dict[str, list[Live]] = field(default_factory=dict)
 
     def live(self) -> dict[str, Live]:
@@ -77,6 +83,7 @@ class IcebergLog:
             key=lambda p: int(p.name.lstrip("v").split("-")[0].split(".")[0]),
         )
         table = StaticTable.from_metadata(str(newest))
+        fields = [table.schema().find_field(column) for column in self.columns]
         snapshot = table.current_snapshot()
         found: dict[str, Live] = {}
         for manifest in snapshot.manifests(table.io) if snapshot else []:
@@ -84,31 +91,36 @@ class IcebergLog:
             if path not in self._manifests:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 self._manifests[path] = [
-                    self._file(e.data_file) for e in entries if e.status != ManifestEntryStatus.DELETED
+                    self._file(e.data_file, fields)
+                    for e in entries
+                    if e.status != ManifestEntryStatus.DELETED
                 ]
             found |= {file.path: file for file in self._manifests[path]}
         return found
 
-    def _file(self, data: Any) -> Live:
+    def _file(self, data: Any, fields: list[Any]) -> Live:
         low, high = (
-            struct.unpack("<d", bounds[self.field_id])[0] for bounds in (data.lower_bounds, data.upper_bounds)
+            tuple(_number(from_bytes(f.field_type, bounds[f.field_id])) for f in fields)
+            for bounds in (data.lower_bounds, data.upper_bounds)
         )
         return Live(data.file_path.removeprefix("file:"), low, high, data.file_size_in_bytes)
 
 
 def _number(value: Any) -> float:
+    """Numbers as they are, dates as days."""
     if value is None:
         raise SystemExit("a file without statistics of the key: nothing could be compared")
-    return float(value)
+    day = date.fromisoformat(value) if isinstance(value, str) else value
+    return float(day.toordinal() - _EPOCH if isinstance(day, date) else day)
 
 
-def rows_of(live: dict[str, Live]) -> tuple[int, int, int]:
-    """(rows, sum of ids, fingerprint) of live files, read by Arrow."""
+def rows_of(live: dict[str, Live], columns: tuple[str, str] = ("k", "id")) -> tuple[int, int, int]:
+    """(rows, sum of ids, fingerprint) of live files, read by Arrow; ``columns`` are a double and a bigint."""
     count = id_sum = digest = 0
     for path in live:
-        table = pq.ParquetFile(path).read(columns=["k", "id"])
-        ids = table["id"].to_numpy()
+        table = pq.ParquetFile(path).read(columns=list(columns))
+        ids = table[columns[1]].to_numpy()
         count += len(ids)
         id_sum += int(ids.sum())
-        digest ^= fingerprint(np.ascontiguousarray(table["k"].to_numpy()), ids)
+        digest ^= fingerprint(np.ascontiguousarray(table[columns[0]].to_numpy()), ids)
     return count, id_sum, digest

@@ -108,7 +108,7 @@ def show(found: Mapping[tuple[str, str], list[SimulationReport]], chosen: Mappin
     rows = [["policy", *(f"{what} / {a}" for a in against for what in ("bytes", "depth", "1 % files"))]]
     for name in chosen:
         cells = [
-            f"{geometric(found, name, a, what):.2f}"
+            f"{geometric(found, name, a, what):.3f}"
             for a in against
             for what in ("write_amplification", "depth", "range_files")
         ]
