@@ -12,8 +12,8 @@ import numpy as np
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.boundaries import placed
 from lakekeeper.core.depth import block_depth, depth_curve, histogram, overlaps
-from lakekeeper.core.levels import partition_group
-from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
+from lakekeeper.core.lines import table_line
+from lakekeeper.core.ranks import Intervals, has_null
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,7 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
 
 def intervals_of(snapshot: Snapshot) -> Intervals:
     """The snapshot's blocks as intervals, each partition on a stretch of its own."""
-    blocks = placed(snapshot).blocks
-    place = partition_group(blocks)
-    return rank_blocks(blocks, place if place.any() else None)
+    return table_line(placed(snapshot))
 
 
 def mean_depth(snapshot: Snapshot) -> float:
@@ -156,8 +154,7 @@ def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
     """Text picture of the blocks over the deepest point, one line each, on the line of ranks."""
     if snapshot.key is None or not len(snapshot.blocks):
         return ""
-    place = partition_group(snapshot.blocks)
-    intervals = rank_blocks(snapshot.blocks, place if place.any() else None, null_region=False)
+    intervals = table_line(snapshot, null_region=False)
     curve = depth_curve(intervals)
     if curve.max < 2:
         return ""

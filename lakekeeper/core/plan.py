@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,46 @@ def _plain(task: MergeTask) -> dict[str, Any]:
     return {**json.loads(replace(task, boundaries=None).to_json()), "boundaries": named}
 
 
+class Tasks(Sequence[MergeTask]):
+    """Tasks that are made when they are looked at: of 10⁵, a printed plan shows the first few.
+
+    ``sizes`` are the bytes that each reads, ``files`` how many all of them read.
+    """
+
+    def __init__(self, make: Callable[[int], MergeTask], sizes: Sequence[int], files: int) -> None:
+        self._make = make
+        self._made: dict[int, MergeTask] = {}
+        self.sizes = sizes
+        self.files = files
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, at: int) -> MergeTask: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[MergeTask, ...]: ...
+    def __getitem__(self, at: int | slice) -> MergeTask | tuple[MergeTask, ...]:
+        numbers = range(len(self.sizes))[at]
+        if isinstance(numbers, range):
+            return tuple(self[i] for i in numbers)
+        if numbers not in self._made:
+            self._made[numbers] = self._make(numbers)
+        return self._made[numbers]
+
+    def __iter__(self) -> Iterator[MergeTask]:
+        return (self[i] for i in range(len(self)))  # an IndexError on the way is one, and no end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
     """Twelve hex digits: the same inputs on the same picture have the same id, in whatever order they come."""
     digest = hashlib.sha256(f"{table_uuid}|{version}|".encode())
@@ -196,7 +236,7 @@ class Plan:
     version: int | None
     key: str
     policies: tuple[str, ...]
-    tasks: tuple[MergeTask, ...]
+    tasks: Sequence[MergeTask]
     left: tuple[Left, ...]
     blocks: int
     bytes: int
@@ -208,11 +248,15 @@ class Plan:
     @property
     def input_bytes(self) -> int:
         """Bytes that the tasks read."""
+        if isinstance(self.tasks, Tasks):
+            return sum(self.tasks.sizes)
         return sum(task.input_bytes for task in self.tasks)
 
     @property
     def input_files(self) -> int:
         """Files that the tasks read."""
+        if isinstance(self.tasks, Tasks):
+            return self.tasks.files
         return sum(len(task.inputs) for task in self.tasks)
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,13 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints, Snapshot
+from lakekeeper.core.blocks import BlockSet, Index, Ints, Snapshot
 from lakekeeper.core.boundaries import placed
 from lakekeeper.core.cuts import curve_cuts, range_cuts
 from lakekeeper.core.info import deepest_stretch, mean_depth
-from lakekeeper.core.levels import partition_group
+from lakekeeper.core.lines import place_of
 from lakekeeper.core.options import MAX_BLOCK_BYTES, Options
-from lakekeeper.core.plan import FROZEN, ON_CURVE, Choice, Freeze, Left, Merge, MergeTask, Plan, task_id
+from lakekeeper.core.plan import (
+    FROZEN,
+    ON_CURVE,
+    Choice,
+    Freeze,
+    Left,
+    Merge,
+    MergeTask,
+    Plan,
+    Tasks,
+    task_id,
+)
 from lakekeeper.core.policies import Env, Policy
 from lakekeeper.core.rekey import Share, bounded, share_of
 from lakekeeper.errors import OptionError
@@ -121,31 +132,67 @@ class _Ledger:
 
 def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[Choice]) -> None:
     """A policy may be anyone's code: its choices are not trusted."""
-    blocks = snapshot.blocks
-    place = partition_group(blocks)
-    seen: Bools = np.ones(len(blocks), dtype=np.bool_)
-    seen[candidates] = False
+    blocks, place = snapshot.blocks, place_of(snapshot)
+    named = [choice.blocks for choice in choices]
+    every = np.concatenate([*named, np.zeros(0, np.intp)])
+    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(blocks):
+        raise OptionError(
+            "policy", name, "a policy that names blocks by their positions; its plan is refused"
+        )
+    times = np.bincount(every, minlength=len(blocks))
+    shown = np.zeros(len(blocks), dtype=np.bool_)
+    shown[candidates] = True
+    wrong = (times > 1) | ((times > 0) & ~shown)
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        group = next(choice for choice in choices if (choice.blocks == at).any())
+        why = "more than once" if times[at] > 1 else "though it was not shown to it"
+        raise OptionError(
+            "policy",
+            name,
+            "a policy that names each candidate block once; its plan is refused: "
+            f"{blocks.path[at].as_py()} is named {why}, first in the group of {_group(blocks, group)}",
+        )
     for choice in choices:
-        at = choice.blocks
-        if seen[at].any() or len(np.unique(at)) != len(at):
-            raise OptionError(
-                "policy", name, "a policy that names each candidate block once; its plan is refused"
-            )
-        seen[at] = True
-        if not isinstance(choice, Merge):
-            continue
-        if not len(at) or (place[at] != place[at[0]]).any():
-            raise OptionError("policy", name, "merges within one partition and spec; its plan is refused")
+        if isinstance(choice, Merge) and not len(choice.blocks):
+            raise OptionError("policy", name, "merges of at least one block; its plan is refused")
+    merges = [choice for choice in choices if isinstance(choice, Merge)]
+    if not merges:
+        return
+    length = np.array([len(merge.blocks) for merge in merges])
+    of = place[np.concatenate([merge.blocks for merge in merges])]
+    start = np.cumsum(length) - length
+    mixed = np.flatnonzero(np.minimum.reduceat(of, start) != np.maximum.reduceat(of, start))
+    if len(mixed):
+        group = merges[int(mixed[0])]
+        raise OptionError(
+            "policy",
+            name,
+            "merges within one partition and spec; its plan is refused: "
+            f"they differ in the group of {_group(blocks, group)}",
+        )
+
+
+def _group(blocks: BlockSet, choice: Choice) -> str:
+    """A choice by its first blocks and its reason."""
+    paths: list[str] = blocks.path.take(pa.array(choice.blocks[:3])).to_pylist()
+    more = f" and {len(choice.blocks) - 3:,} more" if len(choice.blocks) > 3 else ""
+    return f"{', '.join(paths)}{more} ({choice.reason})"
 
 
 def _within_budget(
     snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, share: Share, ledger: _Ledger
-) -> tuple[MergeTask, ...]:
+) -> Sequence[MergeTask]:
     """Tasks for the merges in order, as long as they fit the budget and the share of other keys; the first does."""
+    if not merges:
+        return ()
     budget, spent = options.integer("budget-bytes"), 0
+    length = np.array([len(merge.blocks) for _, merge in merges])
+    every = np.concatenate([merge.blocks for _, merge in merges])
+    sizes = np.add.reduceat(snapshot.blocks.bytes[every], np.cumsum(length) - length).tolist()
     kept: list[tuple[str, Merge]] = []
-    for policy, merge in merges:
-        size = int(snapshot.blocks.bytes[merge.blocks].sum())
+    spent_on: list[int] = []
+    for (policy, merge), size in zip(merges, sizes, strict=True):
         if kept and spent + size > budget:
             ledger.give_back(merge.blocks, _OVER_BUDGET)
             continue
@@ -154,6 +201,7 @@ def _within_budget(
             continue
         spent += size
         kept.append((policy, merge))
+        spent_on.append(size)
     if not kept:
         return ()
     # One gather for all tasks, then slices of it: a take for each of 10⁵ groups would cost seconds.
@@ -161,9 +209,7 @@ def _within_budget(
     chosen = snapshot.blocks.take(np.concatenate(members))
     edges = [0, *np.cumsum([len(m) for m in members]).tolist()]
     build = _Builder(snapshot, chosen, options)
-    return tuple(
-        build.task(policy, merge, a, b) for (policy, merge), (a, b) in zip(kept, pairwise(edges), strict=True)
-    )
+    return Tasks(lambda i: build.task(*kept[i], edges[i], edges[i + 1]), spent_on, len(chosen))
 
 
 class _Builder:
@@ -173,15 +219,13 @@ class _Builder:
         self._snapshot = snapshot
         self._chosen = chosen
         self._options = options
-        self._paths: list[str] = chosen.path.to_pylist()
-        self._delete_ids: list[str] = chosen.delete_id.to_pylist()
         self._level = chosen.level_under(snapshot.key)
 
     def task(self, policy: str, merge: Merge, start: int, end: int) -> MergeTask:
         """The task of blocks ``start`` to ``end`` (excluded)."""
         snapshot, blocks, options = self._snapshot, self._chosen, self._options
         at = slice(start, end)
-        inputs = tuple(self._paths[at])
+        inputs = tuple(blocks.path[at].to_pylist())
         size, rows = int(blocks.bytes[at].sum()), int(blocks.rows[at].sum())
         deleted = blocks.deleted_rows[at]
         column = 0
@@ -200,7 +244,7 @@ class _Builder:
             table_uuid=snapshot.table_uuid,
             read_version=version,
             inputs=inputs,
-            delete_ids=tuple(self._delete_ids[at]),
+            delete_ids=tuple(blocks.delete_id[at].to_pylist()),
             partition=blocks.partitions[int(blocks.partition[start])],
             spec=int(blocks.spec[start]),
             key=snapshot.key,
@@ -221,7 +265,7 @@ class _Builder:
 
 
 def _plan(
-    snapshot: Snapshot, policies: Sequence[Policy], tasks: tuple[MergeTask, ...], ledger: _Ledger
+    snapshot: Snapshot, policies: Sequence[Policy], tasks: Sequence[MergeTask], ledger: _Ledger
 ) -> Plan:
     blocks = snapshot.blocks
     levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)

@@ -13,6 +13,7 @@ Nothing is ever deleted in this world.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -106,7 +107,7 @@ class World:
         name = self.arrivals.name
         return Snapshot(name, "paper", self.version, "paper", "0", _KEY, blocks, commits_ms=moment(seen))
 
-    def merge(self, tasks: tuple[MergeTask, ...], commit: int) -> tuple[int, bool]:
+    def merge(self, tasks: Sequence[MergeTask], commit: int) -> tuple[int, bool]:
         """Play tasks of one plan; (bytes read, whether any rose a level or came out as fewer files)."""
         self.version += 1
         gone: Bools = np.zeros(len(self), dtype=np.bool_)
