@@ -1,0 +1,134 @@
+"""Policies are anybody's code: what breaks the rules is refused by name, and others are found by entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.blocks import Index, Snapshot
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.plan import Choice, Merge, Plan, Skip
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.engine.registry import find_policies
+from lakekeeper.errors import OptionError
+from lakekeeper.testing.drawing import parse_blocks, parse_key
+
+BLOCKS = """\
+L0 a 1--2 10MB part=p=1
+L0 b 1--2 10MB part=p=1
+L0 c 1--2 10MB part=p=2
+L0 d 1--2 10MB part=p=2
+"""
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A policy that says what it was told to say."""
+
+    choices: Callable[[Index], Sequence[Choice]]
+    name: str = "theirs"
+
+    def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
+        return self.choices(candidates)
+
+
+def merge(*at: int) -> Merge:
+    return Merge(np.array(at, np.intp), 1, 1.0, "because")
+
+
+def plan_of(*policies: Scripted) -> Plan:
+    return make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [*policies], resolve(), Env())
+
+
+@pytest.mark.parametrize(
+    "choices, said",
+    [
+        ([merge(0, 1), merge(1)], r"b is named more than once, first in the group of a, b \(because\)"),
+        ([merge(0, 1), Skip(np.array([0]), "no")], "a is named more than once"),
+        ([merge(0, 0)], "a is named more than once, first in the group of a, a"),
+        ([merge(0, 1), merge(2, 1)], "b is named more than once"),
+        ([merge(1, 2)], r"one partition and spec.*differ in the group of b, c \(because\)"),
+        ([merge(0, 1), merge(3, 0)], "a is named more than once"),
+        ([merge()], "at least one block"),
+        ([merge(0, 4)], "by their positions"),
+        ([merge(-1)], "by their positions"),
+    ],
+)
+def test_choices_that_break_the_rules_are_refused_with_their_group(choices: list[Choice], said: str) -> None:
+    with pytest.raises(OptionError, match=said) as error:
+        plan_of(Scripted(lambda _: choices))
+    assert error.value.key == "policy"
+    assert error.value.value == "theirs"
+    assert "its plan is refused" in error.value.expected
+
+
+def test_a_block_that_was_not_shown_is_refused() -> None:
+    first = Scripted(lambda _: [merge(0, 1)], name="first")
+    with pytest.raises(OptionError, match="a is named though it was not shown to it"):
+        plan_of(first, Scripted(lambda _: [merge(0)]))
+
+
+def test_a_policy_sees_what_those_before_it_left() -> None:
+    seen: list[list[int]] = []
+
+    def look(candidates: Index) -> list[Choice]:
+        seen.append(candidates.tolist())
+        return []
+
+    plan = plan_of(Scripted(lambda _: [merge(0, 1)], name="first"), Scripted(look))
+    assert seen == [[2, 3]]
+    assert [task.policy for task in plan.tasks] == ["first"]
+    assert sum(left.blocks for left in plan.left) == 2
+
+
+THEIRS = """
+from dataclasses import dataclass
+from lakekeeper.core.plan import Skip
+
+@dataclass(frozen=True)
+class Lazy:
+    name: str = "lazy"
+    def choose(self, snapshot, candidates, options, env):
+        return [Skip(candidates, "tomorrow")]
+
+LAZY = Lazy()
+"""
+
+
+def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What installing it leaves behind: a module, and a folder of metadata that names the entry point."""
+    (tmp_path / "lazy_policy.py").write_text(THEIRS)
+    info = tmp_path / "lazy_policy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-policy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[lakekeeper.policies]\nlazy = lazy_policy:LAZY\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        lazy, sizes = find_policies(["lazy", "sizes"])
+        assert sizes is SIZES
+        plan = make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [lazy], resolve(), Env())
+        assert [left.reason for left in plan.left] == ["tomorrow"]
+        with pytest.raises(OptionError, match="did you mean 'lazy'"):
+            find_policies(["lasy"])
+    finally:
+        sys.modules.pop("lazy_policy", None)
+
+
+@pytest.mark.parametrize(
+    "place", [{"call": {"policy": "sizes,ranges"}}, {"conf": {"spark.lakekeeper.policy": "sizes,ranges"}},
+              {"properties": {"lakekeeper.policy": "sizes,ranges"}}],
+)  # fmt: skip
+def test_an_ordered_set_of_policies_comes_from_call_conf_or_property(
+    place: dict[str, dict[str, str]],
+) -> None:
+    words = resolve(**place).words("policy")
+    assert [policy.name for policy in find_policies(words)] == ["sizes", "ranges"]
