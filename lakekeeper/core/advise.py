@@ -248,10 +248,7 @@ def _best(found: Sequence[Candidate], now: Load) -> Candidate | None:
 
 def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
     """The best of them, and the present key wherever it stands."""
-    unlike = [one for i, one in enumerate(found) if one.present or all(str(one) != str(o) for o in found[:i])]
-    unlike = [
-        one for one in unlike if one.present or not any(o.present and str(o) == str(one) for o in unlike)
-    ]
+    unlike = list({str(one): one for one in found}.values())
     return tuple(one for i, one in enumerate(unlike) if i < most or one.present)
 
 

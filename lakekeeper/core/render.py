@@ -145,7 +145,8 @@ def render_advice(advice: Advice) -> str:
     if best is not None:
         after = best.worth.after
         lines.append(
-            f"  take {best}: {after.files:,.2f} files, {size(after.bytes)}; {_pays_back(best.worth)} of a full re-sort"
+            f"  take {best}: {after.files:,.2f} files, {size(after.bytes)}; "
+            f"a full re-sort is paid back in {duration(best.worth.pays_back_seconds or 0)}"
         )
     else:
         lines.append("  no other key would serve these queries much better")

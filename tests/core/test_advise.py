@@ -117,12 +117,15 @@ def test_scans_that_filter_nothing_pay_for_no_key() -> None:
 
 
 def test_it_goes_through_json_and_prints() -> None:
-    found = advise(by_day(), BY_DAY, asked({"user": 0}), resolve(), 0, {"note": "it is a map"})
+    found = advise(by_day(), BY_DAY, asked({"user": 0}, {"day": 1}), resolve(), 0, {"note": "it is a map"})
     data = json.loads(found.to_json())
-    assert data["best"]["columns"] == ["user"]
+    assert data["best"]["columns"] == ["day", "user"]
     assert data["missing"] == {"note": "it is a map"}
-    assert "take (user)" in str(found)
+    assert "take hilbert(day, user)" in str(found)
     assert "it is a map" in str(found)
+    keys = [str(one) for one in found.candidates]
+    assert len(set(keys)) == len(keys)
+    assert [one.present for one in found.candidates].count(True) == 1
 
 
 def test_the_same_question_has_the_same_answer() -> None:
