@@ -105,6 +105,10 @@ class MemoryAdapter:
             blocks=_blocks(entries, key, stores_level=self.store.settings.stores_level),
             complete=where is None,
             properties=dict(now.properties),
+            commits_ms=np.array(
+                [v.at_ms for v in self.store.versions if v.operation in ("WRITE", "OVERWRITE", "DELETE")],
+                np.int64,
+            ),
         )
 
     # -- a rewrite ----------------------------------------------------------------------------------------------
