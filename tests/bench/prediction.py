@@ -31,7 +31,7 @@ from lakekeeper.spark.session import local_session
 FILES, ROWS, DOMAIN, QUERIES = 24, 1500, 1_000_000, 30
 OPTIONS = {
     "max-rows-per-file": ROWS,
-    "target-file-size-bytes": 1 << 30,
+    "target-file-size-bytes": 400_000_000,
     "depth-threshold": 1,
     "policy": "ranges",
 }
