@@ -41,9 +41,11 @@ faults: setup ## fail every call of a run in every way, and kill the driver at e
 model: setup ## search all small histories of writers, rivals, faults and crashes: a million states and more
 	$(PYTHON_BIN) -m tests.model.search --states 1000000
 
-bench: setup ## measure planning at scale, and what a race costs
+bench: setup ## measure planning at scale, what a race costs, and policies on paper and on real tables
 	$(PYTHON_BIN) -m tests.bench.plan_scale
 	$(PYTHON_BIN) -m tests.bench.replay
+	$(PYTHON_BIN) -m tests.bench.policies --quick
+	$(PYTHON_BIN) -m tests.bench.ingest --streams late --policies adaptive,ZORDER,OPTIMIZE,sort
 
 clean: ## remove what the commands made, but .venv
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
