@@ -48,11 +48,10 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
         busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
         ledger.leave(np.flatnonzero(busy), "held by other work, or resting after a race", final=True)
     share = share_of(snapshot, policies, options)
-    options = bounded(options, share)
     merges: list[tuple[str, Merge]] = []
     for policy in policies:
         candidates = ledger.open
-        choices = policy.choose(snapshot, candidates, options, env)
+        choices = policy.choose(snapshot, candidates, bounded(options, share, policy.name), env)
         _check(policy.name, snapshot, candidates, choices)
         for choice in choices:
             if isinstance(choice, Merge):
@@ -196,7 +195,7 @@ def _within_budget(
         if kept and spent + size > budget:
             ledger.give_back(merge.blocks, _OVER_BUDGET)
             continue
-        if not share.takes(merge.blocks):
+        if not share.takes(policy, merge.blocks):
             ledger.give_back(merge.blocks, share.reason)
             continue
         spent += size

@@ -5,6 +5,9 @@ They count as level 0 under the new key, and all of them overlap there: without 
 
     round 1   ████░░░░░░░░░░░░   a share of the table's bytes, and whatever is new
     round 2   ▒▒▒▒████░░░░░░░░   the next; what is done already waits at level 1
+
+Only policies that lay data out are held back. Deleted rows are purged and small files packed whatever key the blocks
+were clustered by: those policies choose a block for what is in it, and few are due.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from lakekeeper.core.blocks import Bools, Index, Ints, Snapshot
 from lakekeeper.core.options import Options
 from lakekeeper.core.policies import Policy
 
+_NO_LAYOUT = frozenset({"sizes", "deletes"})
+"""Policies that rewrite a block for its size or its deletes: a change of the key gives them nothing more to do."""
 WAITS = "clustered by another key: taken in step by step, at most {share} a round (key-change-ratio)"
 
 
@@ -35,8 +40,10 @@ class Share:
         """Why a block waits."""
         return WAITS.format(share=f"{self.most:,} bytes")
 
-    def takes(self, blocks: Index) -> bool:
+    def takes(self, policy: str, blocks: Index) -> bool:
         """Is there room for a merge of these blocks? Then it is used up; the first merge always fits."""
+        if policy in _NO_LAYOUT:
+            return True
         needed = int(self.size[blocks][self.foreign[blocks]].sum())
         if needed > self.left and self.left < self.most:
             return False
@@ -59,8 +66,12 @@ def share_of(snapshot: Snapshot, policies: Sequence[Policy], options: Options) -
     return Share(foreign, blocks.bytes, most, most)
 
 
-def bounded(options: Options, share: Share) -> Options:
-    """Options whose groups are no larger than the share."""
-    if not share.foreign.any() or share.most >= options.integer("max-file-group-size-bytes"):
+def bounded(options: Options, share: Share, policy: str) -> Options:
+    """Options for this policy whose groups are no larger than the share."""
+    if (
+        policy in _NO_LAYOUT
+        or not share.foreign.any()
+        or share.most >= options.integer("max-file-group-size-bytes")
+    ):
         return options
     return options.with_(**{"max-file-group-size-bytes": share.most})

@@ -16,6 +16,7 @@ from lakekeeper.core.plan import Plan
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env
 from lakekeeper.core.policies.deletes import DELETES
+from lakekeeper.core.policies.sizes import SIZES
 from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
 
 ONE_COLUMN = Shape(most=30, columns=1, kinds=("int",), partitions=2, missing=0.0, nulls=0.0, blurred=0.0)
@@ -71,6 +72,26 @@ def test_exactly_the_blocks_that_are_due_are_written_anew(given: dict[str, float
         assert taken == {block.path for block in snapshot.blocks if due(block, options)}, seed
         merged += len(taken)
     assert merged > 100
+
+
+@pytest.mark.parametrize("policy", ["deletes", "sizes"])
+def test_a_change_of_the_key_holds_back_neither_purge_nor_packing(policy: str) -> None:
+    rng = random.Random(13)
+    snapshot = with_deletes(rng, draw_snapshot(rng, replace(ONE_COLUMN, most=200)))
+    other = replace(
+        snapshot.blocks,
+        bytes=np.full(len(snapshot.blocks), 90 * MIB),
+        key_id=np.zeros(len(snapshot.blocks), np.int32),
+        key_ids=("another",),
+    )
+    snapshot, chosen = replace(snapshot, blocks=other), DELETES if policy == "deletes" else SIZES
+    held, free = (
+        make_plan(snapshot, [chosen], resolve({"key-change-ratio": ratio, "single-task-bytes": MIB}), Env())
+        for ratio in (0.01, 1.0)
+    )
+    assert len(free.tasks) > 2
+    assert [task.inputs for task in held.tasks] == [task.inputs for task in free.tasks]
+    assert not [left for left in held.left if "key-change-ratio" in left.reason]
 
 
 @pytest.mark.parametrize("given", OPTIONS, ids=str)
