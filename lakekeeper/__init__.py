@@ -11,8 +11,9 @@ Importing it starts nothing and does not import pyspark.
 from __future__ import annotations
 
 from lakekeeper import errors
-from lakekeeper.api import Table, auto, run, table
+from lakekeeper.api import Table, table
 from lakekeeper.core.workload import Workload
+from lakekeeper.fleet import auto, run
 from lakekeeper.sql import sql
 from lakekeeper.workloads import observe
 

@@ -8,7 +8,7 @@ print(t.recluster())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,9 @@ from lakekeeper.core.report import DeleteReport, MergeReport
 from lakekeeper.core.simulate import SimulationReport
 from lakekeeper.core.workload import Workload
 from lakekeeper.engine.advise import advise_table
-from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.hot import Backoff, Backoffs
+from lakekeeper.engine.hot import Backoff
 from lakekeeper.engine.maintain import Request, look, maintain, plan_for
 from lakekeeper.engine.registry import find_format, find_policies
 from lakekeeper.engine.simulate import Course, simulate_table
@@ -33,7 +32,6 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.names import expand
 from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
@@ -361,103 +359,15 @@ def table(spark: SparkSession, name: str) -> Table:
     The format is found by asking Spark's catalogs. Raises NotFound (no such table, a view), AdapterError
     (no adapter for its format, a Connect session), Unsupported (a table feature that is not known).
     """
-    return _open(spark, name, None)
+    return open_table(spark, name)
 
 
-def _open(spark: SparkSession, name: str, backoff: Backoff | None) -> Table:
+def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -> Table:
+    """:func:`table`, for somebody who remembers in ``backoff`` where users are writing."""
     require_classic(spark)
     resolved = resolve_name(spark, name)
     adapter = find_format(resolved.provider, name).open(spark, resolved)
     return Table(spark, resolved, adapter, backoff=backoff)
-
-
-def run(
-    spark: SparkSession,
-    tables: str | Sequence[str] | None = None,
-    *,
-    verbs: Sequence[str] | None = None,
-    dry_run: bool = False,
-    observer: Observer | None = None,
-    stopping: Callable[[], bool] = lambda: False,
-) -> AutoReport:
-    """One pass over many tables: whatever is due, one failing table never stopping the rest.
-
-    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, what is
-    under way is finished and nothing else begun.
-    """
-    settings = _settings(spark, tables, verbs)
-    return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
-
-
-def auto(
-    spark: SparkSession, *, every: str | None = None, tables: str | Sequence[str] | None = None
-) -> Service:
-    """Maintain tables from a background thread of this session, until ``stop()`` or the end of a ``with``.
-
-    All it needs comes from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
-    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is a pause such as ``30s``, ``15m``, ``2h``.
-    Partitions in which users were faster rest for a pass, or several.
-    """
-    settings = _settings(spark, tables, None, every)
-    backoffs = Backoffs.between(settings.pause_seconds)
-    return Service(lambda: one_pass(spark, settings, backoffs=backoffs), settings.pause_seconds).start()
-
-
-def _settings(
-    spark: SparkSession,
-    tables: str | Sequence[str] | None,
-    verbs: Sequence[str] | None,
-    every: str | None = None,
-) -> AutoSettings:
-    call: dict[str, Any] = {}
-    if tables is not None:
-        call["auto.tables"] = tables if isinstance(tables, str) else ",".join(tables)
-    if verbs is not None:
-        call["auto.verbs"] = ",".join(verbs)
-    if every is not None:
-        call["auto.every"] = every
-    require_classic(spark)
-    return settings_from(resolve(call, lakekeeper_confs(spark)))
-
-
-def one_pass(
-    spark: SparkSession,
-    settings: AutoSettings,
-    *,
-    dry_run: bool = False,
-    observer: Observer | None = None,
-    stopping: Callable[[], bool] = lambda: False,
-    backoffs: Backoffs | None = None,
-) -> AutoReport:
-    """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
-    tables: dict[str, Table | Exception] = {}
-
-    def opened(name: str) -> Table:
-        """Each table once a pass, whether it can be opened or not."""
-        if name not in tables:
-            try:
-                tables[name] = _open(spark, name, backoffs.of(name) if backoffs else None)
-            except Exception as error:
-                tables[name] = error  # told when its turn has come
-        found = tables[name]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def worth(name: str) -> float:
-        told = opened(name).plan().prediction if opened(name).automatic else None
-        return told.worth.seconds_saved if told else 0.0
-
-    return sweep(
-        expand(spark, settings.tables),
-        opened,
-        settings,
-        Clock(),
-        dry_run=dry_run,
-        observer=observer,
-        stopping=stopping,
-        worth=worth,
-    )
 
 
 def _columns(columns: Sequence[str] | str | None) -> tuple[tuple[str, ...] | None, str]:

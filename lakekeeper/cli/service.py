@@ -52,12 +52,12 @@ class _Service:
     backoffs: Backoffs | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> int:
-        from lakekeeper import api
+        from lakekeeper import fleet
 
         setup = self.setup
         try:
             with setup.progress() as progress:
-                report = api.one_pass(
+                report = fleet.one_pass(
                     self.spark,
                     self.settings,
                     dry_run=dry_run,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
-from lakekeeper import api
+from lakekeeper import fleet
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup
 from lakekeeper.engine.auto import AutoSettings
@@ -30,9 +30,9 @@ class Opened:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     made = Opened()
     settings = AutoSettings(("a", "b"), ("compact",), 0.001)
-    monkeypatch.setattr(api, "_settings", lambda *_, **__: settings)
-    monkeypatch.setattr(api, "expand", lambda _, names: names)
-    monkeypatch.setattr(api, "_open", made)
+    monkeypatch.setattr(fleet, "_settings", lambda *_, **__: settings)
+    monkeypatch.setattr(fleet, "expand", lambda _, names: names)
+    monkeypatch.setattr(fleet, "open_table", made)
     return made
 
 

@@ -1,0 +1,112 @@
+"""Many tables: one pass over them, once or again and again from a background thread.
+
+run(spark, "ice.db.*")
+with auto(spark, every="15m"): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.api import Table, open_table
+from lakekeeper.core.options import resolve
+from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.hot import Backoffs
+from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.names import expand
+from lakekeeper.spi import Observer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(
+    spark: SparkSession,
+    tables: str | Sequence[str] | None = None,
+    *,
+    verbs: Sequence[str] | None = None,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> AutoReport:
+    """One pass over many tables: whatever is due, one failing table never stopping the rest.
+
+    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, what is
+    under way is finished and nothing else begun.
+    """
+    settings = _settings(spark, tables, verbs)
+    return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
+
+
+def auto(
+    spark: SparkSession, *, every: str | None = None, tables: str | Sequence[str] | None = None
+) -> Service:
+    """Maintain tables from a background thread of this session, until ``stop()`` or the end of a ``with``.
+
+    All it needs comes from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
+    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is a pause such as ``30s``, ``15m``, ``2h``.
+    Partitions in which users were faster rest for a pass, or several.
+    """
+    settings = _settings(spark, tables, None, every)
+    backoffs = Backoffs.between(settings.pause_seconds)
+    return Service(lambda: one_pass(spark, settings, backoffs=backoffs), settings.pause_seconds).start()
+
+
+def _settings(
+    spark: SparkSession,
+    tables: str | Sequence[str] | None,
+    verbs: Sequence[str] | None,
+    every: str | None = None,
+) -> AutoSettings:
+    call: dict[str, Any] = {}
+    if tables is not None:
+        call["auto.tables"] = tables if isinstance(tables, str) else ",".join(tables)
+    if verbs is not None:
+        call["auto.verbs"] = ",".join(verbs)
+    if every is not None:
+        call["auto.every"] = every
+    require_classic(spark)
+    return settings_from(resolve(call, lakekeeper_confs(spark)))
+
+
+def one_pass(
+    spark: SparkSession,
+    settings: AutoSettings,
+    *,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    backoffs: Backoffs | None = None,
+) -> AutoReport:
+    """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
+    tables: dict[str, Table | Exception] = {}
+
+    def opened(name: str) -> Table:
+        """Each table once a pass, whether it can be opened or not."""
+        if name not in tables:
+            try:
+                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None)
+            except Exception as error:
+                tables[name] = error  # told when its turn has come
+        found = tables[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def worth(name: str) -> float:
+        told = opened(name).plan().prediction if opened(name).automatic else None
+        return told.worth.seconds_saved if told else 0.0
+
+    return sweep(
+        expand(spark, settings.tables),
+        opened,
+        settings,
+        Clock(),
+        dry_run=dry_run,
+        observer=observer,
+        stopping=stopping,
+        worth=worth,
+    )
