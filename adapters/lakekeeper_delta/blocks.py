@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LEVEL_TAG = "lakekeeper.level"
 KEY_TAG = "lakekeeper.key"
+CURVE_TAG = "lakekeeper.curve"  # "<boundaries' id>:<first place>:<last place>" on the key's curve
 
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _SHORT_TEXT = 32  # Delta cuts text of more UTF-16 units than this; a text of fewer bytes was not cut
@@ -84,6 +85,7 @@ def _columns(state: State, found: Sequence[Found]) -> list[Column]:
         F.coalesce(tags.getItem(LEVEL_TAG).try_cast("int"), F.lit(0)).alias("level"),
         F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
         F.col("path").rlike(_ABSOLUTE).alias("foreign"),
+        *_curve(tags.getItem(CURVE_TAG)),
     ]
     for i, item in enumerate(found):
         if item.partition:
@@ -91,6 +93,19 @@ def _columns(state: State, found: Sequence[Found]) -> list[Column]:
         else:
             selected += _stat_bounds(i, item, stats)
     return selected
+
+
+def _curve(tag: Column) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    part = [F.coalesce(F.split_part(tag, F.lit(":"), F.lit(i)), F.lit("")) for i in (1, 2, 3)]
+    ends = [F.coalesce(text.try_cast("bigint"), F.lit(UNKNOWN).cast("bigint")) for text in part[1:]]
+    whole = (ends[0] >= 0) & (ends[1] >= ends[0])
+    return [
+        F.when(whole, part[0]).otherwise(F.lit("")).alias("curve_id"),
+        F.when(whole, ends[0]).otherwise(F.lit(UNKNOWN)).alias("curve_lo"),
+        F.when(whole, ends[1]).otherwise(F.lit(UNKNOWN)).alias("curve_hi"),
+    ]
 
 
 def _partition_text(state: State) -> Column:
@@ -206,7 +221,9 @@ def _refuse_foreign(log: Log, table: pa.Table) -> None:
 def _as_blocks(columns: Mapping[str, pa.Array], found: Sequence[Found]) -> dict[str, Any]:
     """Arrow columns of the log as ``make_blocks`` wants them."""
     plain = ("path", "partition", "rows", "bytes", "deleted_rows", "delete_bytes", "delete_id")
-    made: dict[str, Any] = {n: columns[n] for n in (*plain, "level", "key_id", "added_at")}
+    made: dict[str, Any] = {n: columns[n] for n in (*plain, "level", "key_id", "added_at", "curve_id")}
+    for end in ("curve_lo", "curve_hi"):
+        made[end] = columns[end].to_numpy(zero_copy_only=False)
     bounds = [_bounds(columns, i, item) for i, item in enumerate(found)]
     for at, name in enumerate(("lo", "hi", "null_count", "exact")):
         made[name] = [b[at] for b in bounds]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
-from lakekeeper_delta.blocks import KEY_TAG, LEVEL_TAG
+from lakekeeper.spark.curve import PLACE, with_place
+from lakekeeper_delta.blocks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.places import metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PROVIDER = "lakekeeper"
+FILE = "__lakekeeper_file"
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
 _SLACK = 1.1  # ranges cut by statistics come out uneven: a little more room saves a tiny last file in each
@@ -57,10 +61,14 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
         # Spark would leave an empty file that nobody knows the name of.
         return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
     outputs, actions = [], []
-    for add in write_files(log, state, rows, rows_per_file(task)):
+    written = write_files(log, state, rows, rows_per_file(task))
+    spans = _spans(log, state, written, task)
+    for add in written:
         output, data = described(log, add)
         outputs.append(output)
-        actions.append(log.edited(add, **_marks(state, task, data.get("tags"))))
+        actions.append(
+            log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
+        )
     return Rewrite(task, tuple(outputs), rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
 
 
@@ -89,6 +97,26 @@ def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:
     return Output(data["path"], int(records), int(data["size"])), data
 
 
+def _spans(log: Log, state: State, written: Sequence[Any], task: MergeTask) -> dict[str, str]:
+    """File name → what its tag says of its places on the key's curve, from the key columns of the files themselves.
+
+    A box would cover far more of the curve than the rows do. Nothing where the key follows no curve.
+    """
+    if task.key is None or task.boundaries is None or not written:
+        return {}
+    from pyspark.sql import functions as F
+
+    files = log.scan(state, log.jvm.array_list(written))
+    rows = files.withColumn(FILE, metadata(files).getField("file_name"))
+    found = with_place(rows, task.key, task.boundaries).groupBy(FILE)
+    ends = found.agg(F.min(PLACE).alias("first"), F.max(PLACE).alias("last")).collect()
+    return {unquote(row[FILE]): f"{task.boundaries.id}:{row['first']}:{row['last']}" for row in ends}
+
+
+def _file_name(path: str) -> str:
+    return unquote(path.rpartition("/")[2])
+
+
 def _live_rows(inputs: Any) -> int | None:
     """Rows of the inputs that are not masked, where the log tells for all of them."""
     counts = [add.numLogicalRecords() for add in inputs]
@@ -111,13 +139,17 @@ def rows_per_file(task: MergeTask) -> int:
     return min(limit, even if not task.cuts else int(even * _SLACK) + 1)
 
 
-def _marks(state: State, task: MergeTask, tags: dict[str, str] | None) -> dict[str, Any]:
-    """What makes an AddFile ours: no change of data, level and key.
+def _marks(
+    state: State, task: MergeTask, tags: dict[str, str] | None, span: str | None = None
+) -> dict[str, Any]:
+    """What makes an AddFile ours: no change of data, level, key and its places on the curve.
 
     The protocol knows ``clusteringProvider`` for tables with clustering only; there native OPTIMIZE leaves
     files of another provider alone (but for OPTIMIZE FULL). Elsewhere it stays unset.
     """
     ours = {LEVEL_TAG: str(task.level), KEY_TAG: task.key.key_id if task.key else ""}
+    if span is not None:
+        ours[CURVE_TAG] = span
     marks: dict[str, Any] = {"dataChange": False, "tags": {**(tags or {}), **ours}}
     if "clustering" in state.features and task.key is not None:
         marks["clusteringProvider"] = PROVIDER
@@ -125,9 +157,9 @@ def _marks(state: State, task: MergeTask, tags: dict[str, str] | None) -> dict[s
 
 
 def carried_marks(add: Any, made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a copy of a file keeps of it: level, key and that it is ours. ``made`` is the copy's action."""
+    """What a copy of a file keeps of it: level, key, curve and that it is ours. ``made`` is the copy's action."""
     before: dict[str, Any] = json.loads(add.json())["add"]
-    kept = {k: v for k, v in (before.get("tags") or {}).items() if k in (LEVEL_TAG, KEY_TAG)}
+    kept = {k: v for k, v in (before.get("tags") or {}).items() if k in (LEVEL_TAG, KEY_TAG, CURVE_TAG)}
     marks: dict[str, Any] = {"tags": {**(made.get("tags") or {}), **kept}}
     if before.get("clusteringProvider") == PROVIDER:
         marks["clusteringProvider"] = PROVIDER

@@ -60,6 +60,7 @@ class DeltaTable:
     def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
         """Store the key: CLUSTER BY on an unpartitioned table, else the property ``lakekeeper.cluster-by``.
 
+        A layout other than linear is kept beside CLUSTER BY, in the property ``_lakekeeper.cluster-layout``.
         Raises OptionError for columns that can be no key, before anything is written.
         """
         state = self.refuse_unsupported()
@@ -69,11 +70,13 @@ class DeltaTable:
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks; see ``spi.Adapter.snapshot``."""
         state = self.refuse_unsupported()
-        names = keys.columns_or_stored(self._log, state, columns)
+        stored = (tuple(columns), "linear") if columns is not None else keys.stored_columns(self._log, state)
         key: ClusterKey | None = None
         found: list[Found] = []
-        if names:
-            key, found = self._resolve(state, names, "linear")
+        if stored[0]:
+            key, found = self._resolve(state, *stored)
+            if not keys.is_laid_out(state, key):
+                key, found = self._resolve(state, stored[0], "linear")
         keep = matching(self._log, state, where) if where else None
         return Snapshot(
             table=self.table,

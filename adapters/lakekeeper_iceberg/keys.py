@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.keys import MAX_COLUMNS, ClusterKey, KeyColumn, parse_column, split_columns
+from lakekeeper.core.keys import MAX_COLUMNS, ClusterKey, KeyColumn, parse_column, parse_layout
 from lakekeeper.errors import OptionError, nearest
 from lakekeeper_iceberg.native import Iceberg
 
@@ -114,8 +114,13 @@ def stored_key(
 ) -> ClusterKey | None:
     """The table's own key: of its sort order as far as that is usable, else of the property; None without either.
 
-    ``order`` is the sort order as Iceberg's JSON. Raises OptionError for a property that names no columns.
+    A sort order knows no curve: a property with such a layout goes before it. ``order`` is the sort order as Iceberg's
+    JSON. Raises OptionError for a property that names no columns.
     """
+    text = properties.get(PROPERTY, "")
+    names, layout = parse_layout(text)
+    if layout != "linear":
+        return _of_property(schema, text)
     usable: list[KeyColumn] = []
     for part in order["fields"]:
         field = schema.by_id.get(part.get("source-id", -1))
@@ -126,18 +131,19 @@ def stored_key(
             usable.append(column)
     if usable:
         return ClusterKey(tuple(usable[:MAX_COLUMNS]))
-    text = properties.get(PROPERTY, "")
-    if not text.strip():
-        return None
+    return _of_property(schema, text) if names else None
+
+
+def _of_property(schema: SchemaFields, text: str) -> ClusterKey:
     try:
-        return columns_key(schema, split_columns(text))
+        return columns_key(schema, *parse_layout(text))
     except OptionError as error:
         raise OptionError(f"table property {PROPERTY}", text, error.expected) from error
 
 
 def sorts_by(order: Mapping[str, Any], key: ClusterKey | None) -> bool:
     """Whether rows sorted by ``key`` (ascending, NULLs first) are in the table's sort order."""
-    if key is None or not order["fields"] or len(order["fields"]) > len(key.columns):
+    if key is None or key.curved or not order["fields"] or len(order["fields"]) > len(key.columns):
         return False
     return all(
         part["transform"] == "identity"

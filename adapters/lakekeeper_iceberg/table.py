@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
-from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.keys import ClusterKey, key_text
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected
@@ -110,9 +110,8 @@ class IcebergTable:
         metadata = self._metadata()
         key = keys.columns_key(self._schema(metadata), columns, layout)
         keys.metrics_modes(self._jvm, self._table, key)
-        if metadata.sortOrder().isUnsorted():
-            text = ", ".join(column.name for column in key.columns)
-            self._table.updateProperties().set(keys.PROPERTY, text).commit()
+        if key.curved or metadata.sortOrder().isUnsorted():
+            self._table.updateProperties().set(keys.PROPERTY, key_text(key)).commit()
             return
         first = self._jvm.api.NullOrder.NULLS_FIRST
         order = self._table.replaceSortOrder()
@@ -120,6 +119,8 @@ class IcebergTable:
             # `asc(name)` is a default method, which py4j does not see on Iceberg's private classes.
             order = order.asc(self._jvm.api.expressions.Expressions.ref(".".join(column.path)), first)
         order.commit()
+        if keys.PROPERTY in self._properties(metadata):  # a curve there would go before the sort order
+            self._table.updateProperties().remove(keys.PROPERTY).commit()
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         self._refresh()

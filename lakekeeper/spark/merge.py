@@ -6,6 +6,8 @@ at bounds that the planner took from the blocks' own statistics, so that no samp
     one task     scan ─► coalesce(1) ─► sort ─► write
     ranges       scan ─► bucket(key) ─► repartitionById ─► sort each ─► write
 
+A key that follows a curve is one column more on the way: each row's place, by which it is bucketed and sorted.
+
 PySpark is imported inside the functions: ``import lakekeeper`` comes by here and must stay free of it.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.spark import match
+from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Held, Matched, Traces
 
@@ -35,18 +38,20 @@ class SparkRunner:
         self._spark = spark
 
     def merge(self, rows: DataFrame, task: MergeTask) -> DataFrame:
-        """Rows in key order (NULLs first); without a key in the order they are read."""
+        """Rows in key order (NULLs first), or along the key's curve; without a key in the order they are read."""
         from pyspark.sql import functions as F
 
         if task.key is None:
             return rows.coalesce(1)
         order = [F.col(column.name).asc_nulls_first() for column in task.key.columns]
-        if not task.cuts:
-            return rows.coalesce(1).sortWithinPartitions(*order)
+        if task.boundaries is not None:
+            placed = with_place(rows, task.key, task.boundaries)
+            return _sorted(placed, F.col(PLACE), [F.lit(c) for c in task.cuts], [F.col(PLACE), *order]).drop(
+                PLACE
+            )
         column = task.key.columns[task.cut_column]
         cuts = [_literal(cut, column.kind) for cut in task.cuts]
-        ranged = rows.repartitionById(len(cuts) + 1, _bucket(F.col(column.name), cuts, 0))
-        return ranged.sortWithinPartitions(*order)
+        return _sorted(rows, F.col(column.name), cuts, order)
 
     def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         """Places of the lost rows; see :mod:`lakekeeper.spark.match`."""
@@ -81,6 +86,13 @@ class SparkRunner:
     def cancel(self, run_id: str) -> None:
         """Stop the run's jobs, and those its threads might still start."""
         self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(run_id)
+
+
+def _sorted(rows: DataFrame, by: Column, cuts: Sequence[Column], order: Sequence[Column]) -> DataFrame:
+    """Rows sorted as a whole by one task, or in ranges of ``by`` between the cuts, a task each."""
+    if not cuts:
+        return rows.coalesce(1).sortWithinPartitions(*order)
+    return rows.repartitionById(len(cuts) + 1, _bucket(by, cuts, 0)).sortWithinPartitions(*order)
 
 
 def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:

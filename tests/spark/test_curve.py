@@ -1,0 +1,54 @@
+"""Places that Spark works out are those of the core, value for value: else ranges would lie."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.core.boundaries import MOST, Boundaries, curve_index
+from lakekeeper.core.curve import CURVES
+from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, to_json_value
+from lakekeeper.spark.curve import PLACE, with_place
+from lakekeeper.testing.samples import SAMPLES
+from lakekeeper.testing.values import token
+
+pytestmark = pytest.mark.spark
+
+
+def boundaries_of(kind: str) -> tuple[Any, ...]:
+    held = sorted((v for v in SAMPLES[kind] if str(v) not in ("nan", "inf")), key=token)
+    distinct = [v for a, v in zip([None, *held], held, strict=False) if token(a) != token(v)]
+    return tuple(to_json_value(v, kind) for v in distinct[1:])
+
+
+@pytest.mark.parametrize("layout", CURVES)
+@pytest.mark.parametrize("kinds", [tuple(sorted(SAMPLES))[i : i + 4] for i in (0, 2, 4, 6)], ids=str)
+def test_places_of_every_kind_are_those_of_the_core(
+    spark: SparkSession, layout: str, kinds: tuple[str, ...]
+) -> None:
+    rng = random.Random(4)
+    key = ClusterKey(tuple(KeyColumn((f"c {k}",), kind, str(k)) for k, kind in enumerate(kinds)), layout)
+    kept = Boundaries(key.key_id, 0, kinds, tuple(map(boundaries_of, kinds)))
+    columns = [
+        pa.array([rng.choice([*SAMPLES[kind], None]) for _ in range(300)], arrow_type(kind)) for kind in kinds
+    ]
+    table = pa.table([*columns, pa.array(range(300))], [*(f"c {k}" for k in range(len(kinds))), "n"])
+    placed = with_place(spark.createDataFrame(table), key, kept).orderBy("n").toArrow()
+    assert placed.column_names == [*table.column_names, PLACE]
+    assert placed[PLACE].to_pylist() == curve_index(kept, layout, columns).tolist()
+
+
+@pytest.mark.parametrize("layout", CURVES)
+@pytest.mark.parametrize("columns", [2, 3, 4])
+def test_places_over_full_grids_are_those_of_the_core(spark: SparkSession, layout: str, columns: int) -> None:
+    rng = random.Random(columns)
+    key = ClusterKey(tuple(KeyColumn((f"c{k}",), "int", str(k)) for k in range(columns)), layout)
+    kept = Boundaries(key.key_id, 0, ("int",) * columns, (tuple(range(MOST)),) * columns)
+    values = [pa.array([rng.randrange(-3, MOST + 3) for _ in range(2000)]) for _ in range(columns)]
+    table = pa.table([*values, pa.array(range(2000))], [*(f"c{k}" for k in range(columns)), "n"])
+    placed = with_place(spark.createDataFrame(table), key, kept).orderBy("n").toArrow()
+    assert placed[PLACE].to_pylist() == curve_index(kept, layout, values).tolist()
