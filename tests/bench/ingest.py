@@ -161,9 +161,8 @@ def _hash(frame: Any) -> tuple[int, int]:
 
 
 def _measure(probe: Probe, live: Mapping[str, Live], commit: int) -> None:
-    lo, hi, size = (
-        np.array([getattr(f, name) for f in live.values()], np.float64) for name in ("lo", "hi", "bytes")
-    )
+    files = [(f.lo[0], f.hi[0], f.bytes) for f in live.values()]
+    lo, hi, size = np.array(files, np.float64).T
     probe.measure(lo, hi, size, commit, commit + 1)
 
 
