@@ -3,11 +3,11 @@
     L0  a   1----6              10MB
     L0  b      4-----9          10MB
     L1  c                12     10MB  nulls=3 part=p=1 key=other
-    L0  d   ?                   1MB   rows=5
+    L0  d   ?                   1MB   rows=5 at=1000
 
 One line is a block: level, name, ``lo----hi`` (one value where they are equal, ``?`` without statistics, ``NULL``
-where all is NULL), size, and what differs from the defaults (``deleted=?``: nobody knows how many). Where the
-text stands is for the eye only.
+where all is NULL), size, and what differs from the defaults (``deleted=?``: nobody knows how many; ``at``: its birth
+in ms). Where the text stands is for the eye only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parse_blocks(text: str, key: ClusterKey) -> Snapshot:
 
 _NAMES = (
     "path", "partition", "spec", "rows", "bytes", "deleted_rows", "delete_bytes", "delete_id", "level", "key_id",
-    "lo", "hi", "null_count", "exact",
+    "lo", "hi", "null_count", "exact", "added_at",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def _parse_line(line: str, key: ClusterKey) -> dict[str, Any]:
         "hi": hi,
         "null_count": int(more.pop("nulls", nulls)),
         "exact": more.pop("exact", "yes") == "yes",
+        "added_at": int(more.pop("at", 0)),
     }
     if more:
         raise ValueError(f"{line!r}: unknown {', '.join(more)}")
@@ -141,5 +142,6 @@ def _rest(block: Block, key_id: str) -> str:
         ("key", block.key_id, key_id if block.level else ""),
         ("nulls", nulls, usual),
         ("exact", "yes" if block.exact[0] else "no", "yes"),
+        ("at", block.added_at, 0),
     ]
     return " ".join(f"{name}={value}" for name, value, default in parts if value != default)

@@ -20,12 +20,13 @@ from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.policies.universal import UNIVERSAL
 from lakekeeper.core.ranks import Intervals
 from lakekeeper.testing.drawing import parse_blocks, parse_key, print_blocks
 from lakekeeper.testing.golden import Case, run_golden
 
 DATA = Path(__file__).with_name("data")
-POLICIES: dict[str, Policy] = {p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL)}
+POLICIES: dict[str, Policy] = {p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL, UNIVERSAL)}
 
 
 class State:
@@ -82,10 +83,11 @@ class State:
         )
 
     def pick(self, case: Case) -> str:
-        """What policies, by name, make of the blocks; options as arguments."""
-        options: Options = resolve(case.named)
+        """What policies, by name, make of the blocks at ``now`` (ms); options as arguments."""
+        now = int(case.named.get("now", 0))
+        options: Options = resolve({name: value for name, value in case.named.items() if name != "now"})
         policies = [POLICIES[word] for word in case.words]
-        plan = make_plan(self.snapshot, policies, options, Env())
+        plan = make_plan(self.snapshot, policies, options, Env(now_ms=now))
         return "\n".join([*map(_task, plan.tasks), *_left(plan)])
 
 

@@ -17,6 +17,7 @@ from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.policies.universal import UNIVERSAL
 from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.maintain import Request, maintain
@@ -26,7 +27,9 @@ from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import Row
 
-POLICIES: Mapping[str, Policy] = {p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL)}
+POLICIES: Mapping[str, Policy] = {
+    p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL, UNIVERSAL)
+}
 SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 
 

@@ -67,21 +67,26 @@ def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
         scene.untouched(lambda s=scene, c=case: s.run(c.policy, final=True, options=c.options))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "universal"])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_final_run_of_adaptive_ends_and_a_second_call_finds_nothing(part: int) -> None:
+def test_a_final_run_of_adaptive_or_universal_ends_and_a_second_call_finds_nothing(
+    part: int, policy: str
+) -> None:
     for case in drawn(part):
         if case.seed % 3:
             continue
         scene = case.scene
         before = scene.table.fingerprint()
-        report = scene.run("adaptive", final=True, options=case.options)
+        if policy == "universal" and case.seed % 2:
+            case.options["universal.num-sorted-run.compaction-trigger"] = 2
+        report = scene.run(policy, final=True, options=case.options)
         assert scene.table.fingerprint() == before, case
         assert all(group.status == "committed" for group in report.groups), case
         assert report.ended in ("nothing to do", "nothing left to do"), (case, report.ended)
         assert report.rounds <= 4, (case, report.rounds)
-        plan = scene.plan("adaptive", options=case.options)
+        plan = scene.plan(policy, options=case.options)
         assert plan.blocks == sum(left.blocks for left in plan.left), case
-        scene.untouched(lambda s=scene, c=case: s.run("adaptive", final=True, options=c.options))  # type: ignore[misc]
+        scene.untouched(lambda s=scene, c=case: s.run(policy, final=True, options=c.options))  # type: ignore[misc]
 
 
 def _settled(case: Drawn) -> None:

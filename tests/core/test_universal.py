@@ -1,0 +1,277 @@
+"""``universal`` against Paimon's picker, written down line by line over plain numbers; whole plans against lists."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.levels import frozen, full_size
+from lakekeeper.core.lines import place_of, table_line
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.plan import Merge, Plan
+from lakekeeper.core.policies import Env
+from lakekeeper.core.policies.universal import UNIVERSAL
+from lakekeeper.core.runs import Rules, Unit, pick, rules_of
+from lakekeeper.testing.draws import Shape, draw_snapshot, picture
+from lakekeeper.testing.lake import Settings
+from tests.engine.scene import Scene, overlapping, rows
+
+Run = tuple[int, int]  # level, size
+many = settings(max_examples=300, derandomize=True, deadline=None)
+
+
+class Paimon:
+    """UniversalCompaction.java and EarlyFullCompaction.java, as they are read."""
+
+    def __init__(self, rules: Rules, since_full: int | None) -> None:
+        self.rules = rules
+        self.since_full = since_full
+
+    def pick(self, runs: Sequence[Run]) -> tuple[int, int] | None:
+        """(runs of the unit, output level)."""
+        if not runs:
+            return None
+        top = max(self.rules.levels, max(level for level, _ in runs) + 1) - 1
+        if self._early_full(top, runs):
+            return len(runs), top
+        if len(runs) >= self.rules.trigger:
+            newer = sum(size for _, size in runs[:-1])
+            if newer * 100 > self.rules.amplification * runs[-1][1]:
+                return len(runs), top
+            unit = self._size_ratio(top, runs, 1, False)
+            if unit:
+                return unit
+        if len(runs) > self.rules.trigger:
+            return self._size_ratio(top, runs, len(runs) - self.rules.trigger + 1, False)
+        if self.rules.force_level_0:
+            fresh = 0
+            while fresh < len(runs) and runs[fresh][0] == 0:
+                fresh += 1
+            return self._size_ratio(top, runs, fresh, True) if fresh else None
+        return None
+
+    def _early_full(self, top: int, runs: Sequence[Run]) -> bool:
+        rules = self.rules
+        if len(runs) == 1:
+            return False
+        if rules.interval_ms and (self.since_full is None or self.since_full > rules.interval_ms):
+            return True
+        if rules.total_bytes and sum(size for _, size in runs) < rules.total_bytes:
+            return True
+        incremental = sum(size for level, size in runs if level != top)
+        return bool(rules.incremental_bytes and incremental > rules.incremental_bytes)
+
+    def _size_ratio(self, top: int, runs: Sequence[Run], count: int, force: bool) -> tuple[int, int] | None:
+        candidate = sum(size for _, size in runs[:count])
+        triggered = force or count > 1
+        for level, size in runs[count:]:
+            if candidate * (100 + self.rules.ratio) < size * 100 and (not triggered or level > 1):
+                break
+            candidate += size
+            count += 1
+            triggered = True
+        return self._unit(top, runs, count) if triggered else None
+
+    @staticmethod
+    def _unit(top: int, runs: Sequence[Run], count: int) -> tuple[int, int]:
+        out = top if count == len(runs) else max(0, runs[count][0] - 1)
+        if out == 0:
+            for level, _ in runs[count:]:
+                count += 1
+                if level != 0:
+                    out = level
+                    break
+        return count, top if count == len(runs) else out
+
+
+sizes = st.sampled_from([1, 5, 10, 99, 100, 101, 102, 150, 300, 1000, 5000])
+fresh_runs = st.lists(sizes, max_size=9)
+settled_runs = st.dictionaries(st.integers(1, 7), sizes, max_size=5)
+some_rules = st.builds(
+    Rules,
+    trigger=st.integers(2, 6),
+    levels=st.integers(2, 7),
+    ratio=st.sampled_from([0, 1, 50]),
+    amplification=st.sampled_from([1, 100, 200, 10_000]),
+    interval_ms=st.sampled_from([0, 0, 10]),
+    total_bytes=st.sampled_from([0, 0, 500]),
+    incremental_bytes=st.sampled_from([0, 0, 400]),
+    force_level_0=st.booleans(),
+)
+
+
+@many
+@given(fresh_runs, settled_runs, some_rules, st.sampled_from([None, 0, 10, 11]))
+def test_the_rules_pick_what_paimon_picks(
+    fresh: list[int], settled: dict[int, int], rules: Rules, since_full: int | None
+) -> None:
+    runs = [(0, size) for size in fresh] + sorted(settled.items())
+    level, size = np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64)
+    unit = pick(level, size, rules, since_full)
+    assert (None if unit is None else (unit.runs, unit.level)) == Paimon(rules, since_full).pick(runs)
+
+
+@many
+@given(fresh_runs, settled_runs, some_rules)
+def test_units_end(fresh: list[int], settled: dict[int, int], rules: Rules) -> None:
+    """Each unit, done, leaves fewer runs, or as many and fewer of level 0; never two of one level."""
+    runs = [(0, size) for size in fresh] + sorted(settled.items())
+    for _ in range(20):
+        unit = pick(
+            np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64), rules, 0
+        )
+        if unit is None or (unit.runs == 1 and runs[0][0] == unit.level):
+            return
+        merged = (unit.level, sum(size for _, size in runs[: unit.runs]))
+        after = [merged, *runs[unit.runs :]]
+        assert merged[0] > 0
+        assert all(level > unit.level for level, _ in after[1:])
+        assert (len(after), _fresh(after)) < (len(runs), _fresh(runs))
+        runs = after
+    raise AssertionError("more than 20 units")
+
+
+def _fresh(runs: Sequence[Run]) -> int:
+    return sum(level == 0 for level, _ in runs)
+
+
+CROWDED = Shape(most=40, columns=1, partitions=2, kinds=("int",), missing=0.03)
+WHOLE: list[dict[str, Any]] = [
+    {},
+    {"universal.num-sorted-run.compaction-trigger": 2},
+    {"universal.compaction.force-level-0": True, "universal.compaction.size-ratio": 0},
+    {"universal.compaction.optimization-interval-ms": 500},
+    {"universal.compaction.max-size-amplification-percent": 100_000},
+]
+
+
+@pytest.mark.parametrize("options", WHOLE, ids=lambda o: next(iter(o), "defaults"))
+@pytest.mark.parametrize("part", range(2))
+def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(part: int, options: dict[str, Any]) -> None:
+    """What a plan merges, partition by partition: the unit's blocks but those on its level in groups of their own."""
+    due = 0
+    for seed in range(part, 120, 2):
+        rng = random.Random(seed)
+        snapshot = draw_snapshot(rng, CROWDED)
+        born = np.array([rng.choice([0, 100, 200, 900]) for _ in snapshot.blocks], np.int64)
+        snapshot = picture(replace(snapshot.blocks, added_at=born), snapshot.key)
+        resolved = resolve(options)
+        every = np.arange(len(snapshot.blocks), dtype=np.intp)
+        merges = [
+            (choice.level, snapshot.blocks.path.take(pa.array(choice.blocks)).to_pylist())
+            for choice in UNIVERSAL.choose(snapshot, every, resolved, Env(now_ms=1000))
+            if isinstance(choice, Merge)
+        ]
+        merged = {path for _, paths in merges for path in paths}
+        expected, level_of, out = _expected(snapshot, resolved, 1000)
+        assert merged <= expected, seed
+        assert all(level_of[path] == out[path] for path in expected - merged), seed
+        assert all(level == out[path] for level, paths in merges for path in paths), seed
+        due += bool(expected)
+    assert due > 10
+
+
+def _expected(
+    snapshot: Snapshot, options: Options, now: int
+) -> tuple[set[str], dict[str, int], dict[str, int]]:
+    """The unit's blocks by brute force, all levels, and the output level of each of them."""
+    blocks = list(snapshot.blocks)
+    line, place = table_line(snapshot, null_region=False), place_of(snapshot)
+    still, full = frozen(snapshot.blocks, line, options), full_size(snapshot.blocks, options)
+    level = snapshot.blocks.level_under(snapshot.key).tolist()
+    found: set[str] = set()
+    out: dict[str, int] = {}
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(blocks)):
+        groups[int(place[i])].append(i)
+    for mine in groups.values():
+        ordered = sorted(mine, key=lambda i: (line.lo[i], line.hi[i], blocks[i].path))
+        meets = {i: _meets(line, ordered, n) for n, i in enumerate(ordered)}
+        wall = {i: still[i] or (not meets[i] and full[i]) for i in ordered}
+        kept = []
+        for n, i in enumerate(ordered):
+            lone = (n == 0 or wall[ordered[n - 1]]) and (n + 1 == len(ordered) or wall[ordered[n + 1]])
+            if not wall[i] and not (lone and not meets[i]):
+                kept.append(i)
+        runs: list[list[int]] = [
+            [i] for i in sorted(kept, key=lambda i: (-blocks[i].added_at, blocks[i].path)) if level[i] == 0
+        ]
+        runs += [[i for i in kept if level[i] == n] for n in sorted({level[i] for i in kept} - {0})]
+        if not runs:
+            continue
+        sized = [(level[run[0]], sum(blocks[i].bytes for i in run)) for run in runs]
+        rules = rules_of(options)
+        top = max(rules.levels - 1, sized[-1][0])
+        last = max((blocks[i].added_at for i in kept if level[i] == top), default=None)
+        unit = Paimon(rules, None if last is None else now - last).pick(sized)
+        if unit:
+            taken = [blocks[i].path for run in runs[: unit[0]] for i in run]
+            found |= set(taken)
+            out |= dict.fromkeys(taken, unit[1])
+    return found, {b.path: n for b, n in zip(blocks, level, strict=True)}, out
+
+
+def _meets(line: Any, ordered: list[int], n: int) -> bool:
+    """Whether the block overlaps any other by more than an end: what begins before what lies before it ended."""
+    i = ordered[n]
+    before = any(line.hi[j] > line.lo[i] for j in ordered[:n])
+    return before or any(
+        line.lo[j] < max(line.hi[k] for k in ordered[: n + 1]) for j in ordered[n + 1 : n + 2]
+    )
+
+
+def test_a_single_run_is_no_reason_for_a_full_compaction_but_level_0_may_be_forced() -> None:
+    unit = pick(np.array([0]), np.array([10]), Rules(force_level_0=True), None)
+    assert unit == Unit(
+        1, 5, "forced level 0: 1 of 1 sorted runs are of level 0, full compaction of 1 sorted runs"
+    )
+    assert pick(np.array([5]), np.array([10]), Rules(force_level_0=True), None) is None
+
+
+def plan_of(scene: Scene, **options: Any) -> Plan:
+    return scene.plan("universal", options=options)
+
+
+def test_full_size_data_in_the_order_of_the_key_is_never_rewritten() -> None:
+    scene = overlapping(1, 10)
+    for b in range(1, 30):
+        scene.table.append(rows(*range(10 * b, 10 * b + 10)))
+    size = int(scene.adapter.snapshot().blocks.bytes.min())
+    options = {"target-file-size-bytes": max(size, 1024), "min-file-size-ratio": 0.01}
+    scene.untouched(lambda: scene.run("universal", final=True, options=options))
+    assert "overlaps nothing" in str([left.reason for left in plan_of(scene, **options).left])
+
+
+def test_lost_levels_do_not_make_it_endless() -> None:
+    scene = overlapping(settings=Settings(stores_level=False))
+    report = scene.run("universal", final=True, options={"max-rows-per-file": 3})
+    assert report.rounds <= 3
+    assert report.depth_after == 1.0
+
+
+def test_a_unit_above_the_bounds_keeps_its_output_level_in_each_group() -> None:
+    scene = overlapping(8, 20)
+    size = int(scene.adapter.snapshot().blocks.bytes.max())
+    plan = plan_of(scene, **{"max-file-group-size-bytes": 3 * max(size, 400)})
+    assert len(plan.tasks) > 1
+    assert {task.level for task in plan.tasks} == {5}
+    assert all(f"one of {len(plan.tasks)} groups along the key" in task.reason for task in plan.tasks)
+
+
+def test_percents_of_large_tables_do_not_wrap_around() -> None:
+    """40 PB, 40 PB and 80 PB at a ratio of 1,000 % and an amplification of 1,000,000 %."""
+    huge = np.array([40 << 50, 40 << 50, 80 << 50], np.int64)
+    unit = pick(np.array([0, 0, 2]), huge, Rules(trigger=3, ratio=1000, amplification=1_000_000), None)
+    assert unit is not None
+    assert (unit.runs, unit.level) == (3, 5)
+    assert "size ratio 1000 %" in unit.why
