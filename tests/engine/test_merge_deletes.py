@@ -102,7 +102,7 @@ def _all_masked(now: Version, path: str) -> Version:
 
 def test_what_is_under_the_threshold_stays_and_says_so() -> None:
     scene = half_empty()
-    options = {"delete-ratio-threshold": 0.6}
+    options = {"delete-ratio-threshold": 0.6, "delete-ratio-threshold-old": 0.6}
     scene.untouched(lambda: merged(scene, options=options))
     report = merged(scene, options=options)
     assert report.plan is not None

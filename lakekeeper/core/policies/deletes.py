@@ -2,7 +2,9 @@
 
 A reader reads a deleted row and throws it away, and reads the deletes themselves besides. A block is due where
 
-* the deleted share of its rows is at or above ``delete-ratio-threshold``; or
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block, down to
+  ``delete-ratio-threshold-old`` of an old one (see :mod:`lakekeeper.core.youth`), so that as time goes by all are
+  written anew that are worth it; or
 * nobody can tell how many rows its deletes take (equality deletes, position deletes of a whole partition, two
   deletes that may name one row): each reader has to join them with the block, however few they are; or
 * its deletes are as large as the block itself: reading it costs twice. Of small rows that compress well, a share
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Merge, Skip
 from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.youth import Youth, youth_of
 
 Shares = npt.NDArray[np.float64]
 
@@ -46,7 +49,7 @@ class Deletes:
         if not len(candidates):
             return []
         blocks = snapshot.blocks.take(candidates)
-        found = _judge(blocks, options.number("delete-ratio-threshold"))
+        found = _judge(blocks, youth_of(blocks, options, env), options)
         most = options.integer("max-file-group-size-bytes")
         fits = blocks.bytes <= most
         level = blocks.level_under(snapshot.key)
@@ -80,11 +83,20 @@ class _Judged:
     known: Bools
     share: Shares
     due: Bools
-    threshold: float
+    threshold: Shares
+    youth: Youth
     below: str
 
+    def in_force(self, at: Index | Bools, *, up: bool = False) -> str:
+        """The thresholds of some blocks, rounded down or ``up``, and their ages where there is a clock."""
+        shown = np.ceil(self.threshold[at] * 1000 - 1e-9) / 1000 if up else self.threshold[at]
+        return f"delete-ratio-threshold {_span(shown)}{self.youth.told(at)}"
 
-def _judge(blocks: BlockSet, threshold: float) -> _Judged:
+
+def _judge(blocks: BlockSet, youth: Youth, options: Options) -> _Judged:
+    threshold = youth.between(
+        options.number("delete-ratio-threshold"), options.number("delete-ratio-threshold-old")
+    )
     named = np.asarray(pc.not_equal(blocks.delete_id, "").to_numpy(zero_copy_only=False), dtype=np.bool_)
     applies: Bools = named | (blocks.deleted_rows > 0)
     known: Bools = blocks.deleted_rows != UNKNOWN
@@ -92,15 +104,18 @@ def _judge(blocks: BlockSet, threshold: float) -> _Judged:
     share = np.where(known, blocks.deleted_rows / np.maximum(blocks.rows, 1), 1.0)
     heavy = (blocks.delete_bytes > 0) & (blocks.delete_bytes >= blocks.bytes)
     due: Bools = applies & (~known | (share >= threshold) | heavy)
-    return _Judged(applies, known, share, due, threshold, _below(share[applies & ~due], threshold))
+    found = _Judged(applies, known, share, due, threshold, youth, "")
+    under = applies & ~due
+    if not under.any():
+        return found
+    return replace(
+        found, below=f"{_span(share[under])} of its rows deleted, under {found.in_force(under, up=True)}"
+    )
 
 
-def _below(share: Shares, threshold: float) -> str:
-    if not len(share):
-        return ""
+def _span(share: Shares) -> str:
     least, most = _percent(float(share.min())), _percent(float(share.max()))
-    shown = most if least == most else f"{least} to {most}"
-    return f"{shown} of its rows deleted, under delete-ratio-threshold {_percent(threshold)}"
+    return most if least == most else f"{least} to {most}"
 
 
 def _percent(share: float) -> str:
@@ -135,9 +150,9 @@ def _why(blocks: BlockSet, found: _Judged, at: Index) -> str:
     if unsure:
         where = f" in {unsure:,} of them" if known.any() else ""
         said.append(f"an unknown number of rows deleted{where}")
-    if (known & (found.share[at] < found.threshold)).any():
+    if (known & (found.share[at] < found.threshold[at])).any():
         said.append("deletes as large as their block")
-    return f"{_blocks(at)}: {', '.join(said)}; delete-ratio-threshold {_percent(found.threshold)}"
+    return f"{_blocks(at)}: {', '.join(said)}; {found.in_force(at)}"
 
 
 def _blocks(at: Index) -> str:

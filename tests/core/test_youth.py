@@ -1,0 +1,139 @@
+"""The time factor: what a threshold is at an age, and that age never speaks for leaving a block as it is."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.options import resolve
+from lakekeeper.core.plan import Plan
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.deletes import DELETES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.youth import youth_of
+from lakekeeper.errors import OptionError
+from lakekeeper.testing.draws import MIB, Shape, draw_snapshot
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.runner import MemoryRunner
+from tests.core.test_deletes import with_deletes
+
+DAY = 86_400_000
+NOW = 100 * DAY
+SHAPE = Shape(most=40, columns=1, kinds=("int",), partitions=2)
+OPTIONS = resolve({"min-input-files": 12})
+POLICIES: tuple[Policy, ...] = (DELETES, SIZES)
+
+
+def aged(seed: int, days: list[float]) -> Snapshot:
+    """Drawn blocks with few or many deleted rows, born so many days ago (in turns); -1: nobody knows."""
+    rng = random.Random(seed)
+    drawn = with_deletes(rng, draw_snapshot(rng, SHAPE))
+    n = len(drawn.blocks)
+    share = np.array([rng.choice([0.0, 0.04, 0.06, 0.1, 0.2, 0.29, 0.5]) for _ in range(n)])
+    known = drawn.blocks.deleted_rows > 0
+    deleted = np.where(known, (share * drawn.blocks.rows).astype(np.int64), drawn.blocks.deleted_rows)
+    small = np.array([rng.choice([MIB, 8 * MIB, 200 * MIB]) for _ in range(n)], np.int64)
+    return born(replace(drawn, blocks=replace(drawn.blocks, deleted_rows=deleted, bytes=small)), days)
+
+
+def born(snapshot: Snapshot, days: list[float]) -> Snapshot:
+    of_each = np.resize(np.array(days), len(snapshot.blocks))
+    at = np.where(of_each < 0, 0, NOW - of_each * DAY).astype(np.int64)
+    return replace(snapshot, blocks=replace(snapshot.blocks, added_at=at))
+
+
+def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
+    plan = make_plan(snapshot, [policy], OPTIONS, Env(now_ms=now))
+    return {path for task in plan.tasks for path in task.inputs}
+
+
+def test_the_curve_is_that_of_the_seed() -> None:
+    snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 2, 7, 30, -1, -0.5])
+    young = youth_of(snapshot.blocks, resolve(), Env(now_ms=NOW))
+    expected = [0.3, 0.175, 0.05 + 0.25 * 2**-3.5, 0.05, 0.05, 0.3]
+    ahead = replace(snapshot.blocks, added_at=np.full(len(snapshot.blocks), NOW + DAY))
+    assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected[:5], abs=1e-4)
+    assert youth_of(ahead, resolve(), Env(now_ms=NOW)).between(0.3, 0.05)[0] == expected[5]
+    assert set(young.between(0.02, 0.05).tolist()) == {0.02}, "an old threshold above the fresh one is none"
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.lists(st.tuples(st.floats(0, 30), st.floats(0, 30)), min_size=1, max_size=8),
+    st.booleans(),
+    st.sampled_from(POLICIES),
+)
+def test_an_older_block_is_never_judged_more_leniently(
+    seed: int, days: list[tuple[float, float]], unknown: bool, policy: Policy
+) -> None:
+    young = aged(seed, [age for age, _ in days])
+    old = born(young, [-1 if unknown else age + more for age, more in days])
+    assert taken(young, policy) <= taken(old, policy)
+
+
+def test_age_makes_a_difference() -> None:
+    """What the property above would not see missing."""
+    for policy in POLICIES:
+        pairs = [(taken(aged(seed, [0]), policy), taken(aged(seed, [9]), policy)) for seed in range(20)]
+        assert sum(young < old for young, old in pairs) > 5, policy.name
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
+def test_without_a_clock_there_is_no_time_factor(policy: Policy) -> None:
+    for seed in range(20):
+        fresh = aged(seed, [0])
+        assert (
+            taken(aged(seed, [40, -1]), policy, now=0) == taken(fresh, policy) == taken(fresh, policy, now=0)
+        )
+
+
+def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
+    landed = 0
+    for seed in range(25):
+        rng = random.Random(seed)
+        table = MemoryTable("db.t", {"k": "int"})
+        table.set_key(["k"])
+        for _ in range(rng.randint(3, 9)):
+            start = rng.randrange(200)
+            table.append([{"k": start + i} for i in range(rng.choice([2, 10, 30]))])
+            table.delete(f"k >= {start} and k < {start + rng.choice([1, 2, 8])}")
+        adapter, runner, rounds = MemoryAdapter(table), MemoryRunner(), 0
+        now = table.current.at_ms + 4 * DAY
+        while (plan := _plan(adapter, now)).tasks:
+            snapshot = adapter.snapshot()
+            made = [adapter.write(runner.merge(adapter.read(task), task), task) for task in plan.tasks]
+            adapter.commit(made, snapshot, f"run-{rounds}")
+            rounds += 1
+            assert rounds < 4, seed
+        landed += rounds
+    assert landed > 10
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0 to 1"),
+        ("threshold-half-life-hours", 0, "a number of hours from 0.01"),
+        ("threshold-half-life-hours", "2d", "a number of hours from 0.01"),
+        ("min-input-files-old", 1, "a whole number of files from 2"),
+        ("budget-bytes-per-day", 0, "a whole number of bytes from 1"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(option: str, value: object, expected: str) -> None:
+    with pytest.raises(OptionError, match=expected) as refused:
+        resolve({option: value})
+    assert option in str(refused.value)
+
+
+def _plan(adapter: MemoryAdapter, now: int) -> Plan:
+    options = resolve({"min-input-files": 4, "max-rows-per-file": 40})
+    return make_plan(adapter.snapshot(), [SIZES, DELETES], options, Env(now_ms=now))
