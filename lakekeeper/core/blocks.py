@@ -252,6 +252,8 @@ class Snapshot:
     properties    the table's own properties
     commits_ms    times (ms since the epoch, ascending) of the recent commits that brought rows or deleted some, as
                   far back as the log tells without more reading; empty where it tells nothing
+    rewritten     (2, K): times (ms) of our own recent rewrites, ascending, and the bytes that each read; None where
+                  the log does not tell without more reading
     memo          what was derived from this picture already, by name: nothing in a picture changes
     boundaries    rank boundaries kept beside the table, for a key that follows a curve; None: none, or not looked for
     """
@@ -266,5 +268,6 @@ class Snapshot:
     complete: bool = True
     properties: Mapping[str, str] = field(default_factory=dict)
     commits_ms: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    rewritten: Ints | None = field(default=None, compare=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     boundaries: Boundaries | None = None

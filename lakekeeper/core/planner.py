@@ -33,6 +33,9 @@ from lakekeeper.core.rekey import Share, bounded, share_of
 from lakekeeper.errors import OptionError
 
 _OVER_BUDGET = "over the budget of this call"
+_OVER_DAY = (
+    "over the budget of a day: {spent:,} bytes were rewritten in the last 24 hours (budget-bytes-per-day)"
+)
 
 
 def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, env: Env) -> Plan:
@@ -59,7 +62,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
                 ledger.take(choice.blocks)
             else:
                 ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
-    tasks = _within_budget(snapshot, merges, options, share, ledger)
+    tasks = _within_budget(snapshot, merges, options, env, share, ledger)
     return _plan(snapshot, policies, tasks, ledger)
 
 
@@ -180,12 +183,25 @@ def _group(blocks: BlockSet, choice: Choice) -> str:
 
 
 def _within_budget(
-    snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, share: Share, ledger: _Ledger
+    snapshot: Snapshot,
+    merges: list[tuple[str, Merge]],
+    options: Options,
+    env: Env,
+    share: Share,
+    ledger: _Ledger,
 ) -> Sequence[MergeTask]:
-    """Tasks for the merges in order, as long as they fit the budget and the share of other keys; the first does."""
+    """Tasks for the merges in order, as long as they fit the budgets and the share of other keys; the first does.
+
+    Of a day whose budget is spent not even the first: each call would have one.
+    """
     if not merges:
         return ()
-    budget, spent = options.integer("budget-bytes"), 0
+    spent, day = 0, options.integer("budget-bytes-per-day") - env.spent_bytes
+    over_day = _OVER_DAY.format(spent=env.spent_bytes)
+    if day <= 0:
+        ledger.give_back(np.concatenate([merge.blocks for _, merge in merges]), over_day)
+        return ()
+    budget = min(options.integer("budget-bytes"), day)
     length = np.array([len(merge.blocks) for _, merge in merges])
     every = np.concatenate([merge.blocks for _, merge in merges])
     sizes = np.add.reduceat(snapshot.blocks.bytes[every], np.cumsum(length) - length).tolist()
@@ -193,7 +209,7 @@ def _within_budget(
     spent_on: list[int] = []
     for (policy, merge), size in zip(merges, sizes, strict=True):
         if kept and spent + size > budget:
-            ledger.give_back(merge.blocks, _OVER_BUDGET)
+            ledger.give_back(merge.blocks, over_day if budget == day else _OVER_BUDGET)
             continue
         if not share.takes(policy, merge.blocks):
             ledger.give_back(merge.blocks, share.reason)

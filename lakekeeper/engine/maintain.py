@@ -28,6 +28,7 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
+from lakekeeper.engine.spent import note_spent, spent_bytes
 from lakekeeper.errors import Conflict, OptionError, Rejected
 from lakekeeper.spi import Adapter, Observer, Runner
 
@@ -110,6 +111,7 @@ def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Sna
         busy=held_blocks(snapshot, resting),
         workload=Demand(request.workload, now) if request.workload else None,
         price=price_of(snapshot, request.workload, request.options, now) if request.workload else None,
+        spent_bytes=spent_bytes(snapshot, now),
     )
     plan = make_plan(snapshot, request.policies, request.options, env)
     return snapshot, explained(plan, snapshot, request.options, now, request.workload)
@@ -219,6 +221,7 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
     if ready:
         _commit(work, ready, snapshot, request, tally, clock)
     tally.spent += plan.input_bytes
+    note_spent(snapshot, clock.now_ms(), plan.input_bytes)
     rose = {task.id for task in plan.tasks if task.level > task.input_level}
     landed = [g for g in tally.groups[before:] if g.status == "committed"]
     return any(g.id in rose or g.files_out < g.files_in for g in landed)

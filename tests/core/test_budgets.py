@@ -1,0 +1,45 @@
+"""Budgets in bytes: of a call, of a day, of one task; none is exceeded by more than the one task that is the least."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.options import resolve
+from lakekeeper.core.planner import make_plan
+from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
+from lakekeeper.core.policies.deletes import DELETES
+from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.testing.draws import MIB, Shape
+from lakekeeper.testing.strategies import snapshots
+
+CROWDED = Shape(most=40, columns=1, partitions=3)
+BYTES = st.integers(1, 4000).map(lambda n: n * MIB)
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(
+    snapshots(CROWDED),
+    st.sampled_from([(ADAPTIVE,), (RANGES, SIZES), (SIZES,), (DELETES, SIZES)]),
+    st.tuples(BYTES, BYTES, st.one_of(st.just(0), BYTES), BYTES),
+)
+def test_no_budget_is_exceeded_by_more_than_the_first_task(
+    snapshot: Snapshot, policies: tuple[Policy, ...], sizes: tuple[int, int, int, int]
+) -> None:
+    call, day, spent, group = sizes
+    bounds = {"depth-threshold": 1, "max-file-group-size-bytes": group}
+    free = make_plan(snapshot, policies, resolve(bounds), Env(spent_bytes=spent))
+    options = resolve({**bounds, "budget-bytes": call, "budget-bytes-per-day": day})
+    plan = make_plan(snapshot, policies, options, Env(spent_bytes=spent))
+    tasks = [task.input_bytes for task in plan.tasks]
+    assert all(size <= group for size in tasks)
+    assert [task.id for task in plan.tasks][:1] == [task.id for task in free.tasks][: spent < day]
+    if len(tasks) > 1:
+        assert sum(tasks) <= min(call, day - spent)
+    held = {item.reason for item in plan.left if "budget" in item.reason}
+    assert bool(held) == (len(plan.tasks) < len(free.tasks))
+    if free.tasks and spent >= day:
+        assert all(f"{spent:,} bytes were rewritten in the last 24 hours" in reason for reason in held)

@@ -1,0 +1,72 @@
+"""The budget of a day: what was rewritten in the last 24 hours counts, whoever knows of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import numpy as np
+
+from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.maintain import maintain
+from lakekeeper.engine.spent import DAY_MS, note_spent, spent_bytes
+from lakekeeper.testing.lake import MemoryTable
+from tests.engine.scene import Scene, rows
+
+START = 400 * DAY_MS
+
+
+def fresh(batches: int = 8) -> Scene:
+    """Four partitions of overlapping files, of a table that no other test knows."""
+    table = MemoryTable(
+        f"db.t{uuid.uuid4().hex}", {"p": "int", "k": "int", "v": "string"}, partition_by=["p"]
+    )
+    for b in range(batches):
+        table.append([{"p": p, **row} for p in range(4) for row in rows(*range(b, 80, 8))])
+    table.set_key(["k"])
+    return Scene(table)
+
+
+def run_at(scene: Scene, now_ms: int, day: int) -> MergeReport:
+    request = scene.request("ranges", options={"budget-bytes-per-day": day, "depth-threshold": 1})
+    return maintain(scene.adapter, scene.runner, request, clock=Clock(now_ms=lambda: now_ms))
+
+
+def test_a_day_s_budget_outlives_the_call_and_comes_back_after_24_hours() -> None:
+    scene = fresh()
+    whole = int(scene.adapter.snapshot().blocks.bytes.sum())
+    day = whole // 2
+    first = run_at(scene, START, day)
+    assert 0 < first.rewritten_bytes_count <= day
+    second = run_at(scene, START + DAY_MS // 2, day - first.rewritten_bytes_count // 2)
+    spent = first.rewritten_bytes_count + second.rewritten_bytes_count
+    assert spent <= day + max(group.bytes_in for group in first.groups)
+    third = run_at(scene, START + DAY_MS // 2 + 1, spent)
+    assert third.rewritten_bytes_count == 0
+    assert third.plan is not None
+    assert any("budget-bytes-per-day" in item.reason for item in third.plan.left)
+    later = run_at(scene, START + 3 * DAY_MS, day)
+    assert later.rewritten_bytes_count > 0
+
+
+def test_the_log_is_believed_where_it_tells_more_than_this_process_knows() -> None:
+    snapshot = fresh(2).adapter.snapshot()
+    told = np.array([[START - DAY_MS, START - 5, START], [1000, 20, 7]], np.int64)
+    assert spent_bytes(replace(snapshot, rewritten=told), START) == 27
+    note_spent(snapshot, START - 1, 300)
+    assert spent_bytes(replace(snapshot, rewritten=told), START) == 300
+    assert spent_bytes(replace(snapshot, rewritten=told), START + DAY_MS) == 0
+
+
+def test_where_no_log_tells_the_blocks_that_we_made_do() -> None:
+    scene = fresh(4)
+    assert spent_bytes(scene.adapter.snapshot(), START) == 0
+    scene.run("ranges", options={"depth-threshold": 1})
+    made = scene.adapter.snapshot()
+    ours = made.blocks.key_id >= 0
+    stranger = replace(made, table_uuid=uuid.uuid4().hex)  # as another process sees it
+    assert ours.any()
+    newest = int(made.blocks.added_at[ours].max())
+    assert spent_bytes(stranger, newest) == int(made.blocks.bytes[ours].sum())
+    assert spent_bytes(stranger, newest + DAY_MS) == 0
