@@ -119,7 +119,7 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "expected"),
+    "option,value,expected",
     [
         ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0 to 1"),
         ("threshold-half-life-hours", 0, "a number of hours from 0.01"),
