@@ -1,0 +1,99 @@
+"""The index of rules is true: what it names exists, and each rule has a test or a drawn case that names it."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from lakekeeper.core.options import lookup
+from lakekeeper.errors import OptionError
+
+ROOT = Path(__file__).parents[2]
+INDEX = ROOT / "docs" / "reference" / "rules.md"
+DATA = ROOT / "tests" / "core" / "data"
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_TEST = re.compile(r"(?P<path>[\w/]+\.py)::(?P<name>test_\w+)")
+_CASE = re.compile(r"(?P<path>tests/core/data/\w+\.txt): (?P<text>.+)")
+
+
+def rules() -> list[tuple[str, str, str]]:
+    """The rows of all tables: rule, where it lives, what names it."""
+    rows = [line.strip("| ").split(" | ") for line in INDEX.read_text().splitlines() if line.startswith("| ")]
+    assert all(len(row) == 3 for row in rows), [row for row in rows if len(row) != 3]
+    return [(rule, where, named) for rule, where, named in rows if rule != "rule"]
+
+
+def lives(word: str) -> bool:
+    """Whether it is a policy, an option or a module."""
+    if word.startswith("lakekeeper."):
+        return find_spec(word) is not None
+    if word in entry_points(group="lakekeeper.policies").names:
+        return True
+    try:
+        return lookup(word).name == word
+    except OptionError:
+        return False
+
+
+def names(word: str) -> bool:
+    """Whether it is a test that is defined in its file, or the beginning of a comment in a golden file."""
+    if test := _TEST.fullmatch(word):
+        path = ROOT / test["path"]
+        return path.is_file() and f"def {test['name']}(" in path.read_text()
+    if case := _CASE.fullmatch(word):
+        path = ROOT / case["path"]
+        return path.is_file() and f"# {case['text']}" in path.read_text()
+    return False
+
+
+@pytest.mark.parametrize("rule, where, named", rules(), ids=lambda cell: cell[:40])
+def test_a_rule_lives_where_the_index_says_and_is_named_by_a_test(rule: str, where: str, named: str) -> None:
+    places, tests = _CODE.findall(where), _CODE.findall(named)
+    assert places, rule
+    assert tests, rule
+    assert [place for place in places if not lives(place)] == []
+    assert [test for test in tests if not names(test)] == []
+
+
+def test_every_seed_is_in_the_index() -> None:
+    assert re.findall(r"\(seed (\d+)\)", INDEX.read_text()) == ["000", "001", "002", "003"]
+    assert len(rules()) > 45
+
+
+def test_every_case_outside_the_tables_exists_too() -> None:
+    cases = [word for word in _CODE.findall(INDEX.read_text()) if _CASE.fullmatch(word)]
+    assert [case for case in cases if not names(case)] == []
+
+
+def test_every_drawn_case_of_a_seed_is_in_the_index() -> None:
+    """The other way round: a case that names a seed's rule, and that the index forgot."""
+    index = set(_CODE.findall(INDEX.read_text()))
+    drawn = [
+        f"tests/core/data/{path.name}: {line.removeprefix('# ')}"
+        for path in sorted(DATA.glob("*.txt"))
+        for line in path.read_text().splitlines()
+        if line.startswith("# Seed ")
+    ]
+    assert len(drawn) > 10
+    assert [case for case in drawn if not any(case.startswith(word) for word in index)] == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "tests/core/test_universal.py::test_of_nothing",
+        "tests/core/test_nothing.py::test_units_end",
+        "tests/core/data/universal.txt: Seed 003, no such rule",
+        "tests/core/data/nothing.txt: Seed 003, sorted runs",
+        "sizes",
+    ],
+)
+def test_what_does_not_exist_is_found_out(word: str) -> None:
+    assert not names(word)
+    assert not lives("lakekeeper.core.nothing")
+    assert not lives("no-such-option")
