@@ -276,7 +276,7 @@ def test_what_is_asked_for_is_merged_first() -> None:
 
 
 def test_the_price_is_the_calls_then_the_workloads_then_the_settings() -> None:
-    assert price_of(resolve(), Env()) == SETTINGS["balanced"] == 3.0
+    assert price_of(resolve(), Env()) == SETTINGS["balanced"] == 3.5
     assert price_of(resolve(), Env(price=7.0)) == 7.0
     assert price_of(resolve({"adaptive.setting": "economy"}), Env(price=7.0)) == 0.5
     assert (
