@@ -23,6 +23,7 @@ from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
 from lakekeeper.core.policies.ranges import RANGES
+from lakekeeper.core.policies.universal import UNIVERSAL
 from lakekeeper.core.render import table
 from lakekeeper.core.simulate import SimulationReport, simulate
 from lakekeeper.core.streams import STREAMS, named_stream
@@ -52,6 +53,7 @@ def contenders() -> dict[str, Contender]:
         "ranges": Contender(lambda: RANGES, plain),
         "ranges, final": Contender(lambda: RANGES, plain, final=True),
         "peaks, final": Contender(lambda: PEAKS, plain, final=True),
+        "universal, final": Contender(lambda: UNIVERSAL, plain, final=True),
         **{
             f"adaptive, {name}": Contender(lambda: ADAPTIVE, resolve({"adaptive.setting": name}))
             for name in settings

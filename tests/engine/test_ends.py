@@ -131,7 +131,7 @@ def test_the_second_call_commits_nothing_and_reads_no_data_file() -> None:
     assert scene.run().ended == "nothing to do"
 
 
-@pytest.mark.parametrize("policy", ["adaptive", "ranges", "peaks"])
+@pytest.mark.parametrize("policy", ["adaptive", "ranges", "peaks", "universal"])
 def test_a_sorted_compound_key_is_not_sorted_again(policy: str) -> None:
     """Few values in the first column: boxes of one sorted run overlap, and no merge can better that."""
     table = MemoryTable("db.t", {"c": "string", "k": "int"})
