@@ -15,6 +15,7 @@ from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
+from lakekeeper_delta.history import commits_ms
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
 from lakekeeper_delta.where import matching
@@ -78,6 +79,7 @@ class DeltaTable:
             if not keys.is_laid_out(state, key):
                 key, found = self._resolve(state, stored[0], "linear")
         keep = matching(self._log, state, where) if where else None
+        blocks = read_blocks(self._log, state, key, found, keep)
         return Snapshot(
             table=self.table,
             format="delta",
@@ -85,9 +87,10 @@ class DeltaTable:
             table_uuid=state.table_uuid,
             schema_id=state.schema_id,
             key=key,
-            blocks=read_blocks(self._log, state, key, found, keep),
+            blocks=blocks,
             complete=not where,
             properties=state.properties,
+            commits_ms=commits_ms(self._log, state, blocks),
         )
 
     def read(self, task: MergeTask) -> DataFrame:

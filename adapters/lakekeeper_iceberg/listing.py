@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
 
+from lakekeeper.core.blocks import Ints
+from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.native import Iceberg
 
 _PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
@@ -62,11 +65,49 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
     return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
 
 
-def committed_at(jvm: Iceberg, table: Any) -> dict[int, int]:
-    """Snapshot id → time of its commit in ms since the epoch, for snapshots that are still known."""
-    snapshots = jvm.metadata_table(table, "SNAPSHOTS")
-    rows = snapshots.select("snapshot_id", F.unix_millis("committed_at").alias("at")).toArrow()
-    return dict(zip(rows["snapshot_id"].to_pylist(), rows["at"].to_pylist(), strict=True))
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """What the table's metadata still tells of its commits.
+
+    at          snapshot id → time of its commit in ms since the epoch, for all snapshots that are known
+    of_writers  times of the current snapshot's ancestors that changed data, ascending
+    rewritten   (2, K): times of our own rewrites among the ancestors, ascending, and the bytes that each took out
+    """
+
+    at: dict[int, int]
+    of_writers: Ints
+    rewritten: Ints
+
+
+def known_commits(jvm: Iceberg, table: Any, current: int | None) -> Commits:
+    """The commits of a pinned table: one Arrow collect of what its metadata holds, however many there are.
+
+    Snapshots that are no ancestors of ``current`` (of other branches, or rolled back) are no commits of the table.
+    An operation ``replace`` moves rows and changes none.
+    """
+    if current is None:
+        return Commits({}, np.zeros(0, np.int64), np.zeros((2, 0), np.int64))
+    summary = F.col("summary")
+    rows = jvm.metadata_table(table, "SNAPSHOTS").select(
+        "snapshot_id",
+        "parent_id",
+        F.unix_millis("committed_at").alias("at"),
+        (F.col("operation") == "replace").alias("layout"),
+        (summary[RUN_ID].isNotNull() & summary["removed-files-size"].isNotNull()).alias("ours"),
+        F.coalesce(summary["removed-files-size"].try_cast("bigint"), F.lit(0)).alias("bytes"),
+    )
+    told = {row["snapshot_id"]: row for row in rows.toArrow().to_pylist()}
+    line: list[dict[str, Any]] = []
+    seen = current
+    while (row := told.get(seen)) is not None and len(line) < len(told):
+        line.append(row)
+        seen = row["parent_id"]
+    ours = sorted((row["at"], row["bytes"]) for row in line if row["layout"] and row["ours"])
+    return Commits(
+        {snapshot: row["at"] for snapshot, row in told.items()},
+        np.sort(np.array([row["at"] for row in line if not row["layout"]], np.int64)),
+        np.array(ours, np.int64).reshape(-1, 2).T,
+    )
 
 
 def _optional(entries: DataFrame, field: str, kind: str) -> Column:

@@ -133,7 +133,8 @@ class IcebergTable:
         modes = keys.metrics_modes(self._jvm, pinned, key) if key else ()
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
-        blocks = self._blocks(pinned, version, key, modes)
+        commits = listing.known_commits(self._jvm, pinned, version)
+        blocks = self._blocks(pinned, version, key, modes, commits.at)
         if where is not None and version is not None:
             chosen = files_that_may_match(self._jvm, pinned, self._name.sql, where)
             if chosen is not None:
@@ -148,6 +149,8 @@ class IcebergTable:
             blocks=blocks,
             complete=where is None,
             properties=properties,
+            commits_ms=commits.of_writers,
+            rewritten=commits.rewritten,
         )
 
     def read(self, task: MergeTask) -> DataFrame:
@@ -238,7 +241,12 @@ class IcebergTable:
                 raise Conflict(f"{self.table}: {why(gone, deleted, seen)}", _winner(seen))
 
     def _blocks(
-        self, pinned: Any, version: int | None, key: ClusterKey | None, modes: Sequence[str]
+        self,
+        pinned: Any,
+        version: int | None,
+        key: ClusterKey | None,
+        modes: Sequence[str],
+        committed_at: Mapping[int, int],
     ) -> BlockSet:
         if version is None:
             empty: list[list[Any]] = [[] for _ in (key.columns if key else ())]
@@ -247,7 +255,7 @@ class IcebergTable:
         names = [".".join(column.path) for column in key.columns] if key else []
         files = listing.list_files(self._jvm, pinned, names)
         applied = apply_deletes(files, self._unpartitioned(pinned.operations().current()))
-        return blocks_of(files, applied, key, modes, listing.committed_at(self._jvm, pinned))
+        return blocks_of(files, applied, key, modes, committed_at)
 
     def _key(
         self,

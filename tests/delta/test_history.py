@@ -1,0 +1,84 @@
+"""When the table was committed to, by the names and times of the log's files."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.ages import ages
+from lakekeeper.core.blocks import make_blocks
+from lakekeeper_delta.history import RECENT, _times, without_ours
+from tests.delta.scene import Scene, recluster
+
+
+class Files:
+    """A Scala collection of FileStatus, as far as it is looked at."""
+
+    def __init__(self, *told: str) -> None:
+        self._told = told
+
+    def mkString(self, between: str) -> str:  # noqa: N802
+        return between.join(self._told)
+
+
+def test_only_commit_files_count_whatever_the_file_system_calls_its_status() -> None:
+    tail = "isDirectory=false; length=9; replication=1; blocksize=33554432; modification_time={}; owner=}}"
+    log = "s3a://b/t x/_delta_log"
+    found = _times(
+        Files(
+            f"S3AFileStatus{{path={log}/{3:020d}.json; "
+            + tail.format(1003)
+            + " isEmptyDirectory=FALSE eTag=a",
+            f"FileStatus{{path={log}/{4:020d}.crc; " + tail.format(1004),
+            f"FileStatus{{path={log}/{4:020d}.checkpoint.parquet; " + tail.format(1005),
+            f"FileStatus{{path={log}/{1:020d}.{4:020d}.compacted.json; " + tail.format(1006),
+            f"FileStatus{{path={log}/_commits/{5:020d}.{uuid.UUID(int=5)}.json; " + tail.format(1007),
+        )
+    )
+    assert found == {3: 1003, 5: 1007}
+
+
+def test_a_commit_that_brought_merged_blocks_only_is_ours() -> None:
+    columns = {
+        "path": ["a", "b", "c", "d"],
+        "rows": [1, 1, 1, 1],
+        "bytes": [1, 1, 1, 1],
+        "added_at": [8, 18, 19, 28],
+        "key_id": ["", "ours", "", "ours"],
+    }
+    blocks = make_blocks(columns, None)
+    commits = np.array([10, 20, 30, 40], np.int64)
+    # ours is 30; at 20 a writer's block came too; 40 only deleted rows
+    assert without_ours(commits, blocks).tolist() == [10, 20, 40]
+    late = replace(blocks, added_at=blocks.added_at + 100)  # clocks differ: nothing is known to be ours
+    assert without_ours(commits, late).tolist() == commits.tolist()
+
+
+@pytest.mark.delta
+def test_commits_of_writers_are_told_and_a_rewrite_of_ours_is_none(scene: Scene) -> None:
+    scene.run("CREATE TABLE {t} (k BIGINT, v STRING) USING delta")
+    for i in range(3):
+        scene.run(f"INSERT INTO {{t}} VALUES ({i}, 'a'), ({i + 10}, 'b')")
+    before = scene.adapter().snapshot(["k"]).commits_ms.tolist()
+    assert len(before) == 4  # and the commit that made the table
+    assert before == sorted(before)
+    recluster(scene)
+    after = scene.adapter().snapshot(["k"])
+    assert after.commits_ms.tolist() == before
+    assert ages(after.blocks, after.commits_ms, after.blocks.level > 0).tolist() == [0.0]
+
+
+@pytest.mark.delta
+def test_commits_before_a_checkpoint_are_found_by_one_listing(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT, v STRING) USING delta TBLPROPERTIES (delta.checkpointInterval = 3)"
+    )
+    for i in range(6):
+        scene.run(f"INSERT INTO {{t}} VALUES ({i}, 'a')")
+    assert list((scene.path / "_delta_log").glob("*.checkpoint*"))
+    seen = scene.adapter().snapshot(["k"])
+    assert len(seen.commits_ms) == 7 < RECENT
+    assert sorted(ages(seen.blocks, seen.commits_ms, seen.blocks.level > 0).tolist()) == [1, 2, 3, 4, 5, 6]
