@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.spi import Held, Matched, Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -37,32 +37,44 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         narrow = _only_columns(traces, names)
         lost = narrow.lost.persist()
         try:
-            for few in _fewer(lost, len(names), wider=_width(traces) > len(names)):
-                matched = _match(_only_columns(Traces(lost, narrow.written), few), most, exact=False)
-                if matched.lost == 0 or matched.lost > most or matched.found == matched.lost:
+            total, best = _told(lost, len(names))
+            if total == 0 or total > most:
+                return _nothing(traces, total)
+            for few in (best, [f"c{i}" for i in range(len(names))])[: 1 + (len(best) < len(names))]:
+                matched = _placed(_only_columns(Traces(lost, narrow.written), few), total, exact=False)
+                if matched.found == total:
                     return matched
                 matched.hits.unpersist()
         finally:
             lost.unpersist()
-    return _match(traces, most, exact=True)
+    return _whole_rows(traces, most)
 
 
-def _match(traces: Traces[DataFrame], most: int, *, exact: bool) -> Matched[DataFrame]:
+def _whole_rows(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
+    """By all columns, read of the lost rows once."""
+    lost = traces.lost.persist()
+    try:
+        total = lost.count()
+        if total == 0 or total > most:
+            return _nothing(traces, total)
+        return _placed(Traces(lost, traces.written), total, exact=True)
+    finally:
+        lost.unpersist()
+
+
+def _nothing(traces: Traces[DataFrame], total: int) -> Matched[DataFrame]:
+    return Matched(traces.written.select("file", "position").limit(0), total, 0)
+
+
+def _placed(traces: Traces[DataFrame], total: int, *, exact: bool) -> Matched[DataFrame]:
     """One look at all outputs. Unless ``exact``, a value counts only if no more of it is there than was lost."""
     from pyspark.sql import functions as F
 
     kind = traces.lost.schema["row"].dataType
     keyed = traces.lost.select(*_keys(F.col("row"), kind, exact=exact))
-    lost = keyed.groupBy(*keyed.columns).agg(F.count(F.lit(1)).alias("copies")).persist()
-    try:
-        counted = lost.agg(F.coalesce(F.sum("copies"), F.lit(0))).first()
-        total = int(counted[0]) if counted else 0
-        if total == 0 or total > most:
-            return Matched(traces.written.select("file", "position").limit(0), total, 0)
-        hits = _places(traces.written, lost, kind, exact=exact).persist()
-        found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
-    finally:
-        lost.unpersist()
+    lost = keyed.groupBy(*keyed.columns).agg(F.count(F.lit(1)).alias("copies"))
+    hits = _places(traces.written, lost, kind, exact=exact).persist()
+    found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
     rows, places = (int(found[0]), int(found[1])) if found else (0, 0)
     return Matched(hits, total, places if rows == places else -1)
 
@@ -78,21 +90,14 @@ def _fixed_width(traces: Traces[DataFrame]) -> list[str]:
     return [f.name for f in kind.fields if isinstance(f.dataType, fixed)]
 
 
-def _width(traces: Traces[DataFrame]) -> int:
-    return len(traces.lost.select("row.*").columns)
-
-
-def _fewer(lost: DataFrame, columns: int, *, wider: bool) -> Iterator[list[str]]:
-    """The two columns that tell the lost rows apart best, then all; there may be ``wider`` ones beside them."""
+def _told(lost: DataFrame, columns: int) -> tuple[int, list[str]]:
+    """How many rows were lost, and the two columns of ``c0`` … that tell them apart best."""
     from pyspark.sql import functions as F
 
-    names = [f"c{i}" for i in range(columns)]
-    if columns > _FEW:
-        told = lost.agg(*[F.approx_count_distinct(F.col("row").getField(name)) for name in names]).first()
-        distinct = list(told) if told else [0] * columns
-        yield [names[i] for i in sorted(sorted(range(columns), key=lambda i: -distinct[i])[:_FEW])]
-    if wider:
-        yield names
+    distinct = [F.approx_count_distinct(F.col("row").getField(f"c{i}")) for i in range(columns)]
+    total, *told = lost.agg(F.count(F.lit(1)), *distinct).first() or [0] * (1 + columns)
+    best = sorted(range(columns), key=lambda i: -told[i])[:_FEW]
+    return int(total), [f"c{i}" for i in sorted(best)]
 
 
 def _only_columns(traces: Traces[DataFrame], names: Sequence[str]) -> Traces[DataFrame]:
