@@ -12,7 +12,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakekeeper.core.options import CONF_PREFIX, OPTIONS, PROPERTY_PREFIX, Option
+from lakekeeper.core.option import Option
+from lakekeeper.core.option_table import OPTIONS
+from lakekeeper.core.options import CONF_PREFIX, PROPERTY_PREFIX
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (

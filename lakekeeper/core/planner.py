@@ -15,7 +15,8 @@ from lakekeeper.core.boundaries import placed
 from lakekeeper.core.cuts import curve_cuts, range_cuts
 from lakekeeper.core.info import deepest_stretch, mean_depth
 from lakekeeper.core.lines import place_of
-from lakekeeper.core.options import MAX_BLOCK_BYTES, Options
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES
+from lakekeeper.core.options import Options
 from lakekeeper.core.plan import (
     FROZEN,
     ON_CURVE,

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.core.blocks import Ints
-from lakekeeper.core.options import MAX_BLOCK_BYTES
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES
 from lakekeeper.errors import OptionError, nearest
 
 Floats = npt.NDArray[np.float64]

@@ -20,7 +20,7 @@ import pytest
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.boundaries import placed
-from lakekeeper.core.options import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
 from lakekeeper.core.plan import MergeTask, task_id
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner

@@ -12,7 +12,8 @@ import typer.main
 
 from lakekeeper.cli import app
 from lakekeeper.cli.values import properties_file
-from lakekeeper.core.options import CONF_PREFIX, OPTIONS, resolve
+from lakekeeper.core.option_table import OPTIONS
+from lakekeeper.core.options import CONF_PREFIX, resolve
 from lakekeeper.engine.auto import settings_from
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import OPTIONS, Option, lookup, resolve
+from lakekeeper.core.option import Option
+from lakekeeper.core.option_table import OPTIONS
+from lakekeeper.core.options import lookup, resolve
 from lakekeeper.errors import OptionError
 
 BAD: list[tuple[str, Any, str]] = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakekeeper.core.options import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS, resolve
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
+from lakekeeper.core.options import resolve
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env
