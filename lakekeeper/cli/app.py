@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
@@ -30,38 +31,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-
-TableName = Annotated[
-    str, typer.Argument(metavar="TABLE", help="catalog.namespace.table, or the path of a Delta table.")
-]
-Where = Annotated[
-    str | None,
-    typer.Option(metavar="SQL", help="Only files that may hold a match of this predicate over the columns."),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Cluster key in place of the table's own: one to four columns."),
-]
-Policy = Annotated[
-    str | None, typer.Option(metavar="NAME,…", help="Policies in order, in place of the verb's own.")
-]
-Budget = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="The most that is rewritten: 10GB, 512MiB, bytes.")
-]
-Given = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of lakekeeper. Repeatable."),
-]
-Queries = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload",
-        metavar="PATH",
-        help="Spark event log, file or directory, or a kept workload. Repeatable.",
-    ),
-]
-Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until the thresholds hold.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")]
 
 
 @app.callback(invoke_without_command=True)

@@ -27,6 +27,7 @@ from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.curves import span
 from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.predicate import Predicate, parse
 from lakekeeper.testing.values import Row, Statistics
 from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes
@@ -259,22 +260,6 @@ class MemoryAdapter:
                 return str(Winner(version.number, version.operation, version.run_id))
             was = was or same
         return "nobody: it never was"
-
-
-class MemoryNotes:
-    """``lakekeeper.spi.Notes``: a dictionary of the table's."""
-
-    def __init__(self, table: MemoryTable) -> None:
-        self._table = table
-
-    def read(self, name: str) -> str | None:
-        """The text under a name, if there is one."""
-        return self._table.notes.get(name)
-
-    def keep(self, name: str, text: str) -> str:
-        """Write it unless there is one."""
-        with self._table.lock:
-            return self._table.notes.setdefault(name, text)
 
 
 def _winner_of(version: Version) -> Winner:

@@ -1,0 +1,21 @@
+"""What is kept beside a table of the memory adapter."""
+
+from __future__ import annotations
+
+from lakekeeper.testing.lake import MemoryTable
+
+
+class MemoryNotes:
+    """``lakekeeper.spi.Notes``: a dictionary of the table's."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        self._table = table
+
+    def read(self, name: str) -> str | None:
+        """The text under a name, if there is one."""
+        return self._table.notes.get(name)
+
+    def keep(self, name: str, text: str) -> str:
+        """Write it unless there is one."""
+        with self._table.lock:
+            return self._table.notes.setdefault(name, text)
