@@ -54,7 +54,7 @@ class Listening:
             return self
         from pyspark.java_gateway import ensure_callback_server_started
 
-        ensure_callback_server_started(self._jvm.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        ensure_callback_server_started(self._jvm.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
         self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
