@@ -28,7 +28,7 @@ from lakekeeper.core.workload import Scan
 from lakekeeper.engine.maintain import look
 from lakekeeper.spark.session import local_session
 
-FILES, ROWS, DOMAIN, QUERIES = 24, 1500, 1_000_000, 30
+FILES, ROWS, DOMAIN, QUERIES = 24, 2000, 1_000_000, 30  # Iceberg looks at a file each 1,000 rows
 OPTIONS = {
     "max-rows-per-file": ROWS,
     "target-file-size-bytes": 400_000_000,

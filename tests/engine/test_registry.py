@@ -25,7 +25,10 @@ def test_policies_come_in_the_order_asked_for() -> None:
 
 
 def test_an_unknown_policy_names_the_nearest() -> None:
-    with pytest.raises(OptionError, match=r"deletes, full, peaks, ranges, sizes \(did you mean 'ranges'\?\)"):
+    with pytest.raises(
+        OptionError,
+        match=r"adaptive, deletes, full, peaks, ranges, sizes, universal \(did you mean 'ranges'\?\)",
+    ):
         registry.find_policies(["rnages"])
 
 
