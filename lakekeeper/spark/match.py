@@ -41,7 +41,8 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
             if total == 0 or total > most:
                 return _nothing(traces, total)
             for few in (best, [f"c{i}" for i in range(len(names))])[: 1 + (len(best) < len(names))]:
-                matched = _placed(_only_columns(Traces(lost, narrow.written), few), total, exact=False)
+                told = _only_columns(Traces(lost, narrow.written), few)
+                matched = _placed(told, _lost_keys(told, exact=False), total, exact=False)
                 if matched.found == total:
                     return matched
                 matched.hits.unpersist()
@@ -51,28 +52,36 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
 
 
 def _whole_rows(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-    """By all columns, read of the lost rows once."""
-    lost = traces.lost.persist()
+    """By all columns. The lost rows are read once; their keys are kept meanwhile, never the rows."""
+    keys = _lost_keys(traces, exact=True).persist()
     try:
-        total = lost.count()
+        total = keys.count()
         if total == 0 or total > most:
             return _nothing(traces, total)
-        return _placed(Traces(lost, traces.written), total, exact=True)
+        return _placed(traces, keys, total, exact=True)
     finally:
-        lost.unpersist()
+        keys.unpersist()
+
+
+def _lost_keys(traces: Traces[DataFrame], *, exact: bool) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return traces.lost.select(*_keys(F.col("row"), traces.lost.schema["row"].dataType, exact=exact))
 
 
 def _nothing(traces: Traces[DataFrame], total: int) -> Matched[DataFrame]:
     return Matched(traces.written.select("file", "position").limit(0), total, 0)
 
 
-def _placed(traces: Traces[DataFrame], total: int, *, exact: bool) -> Matched[DataFrame]:
-    """One look at all outputs. Unless ``exact``, a value counts only if no more of it is there than was lost."""
+def _placed(traces: Traces[DataFrame], keys: DataFrame, total: int, *, exact: bool) -> Matched[DataFrame]:
+    """One look at all outputs, for the keys of the lost rows.
+
+    Unless ``exact``, a value counts only if no more of it is there than was lost.
+    """
     from pyspark.sql import functions as F
 
     kind = traces.lost.schema["row"].dataType
-    keyed = traces.lost.select(*_keys(F.col("row"), kind, exact=exact))
-    lost = keyed.groupBy(*keyed.columns).agg(F.count(F.lit(1)).alias("copies"))
+    lost = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("copies"))
     hits = _places(traces.written, lost, kind, exact=exact).persist()
     found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
     rows, places = (int(found[0]), int(found[1])) if found else (0, 0)
