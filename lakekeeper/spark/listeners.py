@@ -42,7 +42,7 @@ class Listening:
         self._scans: deque[tuple[Sighting, int, dict[int, int]]] = deque(maxlen=most)
         self._lock = threading.Lock()
         self._started = 0
-        self._listener: _Listener | None = None
+        self._listener: Any = None
         self._mapper: Any = None
         self._zone: tzinfo = timezone.utc
         self.seen = 0
@@ -58,7 +58,11 @@ class Listening:
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
         self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
-        self._listener = _Listener(self)
+        # Each time a Python object is handed over, Java sees another proxy of it, and listeners are unregistered by
+        # identity: only what the JVM itself handed back is one and the same object in both calls.
+        held = self._jvm.view.java.util.ArrayList()
+        held.add(_Listener(self))
+        self._listener = held.get(0)
         self._jvm.session.listenerManager().register(self._listener)
         self._started = _now_ms()
         return self

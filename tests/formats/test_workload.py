@@ -51,6 +51,18 @@ def test_the_queries_of_a_session_are_heard_with_the_files_they_read(
     assert two.filters == {"note": (Span("n, 3", "n, 3"),)}
 
 
+def test_who_stops_to_listen_hears_nothing(spark: SparkSession, lake: Lake) -> None:
+    before = len(spark._jsparkSession.listenerManager().listListeners())
+    listening = lk.observe(spark)
+    listening.stop()
+    assert len(spark._jsparkSession.listenerManager().listListeners()) == before
+    name = make(lake, files=1)
+    seen = listening.seen
+    spark.sql(f"SELECT * FROM {name} WHERE day = 0").collect()
+    settle(spark)
+    assert listening.seen == seen
+
+
 def test_our_own_reading_is_no_query(spark: SparkSession, lake: Lake, heard: Listening) -> None:
     name = make(lake, files=3)
     table = lk.table(spark, name)
