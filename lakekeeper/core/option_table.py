@@ -6,6 +6,7 @@ The conf file under ``conf/`` and the reference page are generated from it, and 
 from __future__ import annotations
 
 from lakekeeper.core.option import Option
+from lakekeeper.core.option_vacuum import VACUUM_OPTIONS
 
 MAX_BLOCK_BYTES = 500_000_000  # seed 002: a merged partition above 500 MB is split
 MAX_BLOCK_ROWS = 1_000_000  # seed 000: a merged block above 1,000,000 rows is split
@@ -390,4 +391,5 @@ OPTIONS: tuple[Option, ...] = (
     Option("auto.verbs", str, "recluster,compact,merge_deletes", "", "What automatic runs do, in order."),
     Option("auto.every", str, "15m", "", "Pause between automatic runs (30s, 15m, 2h).", scope="session"),
     Option("auto.final", bool, False, "", "Automatic reclustering repeats until the thresholds hold."),
+    *VACUUM_OPTIONS,
 )

@@ -1,0 +1,288 @@
+"""What may go and what goes: garbage that an adapter names, and the plan that a vacuum carries out.
+
+    versions ─ keep() ─► kept, gone ─► adapter: named by what goes, by nothing that stays ─► Garbage
+    Garbage ─ looked at on the disk ─► plan_vacuum(): containment, brake, order ─► VacuumPlan ─► deletes, oldest first
+
+A plan is text and numbers; whoever has it can tell of each file why it goes, and of each version why it stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from lakekeeper.core.containment import Grounds, refusal
+from lakekeeper.core.retention import Kept, Versions
+from lakekeeper.errors import RetentionError
+
+KINDS = (
+    "data",
+    "deletes",
+    "changes",
+    "manifest",
+    "manifest list",
+    "statistics",
+    "metadata",
+    "orphan",
+    "trash",
+)
+"""What a file is to its format; ``changes`` are files of a change feed, ``trash`` what lies in the recycle bin."""
+
+METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
+"""Kinds that lie in a folder of the format's, or of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A file that no kept version names.
+
+    ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
+    format tells only that), by which deletes are ordered; ``order`` that version's place in time.
+    """
+
+    path: str
+    kind: str
+    version: int
+    order: int = 0
+    partition: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What may go. ``outside`` are paths that the log names outside of the table: told, never touched.
+
+    examined   manifests, commits and the like that were read to find it
+    note       what could not be told, for the report (a log that was cut); empty where all could
+    through    the version up to which all garbage is named here, for the next time to go on from
+    """
+
+    files: tuple[Dead, ...]
+    outside: tuple[str, ...] = ()
+    examined: int = 0
+    note: str = ""
+    through: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file as the storage shows it. ``modified_ms`` is 0 where it does not tell; ``link``: reached by a link."""
+
+    path: str
+    bytes: int
+    modified_ms: int = 0
+    link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A file that goes: garbage that is there."""
+
+    path: str
+    kind: str
+    bytes: int
+    version: int
+    partition: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """What goes and why the rest stays.
+
+    files      in the order in which they go: oldest version first
+    spared     garbage that stays after all, each with the reason (outside the table, a link, another's)
+    gone_before  garbage that was not there any more
+    kept       versions that stay, with the reason of each
+    """
+
+    table: str
+    table_uuid: str
+    version: int
+    files: tuple[Doomed, ...]
+    kept: Mapping[int, str]
+    gone: tuple[int, ...]
+    expired_refs: tuple[str, ...] = ()
+    spared: Mapping[str, str] = field(default_factory=dict)
+    gone_before: int = 0
+    age_ms: int = 0
+    cutoff_ms: int = 0
+    live_bytes: int | None = None
+    examined: int = 0
+    note: str = ""
+    through: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of all files that go."""
+        return sum(f.bytes for f in self.files)
+
+    @property
+    def share(self) -> float | None:
+        """Bytes that go, of those and the newest version's; None where the latter are not known."""
+        if self.live_bytes is None:
+            return None
+        data = sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
+        return data / (data + self.live_bytes) if data else 0.0
+
+    def by_kind(self) -> dict[str, tuple[int, int]]:
+        """Kind → files, bytes."""
+        files, sizes = Counter(f.kind for f in self.files), Counter[str]()
+        for file in self.files:
+            sizes[file.kind] += file.bytes
+        return {kind: (files[kind], sizes[kind]) for kind in KINDS if files[kind]}
+
+    def digest(self) -> str:
+        """SHA-256 over the sorted paths."""
+        return digest(f.path for f in self.files)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON; file by file."""
+        plain: dict[str, object] = {
+            "table": self.table,
+            "table_uuid": self.table_uuid,
+            "version": self.version,
+            "kept": {str(k): why for k, why in sorted(self.kept.items())},
+            "gone": sorted(self.gone),
+            "expired_refs": list(self.expired_refs),
+            "files": [asdict(f) for f in self.files],
+            "spared": dict(self.spared),
+            "bytes": self.bytes,
+            "live_bytes": self.live_bytes,
+            "sha256": self.digest(),
+            "note": self.note,
+        }
+        return plain
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render_vacuum import render_vacuum_plan
+
+        return render_vacuum_plan(self)
+
+
+def digest(paths: Iterable[str]) -> str:
+    """SHA-256 over the sorted paths, a line each."""
+    return hashlib.sha256(
+        "".join(f"{p}\n" for p in sorted(paths)).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+def plan_vacuum(
+    table: str,
+    versions: Versions,
+    kept: Kept,
+    garbage: Garbage,
+    found: Mapping[str, FileInfo | None],
+    grounds: Grounds,
+    *,
+    spared: Mapping[str, str] | None = None,
+) -> VacuumPlan:
+    """Order the garbage that is there (``found``: path → what the storage showed) and that may be deleted.
+
+    ``spared`` are paths that somebody else uses, each with who. Nothing here decides that a file is garbage.
+    """
+    left: dict[str, str] = dict.fromkeys(garbage.outside, "it lies outside of the table's location")
+    files: list[tuple[int, Doomed]] = []
+    missing, taken = 0, set[str]()
+    for dead in garbage.files:
+        info = found.get(dead.path)
+        if dead.path in taken:
+            continue
+        taken.add(dead.path)
+        why_not = refusal(dead.path, grounds, reserved=dead.kind in METADATA_KINDS)
+        why_not = why_not or (spared or {}).get(dead.path, "")
+        if not why_not and info is not None and info.link:
+            why_not = "it is reached through a symbolic link"
+        if why_not:
+            left[dead.path] = why_not
+        elif info is None:
+            missing += 1
+        else:
+            doomed = Doomed(dead.path, dead.kind, info.bytes, dead.version, dead.partition, dead.why)
+            files.append((dead.order, doomed))
+    files.sort(key=lambda entry: (entry[0], entry[1].path))
+    return VacuumPlan(
+        table=table,
+        table_uuid=versions.table_uuid,
+        version=versions.newest,
+        files=tuple(doomed for _, doomed in files),
+        kept=kept.reasons,
+        gone=kept.gone,
+        expired_refs=kept.expired_refs,
+        spared=left,
+        gone_before=missing,
+        age_ms=kept.age_ms,
+        cutoff_ms=kept.cutoff_ms,
+        live_bytes=versions.live_bytes,
+        examined=garbage.examined,
+        note=garbage.note,
+        through=garbage.through,
+    )
+
+
+def brake(plan: VacuumPlan, most: float) -> None:
+    """Raise RetentionError where more than the share ``most`` of the table's bytes would go, or nobody can tell."""
+    data = sum(f.bytes for f in plan.files if f.kind not in METADATA_KINDS)
+    if not data or most >= 1.0:
+        return
+    if plan.share is None:
+        raise RetentionError(
+            f"{plan.table}: the bytes of the table are not known, so nobody can tell which share of them "
+            f"{data:,} bytes are; nothing was deleted. Look at the dry run, then pass vacuum.max-share=1"
+        )
+    if plan.share > most:
+        raise RetentionError(
+            f"{plan.table}: {len(plan.files):,} files of {data:,} bytes would go, {plan.share:.0%} of all bytes, and "
+            f"vacuum.max-share is {most:.0%}; nothing was deleted. Look at the dry run; if it is right, pass a greater "
+            "vacuum.max-share"
+        )
+
+
+def batches(files: Sequence[Doomed], least: int, most: int) -> Iterator[tuple[Doomed, ...]]:
+    """Files in order, in batches of at most ``most``; a batch ends with a version once it has ``least`` files.
+
+    Seed 004: ``lake_vacuum_min_batch_delete_size``.
+    """
+    batch: list[Doomed] = []
+    for file in files:
+        ends = len(batch) >= least and batch[-1].version != file.version
+        if batch and (ends or len(batch) >= most):
+            yield tuple(batch)
+            batch = []
+        batch.append(file)
+    if batch:
+        yield tuple(batch)
+
+
+def by_partition(files: Sequence[Doomed]) -> dict[str, tuple[Doomed, ...]]:
+    """Partition → its files in order; metadata files come last, under a name that no partition has."""
+    parts: dict[str, list[Doomed]] = {}
+    for file in files:
+        parts.setdefault("\x00metadata" if file.kind in METADATA_KINDS else file.partition, []).append(file)
+    return {name: tuple(found) for name, found in parts.items()}
+
+
+def proof(plan: VacuumPlan, run_id: str, now_ms: int) -> str:
+    """The record that is written before anything is deleted: what was examined, and what will go."""
+    record = {
+        "run_id": run_id,
+        "table": plan.table,
+        "table_uuid": plan.table_uuid,
+        "version": plan.version,
+        "at_ms": now_ms,
+        "retention_ms": plan.age_ms,
+        "watermark_ms": plan.cutoff_ms,
+        "kept": {str(k): why for k, why in sorted(plan.kept.items())},
+        "gone": sorted(plan.gone),
+        "expired_refs": list(plan.expired_refs),
+        "examined": plan.examined,
+        "files": len(plan.files),
+        "bytes": plan.bytes,
+        "by_kind": {kind: list(counts) for kind, counts in plan.by_kind().items()},
+        "sha256": plan.digest(),
+        "live_bytes": plan.live_bytes,
+    }
+    return json.dumps(record, indent=1)

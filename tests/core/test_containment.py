@@ -1,0 +1,95 @@
+"""No path leaves the table's folder: by table, and fuzzed against the file system's own idea of it."""
+
+from __future__ import annotations
+
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.containment import Grounds, below, refusal, require_roots, same_place, spelled
+from lakekeeper.errors import RetentionError
+
+HOME = Grounds(("file:/lake/t",), ("_delta_log", "_lakekeeper"))
+BUCKET = Grounds(("s3a://bucket/t", "s3://other/data"), ("metadata",))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "file:/lake/t/a.parquet",
+        "file:///lake/t/a.parquet",
+        "/lake/t/p=a b/ä+#:~.parquet",
+        "/lake/t/p=a%20b/x",
+        "/lake/t/_p=1/x",
+        "/lake/t/...x/y..z",
+    ],
+)
+def test_may_go(path: str) -> None:
+    assert refusal(path, HOME) == ""
+
+
+@pytest.mark.parametrize(
+    "path, why",
+    [
+        ("file:/lake/t", "outside"),
+        ("file:/lake/t/", "folder"),
+        ("file:/lake/t/a/", "folder"),
+        ("file:/lake/t2/a", "outside"),
+        ("file:/lake/ta", "outside"),
+        ("file:/lake/t/../u/a", "plain"),
+        ("file:/lake/t/./a", "plain"),
+        ("file:/lake/t//a", "plain"),
+        ("file:/lake/t/a\x00", "plain"),
+        ("file:/lake/t/..\\u\\a", "plain"),
+        ("file:/etc/passwd", "outside"),
+        ("hdfs://name/lake/t/a", "outside"),
+        ("file://host/lake/t/a", "outside"),
+        ("lake/t/a", "absolute"),
+        ("a", "absolute"),
+        ("", "absolute"),
+        ("file:/lake/t/_delta_log/00000000000000000000.json", "_delta_log"),
+        ("file:/lake/t/_lakekeeper/vacuum/cursor.json", "_lakekeeper"),
+    ],
+)
+def test_may_not_go(path: str, why: str) -> None:
+    assert why in refusal(path, HOME)
+
+
+def test_who_owns_a_reserved_folder_may() -> None:
+    assert refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET, reserved=True) == ""
+    assert "metadata" in refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET)
+
+
+def test_one_store_under_several_names_and_declared_roots() -> None:
+    assert refusal("s3://bucket/t/data/x", BUCKET) == ""
+    assert refusal("s3n://other/data/x", BUCKET) == ""
+    assert refusal("s3://other/data/metadata/x", BUCKET) == ""  # a data folder of that name, elsewhere
+    assert "outside" in refusal("s3://bucket2/t/data/x", BUCKET)
+    assert "outside" in refusal("gs://bucket/t/data/x", BUCKET)
+
+
+@pytest.mark.parametrize("root", ["/", "file:/", "s3://bucket", "s3://bucket/", "t", "file:/a/../b", ""])
+def test_a_root_that_is_no_folder_is_refused(root: str) -> None:
+    with pytest.raises(RetentionError, match="no folder below"):
+        require_roots("t", Grounds((root,)))
+
+
+def test_spellings() -> None:
+    assert same_place("file:/x/y", "/x/y/")
+    assert same_place("file:///x/y", "file:/x/y")
+    assert not same_place("s3://b/x", "s3://c/x")
+    assert {spelled(p) for p in ("file:/x y", "file:///x y", "/x y")} == {"file:/x y"}
+    assert spelled("s3a://b/x") == spelled("s3://b/x")
+    assert below("file:///lake/t/p=1/a", HOME.roots) == "p=1/a"
+    assert below("file:/elsewhere/a", HOME.roots) == "file:/elsewhere/a"
+
+
+@given(st.lists(st.sampled_from(["..", ".", "", "a", "t", "lake", "b c", "%2e%2e"]), max_size=6))
+def test_whatever_is_permitted_is_below_the_root_for_the_file_system_too(steps: list[str]) -> None:
+    for path in ("/lake/t/" + "/".join(steps), "/" + "/".join(steps), "file:/lake/" + "/".join(steps)):
+        if refusal(path, HOME) == "":
+            plain = path.removeprefix("file:")
+            assert posixpath.normpath(plain) == plain
+            assert plain.startswith("/lake/t/")

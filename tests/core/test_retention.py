@@ -1,0 +1,177 @@
+"""Which versions stay; drawn lines, each condition alone, and against a brute-force oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Retention, Version, Versions, keep
+from lakekeeper.errors import RetentionError
+
+H = HOUR_MS
+NOW = 1_000 * H
+
+
+def line(*hours_ago: float, **more: Any) -> Versions:
+    """Versions 1, 2, … so many hours ago, one after the other, all on main."""
+    items = tuple(Version(i + 1, NOW - int(ago * H), i or None) for i, ago in enumerate(hours_ago))
+    refs = (Ref("main", len(items)), *more.pop("refs", ()))
+    return Versions("u", items, refs, more.pop("linear", False), usual_age_ms=168 * H, **more)
+
+
+def kept(versions: Versions, **asked: Any) -> Kept:
+    return keep("t", versions, Retention(**asked), NOW)
+
+
+def test_what_was_the_newest_at_the_cutoff_stays() -> None:
+    #   90h   60h   30h   10h          cutoff 48 h ago: 2 was the newest then
+    assert sorted(kept(line(90, 60, 30, 10), age_ms=48 * H).reasons) == [2, 3, 4]
+    # exactly at the cutoff another one came: nobody who begins within the grace gets 2
+    assert sorted(kept(line(90, 60, 48, 10), age_ms=48 * H).reasons) == [3, 4]
+
+
+def test_each_reason_is_told() -> None:
+    told = kept(
+        line(900, 800, 700, 60, 30, refs=(Ref("t1", 2, branch=False),)), age_ms=48 * H, last=2, named=[3]
+    )
+    assert told.reasons == {
+        2: "tag t1",
+        3: "named by the caller",
+        4: "one of the last 2 of main",
+        5: "the newest version",
+    }
+    assert told.gone == (1,)
+
+
+def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
+    told = kept(line(900, 800, 700, 60, 30, linear=True), age_ms=24 * H, active={2: "a stream"})
+    assert sorted(told.reasons) == [2, 3, 4, 5]
+    assert told.reasons[3] == "after version 2, which stays"
+    assert told.oldest == 2
+
+
+def test_a_version_that_is_held_but_unknown_keeps_all_on_a_linear_log() -> None:
+    told = kept(
+        replace(line(900, 800, 700, linear=True), items=line(900, 800, 700).items), age_ms=24 * H, named=[0]
+    )
+    assert told.gone == ()
+
+
+@pytest.mark.parametrize(
+    "own, asked, unsafe, age",
+    [
+        (None, None, False, 168),  # the format's
+        (200, None, False, 200),  # the table's
+        (1, None, False, 24),  # a property cannot go under the floor
+        (1, None, True, 1),  # but the call can insist
+        (None, 24, False, 24),
+        (100, 100, False, 100),
+        (100, 30, True, 30),
+        (None, 0, True, 0),
+    ],
+)
+def test_the_grace_in_force(own: int | None, asked: int | None, unsafe: bool, age: int) -> None:
+    versions = line(10, min_age_ms=None if own is None else own * H)
+    told = kept(versions, age_ms=None if asked is None else asked * H, allow_unsafe=unsafe)
+    assert told.age_ms == age * H
+    assert told.cutoff_ms == NOW - age * H
+
+
+@pytest.mark.parametrize("own, asked", [(None, 23), (100, 99), (None, 0), (1, 5)])
+def test_under_the_floor_is_refused(own: int | None, asked: int) -> None:
+    versions = line(10, min_age_ms=None if own is None else own * H)
+    with pytest.raises(RetentionError, match="allow_unsafe_retention=True"):
+        kept(versions, age_ms=asked * H)
+
+
+def test_a_negative_grace_is_refused_even_so() -> None:
+    with pytest.raises(RetentionError, match="future"):
+        kept(line(10), age_ms=-1, allow_unsafe=True)
+
+
+@pytest.mark.parametrize(
+    "versions, said",
+    [
+        (Versions("u", (), (), False, H), "no version"),
+        (Versions("u", (Version(1, NOW),), (Ref("b", 1),), False, H), "no version"),
+        (Versions("u", (Version(1, NOW),), (Ref("main", 1), Ref("b", 7)), False, H), "history is cut"),
+        (replace(line(10), refused="gc.enabled is false"), "gc.enabled is false"),
+    ],
+)
+def test_a_picture_that_is_not_whole_is_refused(versions: Versions, said: str) -> None:
+    with pytest.raises(RetentionError, match=said):
+        kept(versions)
+
+
+@pytest.mark.parametrize("at_ms", [None, NOW + 1, NOW + 500 * H])
+def test_a_time_that_is_unknown_or_to_come_is_young(at_ms: int | None) -> None:
+    versions = line(900, 800, 700)
+    items = (versions.items[0], Version(2, at_ms, 1), versions.items[2])
+    told = kept(replace(versions, items=items), age_ms=24 * H)
+    assert told.reasons[2] == "its time is not known"
+    # What it came after may have been the newest until a moment ago.
+    assert (1 in told.reasons) == True  # noqa: E712 - said as the property
+
+
+def test_branches_have_a_retention_of_their_own() -> None:
+    #  1 ─ 2 ─ 3 ─ 6        main
+    #       └─ 4 ─ 5        audit: the last two, or 400 hours
+    items = (
+        Version(1, NOW - 900 * H),
+        Version(2, NOW - 800 * H, 1),
+        Version(3, NOW - 700 * H, 2),
+        Version(4, NOW - 500 * H, 2),
+        Version(5, NOW - 450 * H, 4),
+        Version(6, NOW - 30 * H, 3),
+    )
+    own = Ref("audit", 5, min_versions=2)
+    versions = Versions("u", items, (Ref("main", 6), own), False, 24 * H)
+    assert sorted(kept(versions).reasons) == [4, 5, 6]
+    assert sorted(kept(replace(versions, refs=(Ref("main", 6), Ref("audit", 5)))).reasons) == [5, 6]
+    longer = Ref("audit", 5, max_age_ms=600 * H)
+    # 3 was main's newest until 30 hours ago; 2 was audit's within 600 hours.
+    assert sorted(kept(replace(versions, refs=(Ref("main", 6), longer))).reasons) == [2, 4, 5, 6]
+
+
+def test_names_go_when_they_are_too_old() -> None:
+    old = Ref("old", 1, branch=False, max_ref_age_ms=100 * H)
+    told = kept(line(900, 700, 10, refs=(old,)), age_ms=24 * H)
+    assert told.expired_refs == ("old",)
+    assert told.gone == (1,)
+    assert kept(line(900, 700, 10, refs=(replace(old, max_ref_age_ms=901 * H),)), age_ms=24 * H).gone == ()
+
+
+def test_parents_that_go_round_in_a_circle_end() -> None:
+    items = (Version(1, NOW - 9 * H, 2), Version(2, NOW - 8 * H, 1))
+    assert sorted(kept(Versions("u", items, (Ref("main", 2),), False, 24 * H), last=5).reasons) == [1, 2]
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=12),
+    st.integers(24, 300),
+    st.integers(1, 5),
+    st.sets(st.integers(1, 12), max_size=2),
+    st.booleans(),
+)
+def test_whatever_is_drawn_readers_within_the_grace_find_their_version(
+    ages: list[int], grace: int, last: int, named: set[int], linear: bool
+) -> None:
+    ages = sorted(ages, reverse=True)
+    versions = line(*ages, linear=linear)
+    told = kept(versions, age_ms=grace * H, last=last, named=named)
+    newest_at = {
+        max(v.id for v in versions.items if v.at_ms is not None and v.at_ms <= moment)
+        for moment in range(NOW - grace * H + 1, NOW + 1, H // 2)
+        if any(v.at_ms is not None and v.at_ms <= moment for v in versions.items)
+    }
+    assert newest_at <= set(told.reasons)
+    assert {v.id for v in versions.items[-last:]} <= set(told.reasons)
+    assert named & {v.id for v in versions.items} <= set(told.reasons)
+    assert set(told.gone).isdisjoint(told.reasons)
+    assert set(told.gone) | set(told.reasons) == {v.id for v in versions.items}
+    if linear:
+        assert sorted(told.reasons) == list(range(told.oldest, len(ages) + 1))
