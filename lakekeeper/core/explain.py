@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import BlockSet, Snapshot
+from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.mass import Floats
 from lakekeeper.core.options import Options
-from lakekeeper.core.plan import FROZEN, Left, Plan, Prediction
+from lakekeeper.core.plan import FROZEN, Left, Plan, Prediction, Tasks
 from lakekeeper.core.reads import reads_of
 from lakekeeper.core.score import Scale, groups_of, scale_of
 from lakekeeper.core.workload import Scan, Workload, collect
@@ -27,15 +27,23 @@ _MOST_CHECKED = 200
 def explained(
     plan: Plan, snapshot: Snapshot, options: Options, now_ms: int, workload: Workload | None = None
 ) -> Plan:
-    """``plan`` (made on ``snapshot``) with the worth of each task, and what queries read of all that is left."""
+    """``plan``, made on ``snapshot`` with these options, with the worth of each task and what queries read of the rest.
+
+    Tasks are weighed by their columns and none is made: of 10⁵, a printed plan shows the first few.
+    Raises TypeError for a plan whose tasks do not tell where their blocks stand in the picture.
+    """
+    if not isinstance(plan.tasks, Tasks):
+        raise TypeError(
+            f"explained: wants the plan as make_plan returned it, got tasks in a {type(plan.tasks)}"
+        )
     scale = scale_of(snapshot, options, now_ms, workload)
-    groups, size = groups_of(snapshot.blocks, plan.tasks)
+    groups, size = groups_of(snapshot.blocks, plan.tasks, options)
     worths = scale.worth(groups, size)
     known = workload is not None and len(workload) > 0
     return replace(
         plan,
-        tasks=tuple(replace(t, worth=w) for t, w in zip(plan.tasks, worths, strict=True)),
-        left=_left(plan.left, snapshot.blocks, scale.reads.share),
+        tasks=plan.tasks.weighed(worths),
+        left=_left(plan.left, scale.reads.share),
         prediction=Prediction(
             worth=scale.everything(worths),
             basis=_basis(workload if known else None, scale),
@@ -70,15 +78,14 @@ def files_predicted(snapshot: Snapshot, scans: Sequence[Scan], now_ms: int) -> l
     ]
 
 
-def _left(left: tuple[Left, ...], blocks: BlockSet, share: Floats) -> tuple[Left, ...]:
+def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
     """With the files that a query opens of each reason's blocks."""
-    if len(left) == 1 and left[0].blocks == len(blocks):
+    if len(left) == 1 and left[0].blocks == len(share):
         return (replace(left[0], files_per_query=float(share.sum())),)
     if not left:
         return ()
-    paths = pa.concat_arrays([item.paths for item in left])
-    at = pc.index_in(paths, value_set=blocks.path).to_numpy(zero_copy_only=False)
-    starts = np.cumsum([0, *(len(item.paths) for item in left)])[:-1]
+    at = np.concatenate([item.at for item in left])
+    starts = np.cumsum([0, *(len(item.at) for item in left)])[:-1]
     sums = np.add.reduceat(share[at], starts).tolist()
     return tuple(replace(item, files_per_query=float(files)) for item, files in zip(left, sums, strict=True))
 

@@ -131,14 +131,24 @@ def _plain(task: MergeTask) -> dict[str, Any]:
 class Tasks(Sequence[MergeTask]):
     """Tasks that are made when they are looked at: of 10⁵, a printed plan shows the first few.
 
-    ``sizes`` are the bytes that each reads, ``files`` how many all of them read.
+    sizes            bytes that each reads
+    members, edges   positions of their blocks in the picture that was planned on: task ``i`` reads
+                     ``members[edges[i]:edges[i + 1]]``, in the order of its inputs
     """
 
-    def __init__(self, make: Callable[[int], MergeTask], sizes: Sequence[int], files: int) -> None:
+    def __init__(
+        self, make: Callable[[int], MergeTask], sizes: Sequence[int], members: Index, edges: Ints
+    ) -> None:
         self._make = make
         self._made: dict[int, MergeTask] = {}
         self.sizes = sizes
-        self.files = files
+        self.members = members
+        self.edges = edges
+
+    def weighed(self, worths: Sequence[Worth]) -> Tasks:
+        """The same tasks, each with its worth."""
+        make = self._make
+        return Tasks(lambda i: replace(make(i), worth=worths[i]), self.sizes, self.members, self.edges)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -180,16 +190,23 @@ def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
 class Left:
     """Blocks that were looked at and left: how many, how large (bytes), why, and which.
 
-    ``paths`` is an Arrow array of text; ``level`` is -1 for frozen blocks, else None; ``files_per_query`` is how many
-    of them a query opens on average, None where nobody asked.
+    ``at`` are their positions among ``named``, the paths of all blocks of the picture that was planned on; ``level`` is
+    -1 for frozen blocks, else None; ``files_per_query`` is how many of them a query opens on average, None where nobody
+    asked.
     """
 
     reason: str
     blocks: int
     bytes: int
-    paths: pa.Array
+    at: Index
+    named: pa.Array
     level: int | None = None
     files_per_query: float | None = None
+
+    @property
+    def paths(self) -> pa.Array:
+        """Their paths, an Arrow array of text."""
+        return self.named if len(self.at) == len(self.named) else self.named.take(pa.array(self.at))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the paths: a plan of a large table leaves a million blocks."""
@@ -256,7 +273,7 @@ class Plan:
     def input_files(self) -> int:
         """Files that the tasks read."""
         if isinstance(self.tasks, Tasks):
-            return self.tasks.files
+            return len(self.tasks.members)
         return sum(len(task.inputs) for task in self.tasks)
 
     def to_dict(self) -> dict[str, Any]:

@@ -126,7 +126,8 @@ class _Ledger:
                     reason=text,
                     blocks=len(at),
                     bytes=int(blocks.bytes[at].sum()),
-                    paths=blocks.path if len(at) == len(blocks) else blocks.path.take(at),
+                    at=at,
+                    named=blocks.path,
                     level=FROZEN if text.endswith("(level -1)") else None,
                 )
             )
@@ -196,50 +197,79 @@ def _within_budget(
     Of a day whose budget is spent not even the first: each call would have one.
     """
     if not merges:
-        return ()
+        return _tasks(snapshot, [], [], options)
     spent, day = 0, options.integer("budget-bytes-per-day") - env.spent_bytes
     over_day = _OVER_DAY.format(spent=env.spent_bytes)
     if day <= 0:
         ledger.give_back(np.concatenate([merge.blocks for _, merge in merges]), over_day)
-        return ()
+        return _tasks(snapshot, [], [], options)
     budget = min(options.integer("budget-bytes"), day)
     length = np.array([len(merge.blocks) for _, merge in merges])
     every = np.concatenate([merge.blocks for _, merge in merges])
-    sizes = np.add.reduceat(snapshot.blocks.bytes[every], np.cumsum(length) - length).tolist()
+    starts = np.cumsum(length) - length
+    sizes = np.add.reduceat(snapshot.blocks.bytes[every], starts).tolist()
+    foreign = share.needed(every, starts)
     kept: list[tuple[str, Merge]] = []
     spent_on: list[int] = []
-    for (policy, merge), size in zip(merges, sizes, strict=True):
+    for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):
         if kept and spent + size > budget:
             ledger.give_back(merge.blocks, over_day if budget == day else _OVER_BUDGET)
             continue
-        if not share.takes(policy, merge.blocks):
+        if not share.takes(policy, needed):
             ledger.give_back(merge.blocks, share.reason)
             continue
         spent += size
         kept.append((policy, merge))
         spent_on.append(size)
-    if not kept:
-        return ()
-    # One gather for all tasks, then slices of it: a take for each of 10⁵ groups would cost seconds.
-    members = [merge.blocks for _, merge in kept]
-    chosen = snapshot.blocks.take(np.concatenate(members))
-    edges = [0, *np.cumsum([len(m) for m in members]).tolist()]
-    build = _Builder(snapshot, chosen, options)
-    return Tasks(lambda i: build.task(*kept[i], edges[i], edges[i + 1]), spent_on, len(chosen))
+    return _tasks(snapshot, kept, spent_on, options)
+
+
+def _tasks(
+    snapshot: Snapshot, kept: Sequence[tuple[str, Merge]], sizes: Sequence[int], options: Options
+) -> Tasks:
+    members = np.concatenate([*(merge.blocks for _, merge in kept), np.zeros(0, np.intp)])
+    edges = np.cumsum([0, *(len(merge.blocks) for _, merge in kept)])
+    return Tasks(_Builder(snapshot, kept, members, edges, options).task, sizes, members, edges)
+
+
+_PAGE = 1000
+"""Tasks whose blocks are gathered at once: a take for each of 10⁵ groups would cost seconds, and a printed plan looks
+at a few of them only."""
 
 
 class _Builder:
     """Makes tasks out of stretches of the chosen blocks."""
 
-    def __init__(self, snapshot: Snapshot, chosen: BlockSet, options: Options) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        kept: Sequence[tuple[str, Merge]],
+        members: Index,
+        edges: Ints,
+        options: Options,
+    ) -> None:
         self._snapshot = snapshot
-        self._chosen = chosen
+        self._kept = kept
+        self._members = members
+        self._edges = edges
         self._options = options
-        self._level = chosen.level_under(snapshot.key)
+        self._page: tuple[int, BlockSet, Ints] | None = None
 
-    def task(self, policy: str, merge: Merge, start: int, end: int) -> MergeTask:
-        """The task of blocks ``start`` to ``end`` (excluded)."""
-        snapshot, blocks, options = self._snapshot, self._chosen, self._options
+    def _gathered(self, number: int) -> tuple[int, BlockSet, Ints]:
+        """A page: its number, the blocks of its tasks, and their levels."""
+        page = self._page
+        if page is None or page[0] != number:
+            ends = self._edges[[number * _PAGE, min((number + 1) * _PAGE, len(self._kept))]]
+            blocks = self._snapshot.blocks.take(self._members[slice(*ends.tolist())])
+            page = self._page = number, blocks, blocks.level_under(self._snapshot.key)
+        return page
+
+    def task(self, i: int) -> MergeTask:
+        """The task of merge ``i``."""
+        snapshot, options = self._snapshot, self._options
+        policy, merge = self._kept[i]
+        page, blocks, levels = self._gathered(i // _PAGE)
+        start, end = (self._edges[[i, i + 1]] - self._edges[page * _PAGE]).tolist()
         at = slice(start, end)
         inputs = tuple(blocks.path[at].to_pylist())
         size, rows = int(blocks.bytes[at].sum()), int(blocks.rows[at].sum())
@@ -264,7 +294,7 @@ class _Builder:
             partition=blocks.partitions[int(blocks.partition[start])],
             spec=int(blocks.spec[start]),
             key=snapshot.key,
-            input_level=int(self._level[at].max()),
+            input_level=int(levels[at].max()),
             level=merge.level,
             target_bytes=options.integer("target-file-size-bytes"),
             target_rows=options.integer("max-rows-per-file"),

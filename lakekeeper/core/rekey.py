@@ -40,11 +40,15 @@ class Share:
         """Why a block waits."""
         return WAITS.format(share=f"{self.most:,} bytes")
 
-    def takes(self, policy: str, blocks: Index) -> bool:
-        """Is there room for a merge of these blocks? Then it is used up; the first merge always fits."""
+    def needed(self, every: Index, starts: Ints) -> list[int]:
+        """Of groups of blocks that stand one after another in ``every``, the bytes of other keys."""
+        sums: list[int] = np.add.reduceat(np.where(self.foreign[every], self.size[every], 0), starts).tolist()
+        return sums
+
+    def takes(self, policy: str, needed: int) -> bool:
+        """Is there room for a merge with so many bytes of other keys? Then it is used up; the first always fits."""
         if policy in _NO_LAYOUT:
             return True
-        needed = int(self.size[blocks][self.foreign[blocks]].sum())
         if needed > self.left and self.left < self.most:
             return False
         self.left -= needed

@@ -13,21 +13,19 @@ A gain divided by the speed of one core is in query-seconds per second, and thes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Snapshot
 from lakekeeper.core.costs import DEFAULTS, Coefficients
 from lakekeeper.core.mass import Floats
 from lakekeeper.core.options import Options
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.plan import Tasks
 from lakekeeper.core.reads import Groups, Reads, reads_of
 from lakekeeper.core.workload import Workload
-from lakekeeper.core.worth import NOTHING, Load, Worth, worth
+from lakekeeper.core.worth import Load, Worth, Worths, worth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +38,14 @@ class Scale:
     rate: float
     coefficients: Coefficients
 
-    def worth(self, groups: Groups, size_after: Floats) -> list[Worth]:
+    def worth(self, groups: Groups, size_after: Floats) -> Worths:
         """Of merging each group; ``size_after`` are bytes of all its outputs."""
-        return self.change(groups, self.reads.outputs(groups), size_after) if len(groups.files) else []
+        opened = self.reads.outputs(groups) if len(groups.files) else np.zeros(0)
+        return self.change(groups, opened, size_after)
 
-    def change(self, groups: Groups, opened: Floats, size_after: Floats) -> list[Worth]:
+    def change(self, groups: Groups, opened: Floats, size_after: Floats) -> Worths:
         """Of making each group into files of which a query opens ``opened``."""
-        at, starts = groups.members, groups.edges[:-1]
+        at, starts = groups.members, groups.edges[:-1].astype(np.intp)
         share, c = self.reads.share[at], self.coefficients
         each = size_after / np.maximum(groups.files, 1)
         before = np.add.reduceat(share * self.cost[at], starts)
@@ -54,22 +53,17 @@ class Scale:
         work = c.rewrite * np.add.reduceat(self.size[at], starts) + c.open_bytes * np.diff(groups.edges)
         sums = (np.add.reduceat(share, starts), np.add.reduceat(share * self.size[at], starts), before)
         sides = (sums, (opened, opened * each, after))
-        loads = (zip(*(column.tolist() for column in side), strict=True) for side in sides)
-        return [
-            worth(Load(*now), Load(*then), spent, self.rate, c)
-            for now, then, spent in zip(*loads, work.tolist(), strict=True)
-        ]
+        return Worths(*sides, work, self.rate, c)
 
     def present(self) -> Load:
         """What a query reads of the whole table."""
         share = self.reads.share
         return Load(float(share.sum()), float((share * self.size).sum()), float((share * self.cost).sum()))
 
-    def everything(self, parts: Sequence[Worth]) -> Worth:
+    def everything(self, parts: Worths) -> Worth:
         """The whole table: what a query reads of it now, and once all ``parts`` are carried out."""
         now = self.present()
-        then = now - sum((part.saved for part in parts), NOTHING)
-        return worth(now, then, sum(part.work for part in parts), self.rate, self.coefficients)
+        return worth(now, now - parts.saved, parts.work, self.rate, self.coefficients)
 
 
 def scale_of(
@@ -106,17 +100,12 @@ def costs(blocks: BlockSet, c: Coefficients) -> Floats:
     )
 
 
-def groups_of(blocks: BlockSet, tasks: Sequence[MergeTask]) -> tuple[Groups, Floats]:
+def groups_of(blocks: BlockSet, tasks: Tasks, options: Options) -> tuple[Groups, Floats]:
     """Tasks as groups of positions, and the bytes of each one's outputs (what lives of its inputs)."""
-    if not tasks:
-        return Groups(np.zeros(0, np.intp), np.zeros(1, np.int64), np.zeros(0)), np.zeros(0)
-    inputs = pa.array([path for task in tasks for path in task.inputs], pa.string())
-    members = pc.index_in(inputs, value_set=blocks.path).to_numpy(zero_copy_only=False).astype(np.intp)
-    edges = np.concatenate([[0], np.cumsum([len(task.inputs) for task in tasks])])
+    members, edges = tasks.members, tasks.edges
     size = np.add.reduceat(blocks.live_bytes[members].astype(np.float64), edges[:-1])
     rows = np.add.reduceat((blocks.rows - np.maximum(blocks.deleted_rows, 0))[members], edges[:-1])
-    target = np.array([task.target_bytes for task in tasks], np.float64)
-    most_rows = np.array([task.target_rows for task in tasks], np.float64)
+    target, most_rows = options.integer("target-file-size-bytes"), options.integer("max-rows-per-file")
     files = np.maximum(np.ceil(np.maximum(size / target, rows / most_rows)), rows > 0)
     return Groups(members, edges, files), size
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.core.costs import Coefficients
 
+Floats = npt.NDArray[np.float64]
 WEEK_S = 7 * 86_400.0
 
 
@@ -24,9 +28,6 @@ class Load:
 
     def __sub__(self, other: Load) -> Load:
         return Load(self.files - other.files, self.bytes - other.bytes, self.cost - other.cost)
-
-
-NOTHING = Load(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,54 @@ def worth(before: Load, after: Load, work: float, rate: float, coefficients: Coe
     """The worth of a change at ``rate`` queries per second."""
     gain = rate * (before.cost - after.cost)
     return Worth(before, after, work, gain, gain / coefficients.core_speed, score_of(gain, work))
+
+
+class Worths(Sequence[Worth]):
+    """The worths of ``G`` changes, column by column: each one is made when it is looked at.
+
+    before, after    what a query reads of the blocks in question: G files, G bytes, G costs
+    work             G works of the rewrites, in byte-equivalents
+    """
+
+    def __init__(
+        self,
+        before: tuple[Floats, Floats, Floats],
+        after: tuple[Floats, Floats, Floats],
+        work: Floats,
+        rate: float,
+        coefficients: Coefficients,
+    ) -> None:
+        self._before, self._after, self._work = before, after, work
+        self._rate, self._coefficients = rate, coefficients
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    @overload
+    def __getitem__(self, at: int) -> Worth: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Worth, ...]: ...
+    def __getitem__(self, at: int | slice) -> Worth | tuple[Worth, ...]:
+        if isinstance(at, slice):
+            return tuple(self[i] for i in range(len(self))[at])
+        now, then = (Load(*(float(column[at]) for column in side)) for side in (self._before, self._after))
+        return worth(now, then, float(self._work[at]), self._rate, self._coefficients)
+
+    @property
+    def saved(self) -> Load:
+        """What a query reads less once all changes are made."""
+        files, size, cost = (_sum(now - then) for now, then in zip(self._before, self._after, strict=True))
+        return Load(files, size, cost)
+
+    @property
+    def work(self) -> float:
+        """Of all changes."""
+        return _sum(self._work)
+
+
+def _sum(values: Floats) -> float:
+    """One after another, whatever numpy would pair up: sums that do not depend on where they are taken."""
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
 def score_of(gain_per_second: float, work: float, horizon_s: float = WEEK_S) -> float:
