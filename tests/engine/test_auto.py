@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from lakekeeper.core.options import Options, resolve
@@ -69,7 +71,7 @@ def report(verb: str, *statuses: str, reason: str = "nothing overlaps", **given:
     """A report with one group for each status; without any, an idle one that gives the reason."""
     groups = tuple(GroupResult(f"g{i}", s, 2, 100, detail=f"group {s}") for i, s in enumerate(statuses))
     committed = statuses.count("committed")
-    left = Left(reason, 3, 300, paths=None)
+    left = Left(reason, 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
     plan = Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0)
     facts: dict[str, Any] = {
         "commits": min(committed, 1),
