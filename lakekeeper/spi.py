@@ -8,14 +8,17 @@ memory adapter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.containment import Grounds
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.core.retention import Kept, Versions
+from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 
 Rows = TypeVar("Rows")
 
@@ -154,6 +157,84 @@ class Notes(Protocol):
         """Write a text unless there is one already; what is there now."""
         ...
 
+    def replace(self, name: str, text: str) -> None:
+        """Write a text, over one that is there."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Take a text away; none there is no error."""
+        ...
+
+
+class Storage(Protocol):
+    """The table's files as a vacuum sees them. Only :meth:`files` lists; only :meth:`delete` and :meth:`move` write.
+
+    Paths are full locations, decoded: ``scheme:[//authority]/step/step``. All raise AdapterError where the storage or
+    the log does not answer, and then tell nothing: half a picture deletes whole tables.
+    """
+
+    @property
+    def grounds(self) -> Grounds:
+        """Where files of the table may be deleted."""
+        ...
+
+    def versions(self, since: int | None = None) -> Versions:
+        """All versions that the log still knows, freshly read; ``since``: those up to it need not be told again."""
+        ...
+
+    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+        """Files that versions of ``kept.gone`` name or dropped, and that no version of ``kept.reasons`` names.
+
+        ``hints`` are paths that an earlier vacuum found dead and may not have deleted: each is looked at again, and
+        told only if nothing names it now. Work and memory follow what went, not what lives.
+        """
+        ...
+
+    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
+        """Take ``kept.gone`` and ``kept.expired_refs`` out of the metadata, in one commit; its version, if any.
+
+        Deletes no file. Raises Conflict where anything was committed since ``versions``, Rejected or Unknown.
+        """
+        ...
+
+    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """Each file as it is now, in order; None where there is none (a folder is none)."""
+        ...
+
+    def delete(self, files: Sequence[Doomed]) -> list[str]:
+        """Delete these files and look; the paths that are gone, by this call or before.
+
+        The last line of defence: what :func:`lakekeeper.core.containment.refusal` forbids, or is reached by a link, is
+        left alone, whoever asks. A file that cannot be deleted stays, and is not among those told.
+        """
+        ...
+
+    def move(self, moves: Mapping[str, str]) -> list[str]:
+        """Rename files, none over another; the sources that are at their targets now.
+
+        Both ends have to be where ``refusal(..., reserved=True)`` permits; what is not stays where it is.
+        """
+        ...
+
+    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+        """LIST: all files below the table's roots, or directly in these folders of it; none of lakekeeper's own."""
+        ...
+
+    def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Which of ``paths`` any version that the log knows names, kept or not; metadata and log files too.
+
+        ``versions`` were read after the files were listed. Raises AdapterError for a picture that is empty.
+        """
+        ...
+
+    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
+        """Where rewrites of these tasks put their files."""
+        ...
+
+    def strangers(self) -> Sequence[str]:
+        """What lies in or around the table's roots and belongs to another table; LISTs."""
+        ...
+
 
 class Adapter(Protocol[Rows]):
     """One table. Methods raise the errors of :mod:`lakekeeper.errors` and no others on purpose."""
@@ -215,6 +296,11 @@ class Adapter(Protocol[Rows]):
     @property
     def notes(self) -> Notes:
         """What is kept beside the table."""
+        ...
+
+    @property
+    def storage(self) -> Storage:
+        """The table's files, for a vacuum."""
         ...
 
     def changes_since(self, snapshot: Snapshot) -> Changes:

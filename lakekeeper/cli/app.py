@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lakekeeper.cli import storage
+from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
@@ -260,8 +262,8 @@ def delete(
     setup.check(options)
     if not where.strip():
         raise OptionError("--where", where, "a predicate over the table's columns; 'true' deletes every row")
-    if not yes and not _agreed(f"Delete the rows of {table} where {where}?"):
-        return _failed("Aborted", "no row was deleted", 1, setup.as_json)
+    if not yes and not agreed(f"Delete the rows of {table} where {where}?"):
+        return failed("Aborted", "no row was deleted", 1, setup.as_json)
     with setup.progress() as progress:
         report = setup.table(table).delete(where, observer=progress, options=options)
     setup.show(report)
@@ -289,6 +291,9 @@ def doctor(
         typer.echo("\n".join(map(str, findings)))
         typer.echo(f"{wrong} of {len(findings)} are wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+storage.add_to(app)
 
 
 @app.command()
@@ -329,19 +334,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
         return code
     except LakekeeperError as error:
-        return _failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
+        return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     except KeyboardInterrupt:
-        return _failed(
+        return failed(
             "Interrupted", "interrupted; what was not committed is not in the table", _INTERRUPTED, as_json
         )
     except Exception as error:
         if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
-            return _failed("UsageError", str(error.format_message()), 2, as_json)
+            return failed("UsageError", str(error.format_message()), 2, as_json)
         if os.environ.get("LAKEKEEPER_TRACEBACK"):
             raise
         text = next(iter(str(error).strip().splitlines()), "")
         message = f"{type(error).__name__}: {text} (LAKEKEEPER_TRACEBACK=1 shows where)"
-        return _failed(type(error).__name__, message, 1, as_json)
+        return failed(type(error).__name__, message, 1, as_json)
 
 
 def _call(
@@ -355,25 +360,8 @@ def _call(
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
 
 
-def _agreed(question: str) -> bool:
-    """What the user answers at a terminal; wrong use where there is nobody to ask."""
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:  # end of input, or Ctrl-C
-        return False
-
-
 def _reported(setup: Setup, report: MergeReport) -> int:
     """Show a report. A run in which groups were lost and none landed has failed."""
     setup.show(report)
     statuses = {group.status for group in report.groups}
     return 1 if statuses & {"failed", "dropped"} and "committed" not in statuses else 0
-
-
-def _failed(kind: str, message: str, code: int, as_json: bool) -> int:
-    typer.echo(f"lakekeeper: {message}", err=True)
-    if as_json:
-        typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
-    return code

@@ -46,6 +46,9 @@ class Progress:
 
     def _planned(self, info: Mapping[str, Any]) -> None:
         self._end_bar()
+        if "tasks" not in info:
+            self.say(f"{info['table']}: {info['files']:,} files to go, {size(info['bytes'])}")
+            return
         self._groups, self._finished = int(info["tasks"]), 0
         if not self._groups:
             return
@@ -72,6 +75,10 @@ class Progress:
         else:
             what = f"{info['rewrites']:,} groups"
         self.say(f"{info['table']}: committed version {info['version']}, {what}")
+
+    def _deleted(self, info: Mapping[str, Any]) -> None:
+        self._finished += int(info["files"])
+        self.say(f"{info['table']}: {self._finished:,} files gone")
 
     def _conflict(self, info: Mapping[str, Any]) -> None:
         dropped, replayed = info.get("dropped"), info.get("replayed")

@@ -388,7 +388,9 @@ OPTIONS: tuple[Option, ...] = (
         "Tables that automatic runs look at: names or patterns, comma-separated (ice.db.*).",
         scope="session",
     ),
-    Option("auto.verbs", str, "recluster,compact,merge_deletes", "", "What automatic runs do, in order."),
+    Option(
+        "auto.verbs", str, "recluster,compact,merge_deletes", "", "What automatic runs do; also vacuum, last."
+    ),
     Option("auto.every", str, "15m", "", "Pause between automatic runs (30s, 15m, 2h).", scope="session"),
     Option("auto.final", bool, False, "", "Automatic reclustering repeats until the thresholds hold."),
     *VACUUM_OPTIONS,

@@ -6,6 +6,16 @@ from lakekeeper.core.option import Option
 
 VACUUM_OPTIONS: tuple[Option, ...] = (
     Option(
+        "auto.max-concurrent-tables",
+        int,
+        1,
+        "tables",
+        "How many tables automatic runs maintain side by side.",
+        1,
+        256,
+        scope="session",
+    ),
+    Option(
         "retention-hours",
         float,
         -1.0,

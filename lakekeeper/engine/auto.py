@@ -11,11 +11,13 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport, count_status
+from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import AdapterError, OptionError
 from lakekeeper.spi import Observer
@@ -23,7 +25,7 @@ from lakekeeper.spi import Observer
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
-VERBS = ("recluster", "compact", "merge_deletes")
+VERBS = ("recluster", "compact", "merge_deletes", "vacuum")
 STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -48,14 +50,19 @@ class Maintained(Protocol):
         self, *, dry_run: bool, budget_bytes: int | None, observer: Observer | None
     ) -> MergeReport: ...
 
+    def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport: ...
+
+    def empty_trash(self) -> Any: ...
+
 
 @dataclass(frozen=True, slots=True)
 class AutoSettings:
-    """From confs: which tables (names or patterns), which verbs in order, seconds between passes."""
+    """From confs: which tables (names or patterns), which verbs in order, seconds between passes, tables at once."""
 
     tables: tuple[str, ...]
     verbs: tuple[str, ...]
     pause_seconds: float
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,8 @@ class TableResult:
     added_data_files_count: int = 0
     run_ids: tuple[str, ...] = ()
     score: float | None = None
+    deleted_files_count: int = 0
+    deleted_bytes_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,8 @@ def settings_from(options: Options) -> AutoSettings:
         raise OptionError(
             "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
         )
-    return AutoSettings(tables, _known_verbs(options), seconds(options["auto.every"]))
+    at_once = options.integer("auto.max-concurrent-tables")
+    return AutoSettings(tables, _known_verbs(options), seconds(options["auto.every"]), at_once)
 
 
 def seconds(text: str) -> float:
@@ -148,7 +158,11 @@ def sweep(
     """
     started = clock.now_ms()
     call = _Call(settings, dry_run, observer, stopping)
-    results = tuple(_one(name, open_table, call) for name in ranked(names, worth))
+    first = ranked(names, worth)
+    with ThreadPoolExecutor(max(1, settings.at_once), thread_name_prefix="lakekeeper-table") as pool:
+        # With one at a time it is this thread's own work, which Ctrl-C reaches.
+        each = map if settings.at_once == 1 else pool.map
+        results = tuple(each(lambda name: _one(name, open_table, call), first))
     return AutoReport(results, clock.now_ms() - started, dry_run)
 
 
@@ -180,6 +194,7 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
     if call.stopping():
         return TableResult(name, "stopped", "told to stop before its turn")
     reports: list[MergeReport] = []
+    freed: VacuumReport | None = None
     try:
         table = open_table(name)
         if not table.automatic:  # asked first: whatever else is wrong on the table, it is not ours to touch
@@ -191,6 +206,11 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         verbs = _known_verbs(options) if standing else call.settings.verbs
         for report in _verbs(table, verbs, options, call):
             reports.append(report)  # noqa: PERF402 - one by one: an error must not take earlier reports with it
+        if "vacuum" in verbs and not call.stopping():
+            # Last, whatever the order: what the others leave behind is not due yet anyhow.
+            freed = table.vacuum(dry_run=call.dry_run, observer=call.observer)
+            if not call.dry_run:
+                table.empty_trash()
     except Exception as error:
         if isinstance(error, AdapterError) and error.missing and name not in call.settings.tables:
             return TableResult(
@@ -199,8 +219,8 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
         text = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {text[0] if text else 'no message'}"
-        return _summary(name, reports, call.dry_run, error=reason)
-    return _summary(name, reports, call.dry_run)
+        return _with_freed(_summary(name, reports, call.dry_run, error=reason), freed)
+    return _with_freed(_summary(name, reports, call.dry_run), freed)
 
 
 def _known_verbs(options: Options) -> tuple[str, ...]:
@@ -213,7 +233,7 @@ def _known_verbs(options: Options) -> tuple[str, ...]:
 def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:
     """Each verb's report as it comes, so that what landed is told even if the next verb fails."""
     left = options.integer("budget-bytes")
-    for number, verb in enumerate(verbs):
+    for number, verb in enumerate(verb for verb in verbs if verb != "vacuum"):
         if left <= 0 or (number and call.stopping()):
             return
         try:
@@ -263,6 +283,23 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
         score=next(
             (round(r.plan.prediction.worth.score, 1) for r in reports if r.plan and r.plan.prediction), None
         ),
+    )
+
+
+def _with_freed(result: TableResult, freed: VacuumReport | None) -> TableResult:
+    """The same with what a vacuum did; a table of which only that is asked is told by it alone."""
+    if freed is None:
+        return result
+    told = f"vacuum: {freed.deleted_files_count:,} files, {freed.deleted_bytes_count:,} bytes"
+    alone = result.status == "idle"
+    if not freed.changed:
+        told = f"vacuum: {freed.ended}"
+    return replace(
+        result,
+        status="done" if alone and freed.changed else result.status,
+        reason=f"{told}; {result.reason}" if alone and freed.changed else f"{result.reason}; {told}",
+        deleted_files_count=freed.deleted_files_count if freed.changed else 0,
+        deleted_bytes_count=freed.deleted_bytes_count if freed.changed else 0,
     )
 
 

@@ -19,6 +19,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.rebase import Changes, Dropped, Rewrite, rebase
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.intents import Registration
 from lakekeeper.engine.quiet import QuietWindow
 from lakekeeper.engine.replay import Replayer, discard, discard_replaced
 from lakekeeper.errors import Conflict, Rejected, Unknown
@@ -52,6 +53,7 @@ class Committer:
     options: Options
     events: Events
     clock: Clock
+    registration: Registration | None = None
     dropped: list[Dropped] = field(default_factory=list)
     replays: int = 0
 
@@ -78,7 +80,7 @@ class Committer:
             if not pending:
                 return Landed(None, (), tuple(self.dropped), attempt, self.replays)
             try:
-                commit = self.adapter.commit(pending, self.snapshot, self.run_id)
+                commit = self._attempt(pending)
             except Conflict as lost:
                 self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
                 if attempt < allowed and self.clock.now_ms() < deadline:
@@ -96,6 +98,11 @@ class Committer:
                 commit = self._settle(pending, doubt)
             return self._done(commit, pending, attempt)
         raise AssertionError("the loop returns or raises")
+
+    def _attempt(self, pending: Sequence[Rewrite]) -> Commit:
+        if self.registration:
+            self.registration.require()
+        return self.adapter.commit(pending, self.snapshot, self.run_id)
 
     def _rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
         """What is left to commit upon ``changes``, in the order it came; the rest is dropped and its files go."""

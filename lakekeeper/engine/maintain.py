@@ -26,6 +26,7 @@ from lakekeeper.engine.commit import Committer
 from lakekeeper.engine.curves import keep_boundaries, with_boundaries
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
+from lakekeeper.engine.intents import at_work
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.engine.spent import note_spent, spent_bytes
@@ -182,17 +183,35 @@ def _repeats(request: Request) -> bool:
 
 
 def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: _Tally, clock: Clock) -> bool:
-    """Rewrite and commit one plan. Did anything land that brings the table nearer to an end?
+    """Carry out one plan, registered as at work. Did anything land that brings the table nearer to an end?
 
     A group counts that rose a level or shrank in files; both are bounded, so rounds end.
     """
+    before, lost = len(tally.groups), tally.conflicts
+    folders = work.adapter.storage.folders(plan.tasks)
+    hours = request.options.number("vacuum.intent-timeout-hours")
+    with at_work(work.adapter, tally.next_run_id(), snapshot.version, folders, clock, hours) as registration:
+        _rewrite(replace(work, registration=registration), snapshot, plan, request, tally, clock)
+        # A job that failed and a commit that lost may leave files whose names nobody knows.
+        failed = any(group.status == "failed" for group in tally.groups[before:])
+        registration.clean = not failed and tally.conflicts == lost
+    tally.spent += plan.input_bytes
+    note_spent(snapshot, clock.now_ms(), plan.input_bytes)
+    rose = {task.id for task in plan.tasks if task.level > task.input_level}
+    landed = [g for g in tally.groups[before:] if g.status == "committed"]
+    return any(g.id in rose or g.files_out < g.files_in for g in landed)
+
+
+def _rewrite(
+    work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: _Tally, clock: Clock
+) -> None:
+    """Rewrite the groups of one plan and commit them, in one commit or several."""
     options = request.options
     batches = 1
     if options["partial-progress.enabled"]:
         batches = min(options.integer("partial-progress.max-commits"), len(plan.tasks))
     per_commit = -(-len(plan.tasks) // batches)
     ready: list[Rewrite] = []
-    before = len(tally.groups)
     threads = options.integer("max-concurrent-file-group-rewrites")
     watch = Watch(work.adapter, snapshot, clock, options.integer("early-abort-interval-ms"))
     tasks = cold_first(plan.tasks, snapshot) if batches > 1 else plan.tasks
@@ -220,18 +239,15 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
         raise
     if ready:
         _commit(work, ready, snapshot, request, tally, clock)
-    tally.spent += plan.input_bytes
-    note_spent(snapshot, clock.now_ms(), plan.input_bytes)
-    rose = {task.id for task in plan.tasks if task.level > task.input_level}
-    landed = [g for g in tally.groups[before:] if g.status == "committed"]
-    return any(g.id in rose or g.files_out < g.files_in for g in landed)
 
 
 def _commit(
     work: Work, rewrites: Sequence[Rewrite], snapshot: Snapshot, request: Request, tally: _Tally, clock: Clock
 ) -> None:
     run_id = tally.next_run_id()
-    committer = Committer(work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock)
+    committer = Committer(
+        work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock, work.registration
+    )
     try:
         landed = committer.commit(rewrites)
     except (Conflict, Rejected) as failure:

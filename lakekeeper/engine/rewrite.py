@@ -10,6 +10,7 @@ from typing import Any
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.intents import Registration
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.spi import Adapter, Runner
@@ -28,13 +29,17 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where a run works: adapter, runner, events and the run's id; ``watch`` says which tasks are in vain."""
+    """Where a run works: adapter, runner, events and the run's id.
+
+    ``watch`` says which tasks are in vain; ``registration`` is the run's, while it writes.
+    """
 
     adapter: Adapter[Any]
     runner: Runner[Any]
     events: Events
     run_id: str
     watch: Watch | None = None
+    registration: Registration | None = None
 
 
 def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lakekeeper.core.retention import Ref
 from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.values import Row, fingerprint, statistics
@@ -44,6 +45,7 @@ class Settings:
     row_deletes, stores_level, native_key    as in the capabilities
     stores_curve     each file a rewrite makes has its own range on the key's curve with it
     row_ids          rows are known by their ids when they are looked for, else by their values
+    linear           versions stay named for ever and are kept from one on, as Delta's; else they expire, as Iceberg's
     """
 
     truncate: int | None = None
@@ -55,17 +57,20 @@ class Settings:
     stores_level: bool = True
     stores_curve: bool = True
     native_key: bool = True
+    linear: bool = True
 
 
 @dataclass(slots=True)
 class Touched:
-    """What was touched since the table was made; ``data_reads`` and ``discarded`` hold a path for each time."""
+    """What was touched since the table was made; the lists hold a path for each time."""
 
     data_reads: list[str] = field(default_factory=list)
     discarded: list[str] = field(default_factory=list)
     snapshots: int = 0
     commits: int = 0
     attempts: int = 0
+    listings: int = 0
+    deleted: list[str] = field(default_factory=list)
 
 
 class MemoryTable:
@@ -85,8 +90,14 @@ class MemoryTable:
         self.settings = settings or Settings()
         self.lock = threading.RLock()
         self.disk: dict[str, DataFile] = {}
+        self.made_at: dict[str, int] = {}
         self.notes: dict[str, str] = {}
+        self.refs: dict[str, Ref] = {}
+        self.expired: set[int] = set()
+        self.stuck: set[str] = set()
+        self.before: Callable[[str], object] = lambda _what: None
         self.touched = Touched()
+        self._jump_ms = 0
         self._numbers = {"row": 0, "file": 0, "delete": 0, "column": 0}
         columns = columns_of(kinds)
         self._numbers["column"] = len(columns)
@@ -111,18 +122,28 @@ class MemoryTable:
 
     def rows(self, version: int | None = None) -> list[Row]:
         """All live rows of a version, under its own schema."""
-        pinned = self.version(version)
+        pinned = self._readable(version)
         return [visible(row) for row in live_rows(pinned.files.values(), pinned.schema)]
 
     def fingerprint(self, version: int | None = None) -> tuple[str, ...]:
         """The multiset of a version's rows with their row ids."""
-        pinned = self.version(version)
+        pinned = self._readable(version)
         return fingerprint(live_rows(pinned.files.values(), pinned.schema))
+
+    def _readable(self, number: int | None) -> Version:
+        """A version all of whose files are there; NotFound for one that expired or lost a file."""
+        pinned = self.version(number)
+        if pinned.number in self.expired:
+            raise NotFound(self.name, f"version {pinned.number} expired")
+        gone = [path for path in pinned.files if path not in self.disk]
+        if gone:
+            raise NotFound(self.name, f"version {pinned.number} names {gone[0]}, which is gone from the disk")
+        return pinned
 
     def leftovers(self) -> set[str]:
         """Files on the disk that no version names."""
-        named = {path for version in self.versions for path in version.files}
-        return set(self.disk) - named
+        named = {path for v in self.versions if v.number not in self.expired for path in v.files}
+        return {path for path in self.disk if not path.startswith("_lakekeeper/")} - named
 
     # -- writers ------------------------------------------------------------------------------------------------
 
@@ -190,6 +211,20 @@ class MemoryTable:
         left = tuple(self.next_delete() for _ in range(count))
         return self.apply("DELETE", lambda now: replace(now, dangling=now.dangling + left))
 
+    def tag(self, name: str, number: int, **retention: int) -> None:
+        """Name a version, so that it stays; ``retention`` as in ``Ref``."""
+        with self.lock:
+            self.refs[name] = Ref(name, number, branch=False, **retention)
+
+    def later(self, ms: int) -> None:
+        """Let time pass before the next commit."""
+        self._jump_ms += ms
+
+    @property
+    def now_ms(self) -> int:
+        """The time, as the table counts it."""
+        return self.current.at_ms + self._jump_ms
+
     def set_property(self, name: str, value: str) -> int:
         """Set one table property."""
         return self.apply(
@@ -250,6 +285,7 @@ class MemoryTable:
             now = self.current
             made = change(now)
             number, moment = now.number + 1, self._now(now)
+            self._jump_ms = 0
             self.versions.append(
                 replace(made, number=number, at_ms=moment, operation=operation, run_id=run_id)
             )
@@ -276,6 +312,7 @@ class MemoryTable:
         )
         with self.lock:
             self.disk[built.path] = built
+            self.made_at[built.path] = self._now(self.current)
         return built
 
     def next_delete(self) -> str:
@@ -299,9 +336,8 @@ class MemoryTable:
     def _means(self, where: Where) -> Callable[[Row], bool]:
         return parse(where, self.current.schema.kinds) if isinstance(where, str) else where
 
-    @staticmethod
-    def _now(version: Version) -> int:
-        return version.at_ms + 1000
+    def _now(self, version: Version) -> int:
+        return version.at_ms + 1000 + self._jump_ms
 
     def _count(self, what: str) -> int:
         with self.lock:

@@ -29,6 +29,7 @@ from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.predicate import Predicate, parse
+from lakekeeper.testing.storage import MemoryStorage
 from lakekeeper.testing.values import Row, Statistics
 from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes
 
@@ -192,6 +193,11 @@ class MemoryAdapter:
     def notes(self) -> MemoryNotes:
         """What is kept beside the table."""
         return MemoryNotes(self.store)
+
+    @property
+    def storage(self) -> MemoryStorage:
+        """The table's files."""
+        return MemoryStorage(self.store)
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Remove outputs and extra files from the disk; those already gone are no error."""

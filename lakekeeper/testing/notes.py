@@ -19,3 +19,14 @@ class MemoryNotes:
         """Write it unless there is one."""
         with self._table.lock:
             return self._table.notes.setdefault(name, text)
+
+    def replace(self, name: str, text: str) -> None:
+        """Write it, whatever was there."""
+        self._table.before(f"note {name}")
+        with self._table.lock:
+            self._table.notes[name] = text
+
+    def remove(self, name: str) -> None:
+        """Take it away."""
+        with self._table.lock:
+            self._table.notes.pop(name, None)

@@ -15,10 +15,11 @@ import pytest
 from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import Left, Plan
 from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, ranked, seconds, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.hot import Backoffs
-from lakekeeper.errors import AdapterError, NotFound, OptionError
+from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 
 BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
@@ -32,6 +33,9 @@ class FakeTable:
     conf: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    freed: VacuumReport | Exception = field(
+        default_factory=lambda: VacuumReport("t", False, 1, ended="nothing to do")
+    )
 
     @property
     def automatic(self) -> bool:
@@ -54,6 +58,15 @@ class FakeTable:
         self, *, dry_run: bool, budget_bytes: int | None, observer: Observer | None
     ) -> MergeReport:
         return self._answer("merge_deletes", dry_run=dry_run, budget_bytes=budget_bytes)
+
+    def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport:
+        self.asked.append(("vacuum", {"dry_run": dry_run}))
+        if isinstance(self.freed, Exception):
+            raise self.freed
+        return self.freed
+
+    def empty_trash(self) -> None:
+        self.asked.append(("empty_trash", {}))
 
     def _answer(self, verb: str, **given: Any) -> MergeReport:
         self.asked.append((verb, given))
@@ -236,6 +249,47 @@ def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
     (one,) = passed({"a": table}, settings=only).tables
     assert (one.status, one.run_ids) == ("done", ("r-1",))
     assert one.reason == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
+
+
+def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
+    freed = VacuumReport("t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended="done")
+    table = FakeTable(freed=freed)
+    passed({"a": table})
+    assert table.verbs == ["recluster", "compact"]
+    table.asked.clear()
+    settings = AutoSettings(("*",), ("vacuum", "compact"), 900)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["compact", "vacuum", "empty_trash"]
+    assert (one.status, one.deleted_files_count, one.deleted_bytes_count) == ("done", 3, 1500)
+    assert one.reason.startswith("vacuum: 3 files, 1,500 bytes")
+    table.asked.clear()
+    passed({"a": table}, settings=settings, dry_run=True)
+    assert table.verbs == ["compact", "vacuum"]
+
+
+def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
+    table = FakeTable(
+        answers={"compact": report("compact", "committed")}, freed=RetentionError("t: gc.enabled is false")
+    )
+    other = FakeTable()
+    settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
+    one, two = passed({"a": table, "b": other}, settings=settings).tables
+    assert (one.status, two.status) == ("failed", "idle")
+    assert "gc.enabled" in one.reason
+    assert one.rewritten_bytes_count == 100
+
+
+def test_tables_side_by_side_are_told_in_order() -> None:
+    met = threading.Barrier(2, timeout=60)
+
+    class Meeting(FakeTable):
+        def compact(self, **_: Any) -> MergeReport:  # type: ignore[override]  # whatever it is given
+            met.wait()
+            return report("compact", "committed")
+
+    settings = AutoSettings(("*",), ("compact",), 900, at_once=2)
+    told = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
+    assert [(t.table, t.status) for t in told.tables] == [("a", "done"), ("b", "done")]
 
 
 def test_a_service_remembers_for_each_table_where_it_was_raced() -> None:

@@ -1,0 +1,26 @@
+"""Questions to whoever sits at the terminal, and how a failure is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import typer
+
+
+def agreed(question: str) -> bool:
+    """What the user answers at a terminal; wrong use where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:  # end of input, or Ctrl-C
+        return False
+
+
+def failed(kind: str, message: str, code: int, as_json: bool) -> int:
+    """One line on stderr, and an object on stdout where JSON was asked for; the exit code."""
+    typer.echo(f"lakekeeper: {message}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
+    return code

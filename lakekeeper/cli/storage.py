@@ -1,0 +1,203 @@
+"""Commands that free storage: vacuum, the recycle bin, dropping partitions."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+import typer
+
+from lakekeeper.cli.asking import agreed, failed
+from lakekeeper.cli.parameters import DryRun, Given, TableName
+from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.values import pairs
+from lakekeeper.core.render import size, table
+from lakekeeper.engine.trash import TrashEntry
+
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+trash = typer.Typer(
+    name="trash", help="The recycle bin of a table.", rich_markup_mode=None, no_args_is_help=True
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make these commands ones of ``app``."""
+    app.command()(vacuum)
+    app.command()(drop_partition)
+    app.add_typer(trash)
+
+
+@with_setup
+def vacuum(  # noqa: PLR0913 - each is an option of the command line
+    setup: Setup,
+    table: TableName,
+    *,
+    retention_hours: Annotated[
+        float | None,
+        typer.Option(
+            metavar="H", help="Keep what was the newest within so many hours; else as the table says."
+        ),
+    ] = None,
+    older_than: Annotated[
+        datetime | None, typer.Option(help="A moment (UTC) in its place: what was the newest since stays.")
+    ] = None,
+    retain_last: Annotated[
+        int | None, typer.Option(metavar="N", help="The least number of versions kept.")
+    ] = None,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Also files that no version names; lists the table's folder.")
+    ] = False,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="V|TABLE",
+            help="A version that stays, or a table that uses files of this. Repeatable.",
+        ),
+    ] = None,
+    to_trash: Annotated[
+        bool, typer.Option("--trash", help="Move files to the recycle bin instead of deleting them.")
+    ] = False,
+    dry_run: DryRun = False,
+    allow_unsafe_retention: Annotated[
+        bool, typer.Option("--allow-unsafe-retention", help="Keep less than the table or 24 hours demand.")
+    ] = False,
+    yes: _Yes = False,
+    option: Given = None,
+) -> int:
+    """Delete files that no kept version needs.
+
+    Shows what goes and why the rest stays, then asks at a terminal; elsewhere it takes --yes.
+    """
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
+    call: dict[str, Any] = {
+        "retention_hours": retention_hours,
+        "older_than": older_than.replace(tzinfo=timezone.utc) if older_than else None,
+        "retain_last": retain_last,
+        "orphans": orphans,
+        "protect": [int(p) if p.lstrip("-").isdigit() else p for p in protect or ()],
+        "trash": to_trash,
+        "allow_unsafe_retention": allow_unsafe_retention,
+        "options": options,
+    }
+    if not dry_run and not yes:
+        require_terminal()
+    opened = setup.table(table)
+    with setup.progress() as progress:
+        if dry_run or not yes:
+            told = opened.vacuum(dry_run=True, observer=progress, **call)
+            if dry_run or not told.deleted_files_count + told.expired_snapshots_count:
+                setup.show(told)
+                return 0
+            typer.echo(str(told.plan), err=True)
+            if not agreed(f"Delete {told.deleted_files_count:,} files, {size(told.deleted_bytes_count)}?"):
+                return failed("Aborted", "nothing was deleted", 1, setup.as_json)
+        report = opened.vacuum(observer=progress, **call)
+    setup.show(report)
+    return 1 if report.failed_files_count else 0
+
+
+@with_setup
+def drop_partition(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Annotated[str, typer.Option(metavar="SQL", help="Which rows: a predicate over the columns.")],
+    force: Annotated[bool, typer.Option("--force", help="Keep nothing in the recycle bin.")] = False,
+    yes: _Yes = False,
+    option: Given = None,
+) -> int:
+    """Delete the rows of partitions; they can be restored.
+
+    The recycle bin keeps the version before it until its retention ends.
+    """
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
+    if not yes and not agreed(f"Drop the rows of {table} where {where}?"):
+        return failed("Aborted", "no row was deleted", 1, setup.as_json)
+    with setup.progress() as progress:
+        report = setup.table(table).drop_partition(where, force=force, observer=progress, options=options)
+    setup.show(report)
+    return 0
+
+
+@trash.command("list")
+@with_setup
+def list_trash(setup: Setup, table: TableName) -> int:
+    """Show what is in the bin, oldest first."""
+    setup.check({})
+    setup.show(_Entries(setup.table(table).trash()))
+    return 0
+
+
+@trash.command()
+@with_setup
+def restore(
+    setup: Setup,
+    table: TableName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name, or its beginning.")],
+) -> int:
+    """Bring an entry back.
+
+    Files go back to where they were; rows of a partition are appended.
+    """
+    setup.check({})
+    setup.show(_Entries((setup.table(table).restore(name),)))
+    return 0
+
+
+@trash.command()
+@with_setup
+def empty(
+    setup: Setup,
+    table: TableName,
+    *,
+    all_entries: Annotated[bool, typer.Option("--all", help="Also what is not old enough yet.")] = False,
+    yes: _Yes = False,
+) -> int:
+    """Delete for good what was in the bin long enough."""
+    setup.check({})
+    if not yes and not agreed(f"Delete the {'whole' if all_entries else 'old part of the'} bin of {table}?"):
+        return failed("Aborted", "nothing was deleted", 1, setup.as_json)
+    setup.show(_Entries(setup.table(table).empty_trash(all_entries=all_entries)))
+    return 0
+
+
+def require_terminal() -> None:
+    """Raise a usage error where nobody can be asked, before Spark starts."""
+    import sys
+
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
+
+
+class _Entries:
+    """Entries of the bin, as a page or as JSON."""
+
+    def __init__(self, found: tuple[TrashEntry, ...]) -> None:
+        self._found = found
+
+    def to_dict(self) -> dict[str, Any]:
+        from dataclasses import asdict
+
+        return {"entries": [asdict(entry) for entry in self._found]}
+
+    def __str__(self) -> str:
+        if not self._found:
+            return "the recycle bin is empty"
+        rows = [["name", "since", "what", "files", "size", "version"]]
+        for entry in self._found:
+            since = datetime.fromtimestamp(entry.at_ms / 1000, timezone.utc)
+            what = f"partition {entry.where}" if entry.kind == "partition" else "files of a vacuum"
+            rows.append(
+                [
+                    entry.name,
+                    f"{since:%Y-%m-%d %H:%M}",
+                    what,
+                    f"{entry.files:,}",
+                    size(entry.bytes),
+                    str(entry.version),
+                ]
+            )
+        return table(rows, right=frozenset({3, 4}))

@@ -1,0 +1,144 @@
+"""Who is at work on a table: registered before anything is written, taken away when all is done.
+
+    register ─► write files ─► commit ─► remove         nothing is left
+    register ─► write files ─► ✗ (killed)               the intent tells a vacuum where to look, and since when
+
+There are so many slots, each a note of its own, so that a vacuum finds all of them without a listing (seed 004: the
+transaction log folder). Versions that somebody at work has read are kept for him, until the intent is so old that he is
+taken for dead; from then on he commits nothing either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Halted
+from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.spi import Adapter, Notes
+
+SLOTS = 64
+_REWRITE, VACUUM = "rewrite", "vacuum"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Somebody at work. ``read_version`` is kept for him; his files are in ``folders``, none older than ``at_ms``.
+
+    ``ended``: he is done, but left files whose names nobody knows. ``parts`` are notes that list what a vacuum deletes.
+    """
+
+    run_id: str
+    kind: str
+    at_ms: int
+    read_version: int | None = None
+    folders: tuple[str, ...] = ()
+    ended: bool = False
+    parts: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def read_intent(text: str) -> Intent | None:
+    """An intent out of its note; None for one that was half written or is nothing of ours."""
+    try:
+        plain = json.loads(text)
+        return Intent(**{**plain, "folders": tuple(plain["folders"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+@dataclass(slots=True)
+class Registration:
+    """An intent that is registered under ``slot``. ``clean``: all files of the run are named by the log or gone."""
+
+    notes: Notes
+    slot: str
+    intent: Intent
+    clock: Clock
+    timeout_ms: int
+    clean: bool = True
+
+    def require(self) -> None:
+        """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
+        late = self.clock.now_ms() >= self.intent.at_ms + self.timeout_ms
+        text = None if late else self.notes.read(self.slot)
+        there = read_intent(text) if text else None
+        if there is None or there.run_id != self.intent.run_id:
+            raise Rejected(
+                f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
+                "a vacuum may have taken away what it wrote, so nothing was committed. Run again, or raise the timeout"
+            )
+
+    def note(self, **changed: Any) -> None:
+        """Change what is registered."""
+        self.intent = replace(self.intent, **changed)
+        self.notes.replace(self.slot, self.intent.to_json())
+
+    def close(self) -> None:
+        """Take the intent away; leave it, as ended, where files may have been left."""
+        with suppress(Exception):  # the work is done; what stays registered is settled by the next vacuum
+            if self.clean:
+                self.notes.remove(self.slot)
+            else:
+                self.note(ended=True)
+
+
+def register(notes: Notes, table: str, intent: Intent, clock: Clock, timeout_ms: int) -> Registration:
+    """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
+    text = intent.to_json()
+    for number in range(SLOTS):
+        slot = _slot(number)
+        if notes.keep(slot, text) == text:
+            return Registration(notes, slot, intent, clock, timeout_ms)
+    raise AdapterError(
+        f"{table}: {SLOTS} runs are registered as at work on it, nothing was written. Some of them were killed, or "
+        "failed and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
+    )
+
+
+@contextmanager
+def at_work(
+    adapter: Adapter[Any],
+    run_id: str,
+    read_version: int | None,
+    folders: Sequence[str],
+    clock: Clock,
+    hours: float,
+) -> Iterator[Registration]:
+    """Around whatever writes files: registered while it lasts, and after a crash."""
+    intent = Intent(run_id, _REWRITE, clock.now_ms(), read_version, tuple(folders))
+    registration = register(adapter.notes, adapter.table, intent, clock, int(hours * HOUR_MS))
+    try:
+        yield registration
+    except Halted:
+        raise  # as after a crash: the intent stays
+    except BaseException:
+        registration.clean = False
+        registration.close()
+        raise
+    registration.close()
+
+
+def registered(notes: Notes) -> Mapping[str, Intent]:
+    """Slot → intent, of all who are registered. Raises AdapterError where the storage does not answer."""
+    found = {}
+    for number in range(SLOTS):
+        slot = _slot(number)
+        text = notes.read(slot)
+        if text is None:
+            continue
+        intent = read_intent(text)
+        if intent is not None:
+            found[slot] = intent
+    return found
+
+
+def _slot(number: int) -> str:
+    return f"intents/{number:02d}.json"

@@ -1,0 +1,144 @@
+"""What a vacuum writes beside the table: proof, list, cursor; all of it small, none of it needed to be safe.
+
+    vacuum/cursor.json            the version up to which all garbage was deleted
+    vacuum/<run>/proof.json       what was examined and what will go; before the first delete
+    vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone
+    vacuum/<run>/done.json        what was really gone
+    intents/<slot>.json           this vacuum, until it is done
+
+Without a cursor the whole log is read again; without a list, files that a crash left stay until orphans are looked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from lakekeeper.core.retention import Versions
+from lakekeeper.core.vacuum import VacuumPlan, proof
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import VACUUM, Intent, Registration, register
+from lakekeeper.engine.removal import Removed
+from lakekeeper.engine.trash import CURSOR
+from lakekeeper.errors import AdapterError
+from lakekeeper.spi import Notes
+
+_PART = 20_000
+_FOREVER_MS = 1 << 60
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of one vacuum."""
+
+    notes: Notes
+    run_id: str
+    clock: Clock
+    _registration: Registration | None = None
+    _uuid: str = ""
+    _cursor: tuple[int, str] | None = None
+    _read: dict[str, list[str]] = field(default_factory=dict)
+
+    def cursor(self) -> int | None:
+        """The version that the last vacuum went through; None where there was none, or its note is no good."""
+        text = self.notes.read(CURSOR)
+        try:
+            plain = json.loads(text) if text else {}
+            self._cursor = (int(plain["through"]), str(plain["uuid"])) if plain else None
+        except (ValueError, TypeError, KeyError):
+            self._cursor = None
+        return self._cursor[0] if self._cursor else None
+
+    def know(self, versions: Versions) -> None:
+        """Remember which table it is. Raises AdapterError for the cursor of another table that was in its place."""
+        self._uuid = versions.table_uuid
+        if self._cursor is not None and self._cursor[1] != self._uuid:
+            self.notes.remove(CURSOR)
+            raise AdapterError(
+                "the table was made anew since the last vacuum, and what that one noted was of the old one; the note "
+                "is removed now, and nothing was deleted: run vacuum again"
+            )
+
+    def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
+        """Paths that earlier vacuums listed and may not have deleted."""
+        found: set[str] = set()
+        for intent in intents.values():
+            if intent.kind == VACUUM:
+                found.update(self._listed(intent))
+        return frozenset(found)
+
+    def _listed(self, intent: Intent) -> list[str]:
+        if intent.run_id not in self._read:
+            paths: list[str] = []
+            for part in range(intent.parts):
+                text = self.notes.read(_part(intent.run_id, part))
+                with suppress(ValueError):  # half written: that vacuum had not expired anything yet
+                    paths += [str(path) for path in json.loads(text or "[]")]
+            self._read[intent.run_id] = paths
+        return self._read[intent.run_id]
+
+    def before(self, plan: VacuumPlan) -> None:
+        """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
+        paths = [file.path for file in plan.files]
+        parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
+        if self._registration is None:
+            intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
+            self._registration = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
+        for number, part in enumerate(parts):
+            self.notes.replace(_part(self.run_id, number), json.dumps(part))
+        self._registration.note(parts=max(len(parts), self._registration.intent.parts))
+        text = proof(plan, self.run_id, self.clock.now_ms())
+        self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
+        if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
+            raise AdapterError(
+                f"{plan.table}: the record of what is to be deleted could not be kept; nothing was deleted"
+            )
+
+    def after(self, plan: VacuumPlan, removed: Removed) -> None:
+        """Write what was really gone; a failure here changes nothing of it."""
+        record = {
+            "run_id": self.run_id,
+            "at_ms": self.clock.now_ms(),
+            "planned": len(plan.files),
+            "gone": removed.files,
+            "bytes": removed.bytes,
+            "failed": removed.failed,
+        }
+        with suppress(AdapterError):
+            self.notes.replace(f"vacuum/{self.run_id}/done.json", json.dumps(record))
+
+    def withdrawn(self) -> None:
+        """Nothing was expired and nothing will be deleted: the list goes."""
+        if self._registration is not None:
+            self._forget(self._registration.slot, self._registration.intent)
+
+    def finished(
+        self,
+        through: int | None,
+        versions: Versions,
+        intents: Mapping[str, Intent],
+        settled: Mapping[str, str],
+    ) -> None:
+        """All that was found dead is gone: the lists and the intents that were settled go, the cursor moves on."""
+        with suppress(
+            AdapterError
+        ):  # what stays is settled by the next vacuum, at no more cost than this one
+            if through is not None:
+                plain = {"through": through, "uuid": versions.table_uuid}
+                self.notes.replace(CURSOR, json.dumps(plain))
+            for slot, intent in intents.items():
+                if intent.kind == VACUUM or slot in settled:
+                    self._forget(slot, intent)
+            if self._registration is not None:
+                self._forget(self._registration.slot, self._registration.intent)
+
+    def _forget(self, slot: str, intent: Intent) -> None:
+        for part in range(intent.parts):
+            self.notes.remove(_part(intent.run_id, part))
+        self.notes.remove(slot)
+
+
+def _part(run_id: str, number: int) -> str:
+    return f"vacuum/{run_id}/list-{number:04d}.json"

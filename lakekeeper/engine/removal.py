@@ -1,0 +1,107 @@
+"""The deletes of a vacuum: in batches, oldest version first, partitions side by side, no faster than permitted.
+
+partition a   ├─ v1 v1 v2 ─┤├─ v3 v4 ─┤        a batch ends with a version once it is large enough
+partition b   ├─ v1 ───────┤                   so many partitions at once
+metadata                      ├─ v1 v2 ─┤      last: as long as it is there, it names what else there is
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.options import Options
+from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, VacuumPlan, batches, by_partition
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events
+from lakekeeper.engine.trash import Bin
+from lakekeeper.spi import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took."""
+
+    files: int
+    bytes: int
+    failed: int
+    batches: int
+    by_kind: Mapping[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Pace:
+    """No more files in a second than permitted, whoever deletes them."""
+
+    clock: Clock
+    per_second: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    free_at: float = 0.0
+
+    def wait(self, files: int) -> None:
+        if not self.per_second:
+            return
+        with self.lock:
+            now = self.clock.now_ms() / 1000
+            start = max(now, self.free_at)
+            self.free_at = start + files / self.per_second
+        if start > now:
+            self.clock.wait(start - now)
+
+
+@dataclass(slots=True)
+class Removal:
+    """Deletes what a plan names, or moves it to the bin."""
+
+    adapter: Adapter[Any]
+    options: Options
+    events: Events
+    clock: Clock
+    gone: list[Doomed] = field(default_factory=list)
+    batches: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
+        """Delete all files of the plan; ``trash`` names the folder of the bin that they are moved to instead."""
+        pace = _Pace(self.clock, self.options.integer("vacuum.max-deletes-per-second"))
+        bin_ = Bin(self.adapter, trash, self.clock) if trash else None
+        if bin_:
+            bin_.open(plan)
+        data = [f for f in plan.files if f.kind not in METADATA_KINDS]
+        rest = [f for f in plan.files if f.kind in METADATA_KINDS]
+        for files in (data, rest):
+            parts = list(by_partition(files).values())
+            threads = min(self.options.integer("vacuum.max-concurrent-deletes"), len(parts))
+            if threads:
+                with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-vacuum") as pool:
+                    for done in [pool.submit(self._partition, part, pace, bin_) for part in parts]:
+                        done.result()
+        return self._removed(plan)
+
+    def _partition(self, files: Sequence[Doomed], pace: _Pace, bin_: Bin | None) -> None:
+        least = self.options.integer("vacuum.min-batch-delete-size")
+        most = self.options.integer("vacuum.max-batch-delete-size")
+        for batch in batches(files, least, most):
+            pace.wait(len(batch))
+            self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
+            gone = set(bin_.take(batch) if bin_ else self.adapter.storage.delete(batch))
+            with self._lock:
+                self.gone += [file for file in batch if file.path in gone]
+                self.batches += 1
+            self.events.tell("deleted", files=len(gone), version=batch[-1].version)
+
+    def _removed(self, plan: VacuumPlan) -> Removed:
+        files, sizes = Counter(f.kind for f in self.gone), Counter[str]()
+        for file in self.gone:
+            sizes[file.kind] += file.bytes
+        return Removed(
+            files=len(self.gone),
+            bytes=sum(sizes.values()),
+            failed=len(plan.files) - len(self.gone),
+            batches=self.batches,
+            by_kind={kind: (count, sizes[kind]) for kind, count in files.items()},
+        )

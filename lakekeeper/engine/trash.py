@@ -1,0 +1,210 @@
+"""The recycle bin of a table: files that a vacuum moved aside, and partitions that were dropped, until its time is up.
+
+    vacuum(trash=True)   file ─► _lakekeeper/trash/<run>/<path below the table>     restore: back again
+    drop_partition       rows leave by a commit; the version before it is kept      restore: its rows are put in again
+
+Versions stay in the metadata meanwhile, on both formats: they can be read again once the files are back. Each entry has
+a slot of its own, so that the bin is looked through without a listing.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.containment import below
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum import Doomed, VacuumPlan
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.spi import Adapter, Notes
+
+SLOTS = 64
+CURSOR = "vacuum/cursor.json"
+"""The note of the version that the last vacuum went through."""
+_PART = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class TrashEntry:
+    """One thing in the bin. ``kind``: ``files`` (a vacuum's) or ``partition`` (rows that ``where`` means).
+
+    ``version`` is the one that was current; a partition's rows are read from it. ``parts`` are notes of moves.
+    """
+
+    name: str
+    kind: str
+    at_ms: int
+    version: int
+    files: int = 0
+    bytes: int = 0
+    where: str = ""
+    parts: int = 0
+
+    def expires_ms(self, hours: float) -> int:
+        """When it may be deleted for good."""
+        return self.at_ms + int(hours * HOUR_MS)
+
+
+@dataclass(slots=True)
+class Bin:
+    """What one vacuum moves into the bin; the moves are noted before the first of them."""
+
+    adapter: Adapter[Any]
+    name: str
+    clock: Clock
+    _targets: dict[str, str] = field(default_factory=dict)
+
+    def open(self, plan: VacuumPlan) -> None:
+        """Note what will be moved where. Raises AdapterError where the bin is full or cannot be written."""
+        roots = self.adapter.storage.grounds.roots
+        home = roots[0].rstrip("/")
+        for file in plan.files:
+            relative = below(file.path, roots)
+            # Files of declared roots have the same names below another one.
+            place = 0 if below(file.path, roots[:1]) == relative else 1
+            self._targets[file.path] = posixpath.join(
+                home, "_lakekeeper/trash", self.name, str(place), relative
+            )
+        sizes = {file.path: file.bytes for file in plan.files}
+        moves = [[source, target, sizes[source]] for source, target in self._targets.items()]
+        parts = [moves[i : i + _PART] for i in range(0, len(moves), _PART)]
+        for number, part in enumerate(parts):
+            self.adapter.notes.replace(_part(self.name, number), json.dumps(part))
+        entry = TrashEntry(
+            self.name,
+            "files",
+            self.clock.now_ms(),
+            plan.version,
+            files=len(plan.files),
+            bytes=plan.bytes,
+            parts=len(parts),
+        )
+        put(self.adapter.notes, self.adapter.table, entry)
+
+    def take(self, files: Sequence[Doomed]) -> list[str]:
+        """Move files into the bin; the sources that are in it now."""
+        return self.adapter.storage.move({file.path: self._targets[file.path] for file in files})
+
+
+def put(notes: Notes, table: str, entry: TrashEntry) -> None:
+    """Note an entry in a free slot. Raises AdapterError where there is none."""
+    text = json.dumps(asdict(entry))
+    for number in range(SLOTS):
+        if notes.keep(_slot(number), text) == text:
+            return
+    raise AdapterError(
+        f"{table}: the recycle bin holds {SLOTS} entries, nothing was deleted. Empty it, or vacuum without trash"
+    )
+
+
+def entries(notes: Notes) -> dict[str, TrashEntry]:
+    """Slot → entry, oldest first."""
+    found = {}
+    for number in range(SLOTS):
+        text = notes.read(_slot(number))
+        with suppress(ValueError, TypeError, KeyError):
+            if text is not None:
+                found[_slot(number)] = _entry(json.loads(text))
+    return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
+
+
+def held_versions(notes: Notes, hours: float, now_ms: int) -> dict[int, str]:
+    """Versions that dropped partitions are restored from, until the bin's time is up."""
+    return {
+        entry.version: f"in the recycle bin: partition {entry.where}"
+        for entry in entries(notes).values()
+        if entry.kind == "partition" and now_ms < entry.expires_ms(hours)
+    }
+
+
+def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
+    """Slot and entry of that name (the beginning is enough where it means one). Raises NotFound."""
+    known = entries(adapter.notes)
+    fits = [(slot, entry) for slot, entry in known.items() if entry.name.startswith(name)]
+    if len(fits) != 1 or not name:
+        names = ", ".join(entry.name for entry in known.values()) or "nothing"
+        raise NotFound(adapter.table, f"the recycle bin has no single entry '{name}'; it holds {names}")
+    return fits[0]
+
+
+def restore_files(adapter: Adapter[Any], name: str) -> TrashEntry:
+    """Move an entry's files back to where they were; what is back already stays.
+
+    Raises NotFound, and AdapterError where some files are still in the bin: the entry stays then.
+    """
+    slot, entry = find(adapter, name)
+    back = {target: source for source, target, _ in _moves(adapter.notes, entry)}
+    done = set(adapter.storage.move(back)) if back else set()
+    left = [target for target in back if target not in done]
+    there = dict(zip(left, adapter.storage.look([back[target] for target in left]), strict=True))
+    missing = [target for target in left if there[target] is None]
+    if missing:
+        raise AdapterError(
+            f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
+            "others are back, and the entry stays. Run it again"
+        )
+    # They are garbage again, which the next vacuum is to find.
+    adapter.notes.remove(CURSOR)
+    _forget(adapter.notes, slot, entry)
+    return entry
+
+
+def empty(adapter: Adapter[Any], hours: float | None, now_ms: int) -> Iterator[TrashEntry]:
+    """Delete entries whose time is up (``hours`` after they came; None: all of them), each as it is gone.
+
+    An entry of which a file stays is told with what is left of it, and stays.
+    """
+    for slot, entry in entries(adapter.notes).items():
+        if hours is not None and now_ms < entry.expires_ms(hours):
+            continue
+        moves = _moves(adapter.notes, entry)
+        doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
+        found = adapter.storage.look([file.path for file in doomed])
+        there = [file for file, info in zip(doomed, found, strict=True) if info is not None]
+        gone = set(adapter.storage.delete(there)) if there else set()
+        size = sum(file.bytes for file in there if file.path in gone)
+        if len(gone) == len(there):
+            _forget(adapter.notes, slot, entry)
+        yield replace(entry, files=len(gone), bytes=size)
+
+
+def forget(adapter: Adapter[Any], name: str) -> None:
+    """Take an entry out of the bin that needs no file of it any more."""
+    _forget(adapter.notes, *find(adapter, name))
+
+
+def _entry(plain: Mapping[str, Any]) -> TrashEntry:
+    """An entry out of its note; whoever may write beside the table may have written it, so types are made sure of."""
+    numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
+    return TrashEntry(str(plain["name"]), str(plain["kind"]), where=str(plain["where"]), **numbers)
+
+
+def _moves(notes: Notes, entry: TrashEntry) -> list[tuple[str, str, int]]:
+    moves: list[tuple[str, str, int]] = []
+    for number in range(entry.parts):
+        text = notes.read(_part(entry.name, number))
+        if text is None:
+            raise AdapterError(
+                f"trash/{entry.name}: the list of its files is gone; they are in the folder of that name"
+            )
+        moves += [(str(source), str(target), int(size)) for source, target, size in json.loads(text)]
+    return moves
+
+
+def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
+    for number in range(entry.parts):
+        notes.remove(_part(entry.name, number))
+    notes.remove(slot)
+
+
+def _slot(number: int) -> str:
+    return f"trash/{number:02d}.json"
+
+
+def _part(name: str, number: int) -> str:
+    return f"trash/{name}/moves-{number:04d}.json"

@@ -1,0 +1,174 @@
+"""The files of a table of the memory lake, as a vacuum sees them: ``lakekeeper.spi.Storage`` over a dictionary.
+
+Locations are ``mem:/<table>/<file>``. Versions leave the metadata as Iceberg's snapshots do, or stay named as Delta's
+do (``Settings.linear``); in both cases a version that went can be read as long as its files are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from lakekeeper.core.containment import Grounds, refusal
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
+from lakekeeper.core.retention import Version as Known
+from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Doomed, FileInfo, Garbage
+from lakekeeper.errors import Conflict
+from lakekeeper.testing.lake import MemoryTable
+
+USUAL_AGE_MS = 168 * HOUR_MS
+
+
+class MemoryStorage:
+    """One table's files. Counts listings and deletes in ``MemoryTable.touched``."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        self._table = table
+
+    @property
+    def grounds(self) -> Grounds:
+        """The table's own folder; notes lie in ``_lakekeeper``."""
+        return Grounds((f"mem:/{self._table.name}",), ("_lakekeeper",))
+
+    def versions(self, since: int | None = None) -> Versions:
+        """All versions; ``since`` saves the memory lake nothing but what it tells."""
+        table = self._table
+        with table.lock:
+            known = [v for v in table.versions if v.number not in table.expired]
+            linear = table.settings.linear
+            first = since or 0
+            items = [
+                Known(v.number, v.at_ms, v.number - 1 if v.number else None)
+                for v in known
+                if not linear or v.number >= first
+            ]
+            refs = [Ref("main", table.current.number), *table.refs.values()]
+            return Versions(
+                table_uuid=table.uuid,
+                items=tuple(items),
+                refs=tuple(refs),
+                linear=linear,
+                usual_age_ms=USUAL_AGE_MS,
+                live_bytes=sum(e.file.bytes for e in table.current.files.values()),
+                native=_generation(table),
+            )
+
+    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+        """What versions that go named, and none that stays does."""
+        table = self._table
+        with table.lock:
+            needed = {p for n in kept.reasons if n < len(table.versions) for p in _named(table, n)}
+            # A commit that came after the look keeps what it names, too.
+            needed |= {p for n in range(versions.newest, len(table.versions)) for p in _named(table, n)}
+            dead: dict[str, Dead] = {}
+            for number in kept.gone:
+                for path, partition in _named(table, number).items():
+                    if path not in needed:
+                        why = f"named last by version {number}"
+                        dead[path] = Dead(self._full(path), "data", number, number, partition, why)
+            for full in hints:
+                path = self._short(full)
+                if path not in needed and path not in dead:
+                    dead[path] = Dead(full, "data", -1, 0, why="found dead by an earlier vacuum")
+        through = min(kept.reasons) if versions.linear else None
+        return Garbage(tuple(dead.values()), examined=len(versions.items), through=through)
+
+    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
+        """Forget versions, unless anything was committed or named since."""
+        table = self._table
+        if versions.linear or not (kept.gone or kept.expired_refs):
+            return None
+        table.before("expire")
+        with table.lock:
+            if _generation(table) != versions.native:
+                raise Conflict(f"{table.name}: somebody committed since the look", "a commit")
+            table.expired |= set(kept.gone)
+            for name in kept.expired_refs:
+                table.refs.pop(name, None)
+            return table.current.number
+
+    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """Each file as it is on the disk."""
+        with self._table.lock:
+            return [self._info(self._short(path)) for path in paths]
+
+    def delete(self, files: Sequence[Doomed]) -> list[str]:
+        """Delete what may be deleted; a fault leaves files where they are."""
+        gone = []
+        for file in files:
+            if refusal(file.path, self.grounds, reserved=file.kind in METADATA_KINDS):
+                continue
+            self._table.before("delete")
+            with self._table.lock:
+                path = self._short(file.path)
+                if path in self._table.stuck:
+                    continue
+                if self._table.disk.pop(path, None) is not None:
+                    self._table.touched.deleted.append(path)
+                gone.append(file.path)
+        return gone
+
+    def move(self, moves: Mapping[str, str]) -> list[str]:
+        """Rename, never over a file."""
+        done = []
+        for source, target in moves.items():
+            if refusal(source, self.grounds, reserved=True) or refusal(target, self.grounds, reserved=True):
+                continue
+            self._table.before("move")
+            with self._table.lock:
+                disk, old, new = self._table.disk, self._short(source), self._short(target)
+                if old in disk and new not in disk:
+                    disk[new] = disk.pop(old)
+                    self._table.made_at[new] = self._table.made_at[old]
+                    done.append(source)
+        return done
+
+    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+        """LIST, but for what is lakekeeper's own."""
+        with self._table.lock:
+            self._table.touched.listings += 1
+            names = [path for path in self._table.disk if not path.startswith("_lakekeeper/")]
+            infos = [self._info(path) for path in names]
+        return (info for info in infos if info is not None)
+
+    def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Paths that any version names that is known."""
+        table = self._table
+        with table.lock:
+            known = {
+                self._full(p)
+                for v in table.versions
+                if v.number not in table.expired
+                for p in _named(table, v.number)
+            }
+        return set(paths) & known
+
+    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
+        """One folder holds all data."""
+        return ("data",) if tasks else ()
+
+    def strangers(self) -> Sequence[str]:
+        """Tables of the lake never lie in one another."""
+        return ()
+
+    def _info(self, path: str) -> FileInfo | None:
+        file = self._table.disk.get(path)
+        if file is None:
+            return None
+        return FileInfo(self._full(path), file.bytes, self._table.made_at.get(path, 0))
+
+    def _full(self, path: str) -> str:
+        return f"mem:/{self._table.name}/{path}"
+
+    def _short(self, full: str) -> str:
+        return full.removeprefix(f"mem:/{self._table.name}/")
+
+
+def _named(table: MemoryTable, number: int) -> dict[str, str]:
+    """Path → partition of all files that a version names."""
+    return {path: entry.file.partition for path, entry in table.versions[number].files.items()}
+
+
+def _generation(table: MemoryTable) -> tuple[object, ...]:
+    """Changes with each commit, each name and each expiry."""
+    return len(table.versions), len(table.expired), tuple(sorted(table.refs.items(), key=lambda ref: ref[0]))

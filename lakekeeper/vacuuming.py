@@ -1,0 +1,161 @@
+"""The part of a table's public face that frees storage: vacuum, the recycle bin, partitions that are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.options import Options
+from lakekeeper.core.report import DeleteReport
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine import trash
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.engine.drop import drop_rows
+from lakekeeper.engine.registry import find_format
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.trash import TrashEntry
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spark.names import resolve as resolve_name
+from lakekeeper.spark.streams import versions_to_read
+from lakekeeper.spark.where import check_where
+from lakekeeper.spi import Adapter, Observer, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Vacuuming:
+    """Mixed into :class:`lakekeeper.api.Table`, which has the rest."""
+
+    _spark: SparkSession
+    _name: TableName
+    _adapter: Adapter[Any]
+    _clock: Clock
+
+    def options(self, call: Mapping[str, Any] | None = None) -> Options:
+        """The options in force."""
+        raise NotImplementedError
+
+    def vacuum(  # noqa: PLR0913 - each is an option of the call
+        self,
+        *,
+        retention_hours: float | None = None,
+        older_than: datetime | None = None,
+        retain_last: int | None = None,
+        orphans: bool = False,
+        protect: Sequence[int | str] = (),
+        trash: bool = False,
+        dry_run: bool = False,
+        allow_unsafe_retention: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> VacuumReport:
+        """Delete the files that no kept version needs; on Iceberg the versions that go leave the metadata first.
+
+        A version is kept if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is one
+        of the last ``retain_last``, has a name (branch, tag), or if work that is registered has read it. ``protect``
+        are versions that stay in any case, and names of tables that use files of this one (shallow clones). ``orphans``
+        also removes files that no version names, after a listing. ``trash`` moves files to the recycle bin instead.
+        ``dry_run`` tells what would go. Less retention than the table's own, or than 24 hours, takes
+        ``allow_unsafe_retention``. Raises RetentionError where a rule forbids it, OptionError, AdapterError, or
+        CommitError: nothing was deleted then.
+        """
+        if retention_hours is not None and older_than is not None:
+            raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
+        given = dict(options or {})
+        if retain_last is not None:
+            given["retain-last"] = retain_last
+        resolved = self.options(given)
+        request = VacuumRequest(
+            options=resolved,
+            age_ms=_age_ms(retention_hours),
+            older_than_ms=_moment_ms(older_than),
+            named=tuple(p for p in protect if isinstance(p, int)),
+            active=versions_to_read(self._spark, resolved.words("vacuum.streaming-checkpoints")),
+            users=[_adapter(self._spark, p) for p in protect if isinstance(p, str)],
+            orphans=orphans,
+            trash=trash,
+            dry_run=dry_run,
+            allow_unsafe=allow_unsafe_retention,
+        )
+        return vacuum(self._adapter, request, observer=observer, clock=self._clock)
+
+    def drop_partition(
+        self,
+        where: str,
+        *,
+        force: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> DeleteReport:
+        """Delete the rows of partitions; they can be restored from the recycle bin until its retention ends.
+
+        ``where`` (Spark SQL) may name any columns. ``force`` keeps nothing for the bin: the files go with the next
+        vacuum that finds the version before too old. Raises as :meth:`lakekeeper.api.Table.delete`.
+        """
+        if not str(where or "").strip():
+            raise OptionError("where", where, "a predicate over the table's columns")
+        resolved = self.options(options)
+        check_where(self._spark, self._name, where, steady=True)
+        act = delete_rows if force else drop_rows
+        runner = SparkRunner(self._spark)
+        return act(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+
+    def trash(self) -> tuple[TrashEntry, ...]:
+        """What is in the recycle bin, oldest first."""
+        return tuple(trash.entries(self._adapter.notes).values())
+
+    def restore(self, name: str) -> TrashEntry:
+        """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
+
+        ``name`` may be the beginning of the entry's. Raises NotFound, or AdapterError where some of it is still in
+        the bin: run it again.
+        """
+        _, entry = trash.find(self._adapter, name)
+        if entry.kind == "files":
+            return trash.restore_files(self._adapter, entry.name)
+        # The entry lies beside the table, where others may write: what it says is looked at as a caller's would be.
+        check_where(self._spark, self._name, entry.where, steady=True)
+        before = self._spark.sql(f"SELECT * FROM {self._name.sql} VERSION AS OF {entry.version:d}")  # noqa: S608 - a number, and a name that is quoted
+        now = self._spark.table(self._name.sql).columns
+        rows = before.where(entry.where).select(*[_quoted(c) for c in before.columns if c in now])
+        rows.writeTo(self._name.sql).append()
+        trash.forget(self._adapter, entry.name)
+        return entry
+
+    def empty_trash(
+        self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
+    ) -> tuple[TrashEntry, ...]:
+        """Delete for good what was in the bin for longer than ``vacuum.trash-retention-hours``, or all of it."""
+        hours = None if all_entries else self.options(options).number("vacuum.trash-retention-hours")
+        return tuple(trash.empty(self._adapter, hours, self._clock.now_ms()))
+
+
+def _age_ms(hours: float | None) -> int | None:
+    if hours is None:
+        return None
+    if not hours >= 0:
+        raise OptionError("retention_hours", hours, "hours from 0 on")
+    return int(hours * HOUR_MS)
+
+
+def _moment_ms(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise OptionError("older_than", moment, "a datetime")
+    at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return int(at.timestamp() * 1000)
+
+
+def _adapter(spark: SparkSession, name: str) -> Adapter[Any]:
+    resolved = resolve_name(spark, name)
+    return find_format(resolved.provider, name).open(spark, resolved)
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"

@@ -1,0 +1,361 @@
+"""A vacuum of the memory lake: what stays readable, what is gone, whatever fails in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import Intent, register, registered
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.trash import empty, entries, restore_files
+from lakekeeper.errors import AdapterError, Conflict, NotFound, RetentionError
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import Scene
+
+DAY = 24 * HOUR_MS
+WIDE = {"vacuum.max-share": 1}
+
+
+@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
+def table(request: pytest.FixtureRequest) -> MemoryTable:
+    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
+    for day in range(5):
+        made.later(DAY)
+        made.overwrite([{"k": day * 10 + i} for i in range(3)])
+    return made
+
+
+def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
+    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    observer = wanted.pop("observer", None)
+    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
+
+
+def readable(table: MemoryTable) -> list[int]:
+    """Versions that can be read."""
+    found = []
+    for version in table.versions:
+        try:
+            table.rows(version.number)
+        except NotFound:
+            continue
+        found.append(version.number)
+    return found
+
+
+def test_the_grace_keeps_what_was_the_newest_within_it(table: MemoryTable) -> None:
+    report = run(table, age_ms=2 * DAY)
+    # Versions 3, 4 and 5 are 2, 1 and 0 days old; 2 was the newest until 3 came, exactly at the cutoff.
+    assert readable(table) == [0, 3, 4, 5] if table.settings.linear else [3, 4, 5]
+    assert report.deleted_files_count == len(table.touched.deleted) == 2
+    assert report.kept_versions_count == 3
+
+
+def test_the_last_versions_stay_however_old(table: MemoryTable) -> None:
+    table.later(100 * DAY)
+    run(table, options={"retain-last": 3}, age_ms=DAY)
+    assert set(readable(table)) >= {3, 4, 5}
+    assert 2 not in readable(table)
+
+
+def test_nothing_asked_is_the_tables_own_retention(table: MemoryTable) -> None:
+    report = run(table)
+    assert report.deleted_files_count == 0  # 168 hours
+    assert len(readable(table)) == 6
+
+
+def test_a_grace_under_the_floor_needs_the_caller_to_insist(table: MemoryTable) -> None:
+    with pytest.raises(RetentionError, match=r"under the floor of 24 h.*allow_unsafe_retention"):
+        run(table, age_ms=HOUR_MS)
+    assert table.touched.deleted == []
+    run(table, age_ms=0, allow_unsafe=True)
+    assert [v for v in readable(table) if v] == [5]
+
+
+@pytest.mark.parametrize("who", ["tag", "caller", "work", "stream"])
+def test_what_somebody_holds_stays(table: MemoryTable, who: str) -> None:
+    table.later(30 * DAY)
+    wanted: dict[str, Any] = {}
+    if who == "tag":
+        table.tag("monthly", 2)
+    elif who == "caller":
+        wanted["named"] = {2}
+    elif who == "stream":
+        wanted["active"] = {2: "a stream"}
+    else:
+        at_work = Intent("r", "rewrite", table.now_ms, read_version=2)
+        register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms), 24 * HOUR_MS)
+    report = run(table, age_ms=DAY, **wanted)
+    assert 2 in readable(table)
+    assert 1 not in readable(table)
+    assert report.plan is not None
+    assert 2 in report.plan.kept
+    # On a linear log nothing but the line itself protects what came after.
+    assert (3 in readable(table)) is table.settings.linear
+
+
+def test_the_intent_of_a_run_that_is_taken_for_dead_holds_nothing(table: MemoryTable) -> None:
+    at_work = Intent("r", "rewrite", table.now_ms, read_version=2)
+    register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms), 24 * HOUR_MS)
+    table.later(30 * DAY)
+    run(table, age_ms=DAY)
+    assert 2 not in readable(table)
+
+
+def test_a_dry_run_tells_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:
+    disk = dict(table.disk)
+    told = run(table, age_ms=DAY, dry_run=True)
+    assert table.disk == disk
+    assert table.notes == {}
+    assert told.plan is not None
+    really = run(table, age_ms=DAY)
+    assert [f.path.removeprefix("mem:/db.t/") for f in told.plan.files] == table.touched.deleted
+    assert (
+        told.deleted_bytes_count
+        == really.deleted_bytes_count
+        == sum(disk[path].bytes for path in table.touched.deleted)
+    )
+
+
+def test_a_second_vacuum_deletes_nothing_and_none_ever_lists(table: MemoryTable) -> None:
+    run(table, age_ms=DAY)
+    deleted = list(table.touched.deleted)
+    assert run(table, age_ms=DAY).deleted_files_count == 0
+    assert table.touched.deleted == deleted
+    assert table.touched.listings == 0
+
+
+def test_the_brake(table: MemoryTable) -> None:
+    with pytest.raises(RetentionError, match=r"79% of all bytes, and vacuum.max-share is 50%"):
+        run(table, age_ms=0, allow_unsafe=True, options={"vacuum.max-share": 0.5})
+    assert table.touched.deleted == []
+    assert table.expired == set()
+
+
+def test_the_proof_is_there_before_the_first_delete(table: MemoryTable) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    def look(what: str) -> None:
+        if what in ("expire", "delete"):
+            [name] = [name for name in table.notes if name.endswith("proof.json")]
+            seen.append(json.loads(table.notes[name]))
+
+    table.before = look
+    report = run(table, age_ms=DAY)
+    assert seen
+    assert seen[0]["files"] == report.deleted_files_count
+    assert report.plan is not None
+    assert seen[0]["sha256"] == report.plan.digest()
+    done = json.loads(table.notes[f"vacuum/{report.run_id}/done.json"])
+    assert done["bytes"] == report.deleted_bytes_count
+
+
+def test_without_a_proof_nothing_is_deleted(table: MemoryTable) -> None:
+    def refuse(what: str) -> None:
+        if what.endswith("proof.json"):
+            raise AdapterError("the disk is full")
+
+    table.before = refuse
+    with pytest.raises(AdapterError, match="full"):
+        run(table, age_ms=DAY)
+    assert table.touched.deleted == []
+    assert table.expired == set()
+
+
+def test_files_that_cannot_be_deleted_are_told_and_tried_again(table: MemoryTable) -> None:
+    stuck = next(iter(table.versions[1].files))
+    table.stuck.add(stuck)
+    report = run(table, age_ms=DAY)
+    assert report.failed_files_count == 1
+    assert stuck in table.disk
+    table.stuck.clear()
+    assert run(table, age_ms=DAY).deleted_files_count == 1
+    assert table.leftovers() == set()
+
+
+class _Crash(BaseException):
+    pass
+
+
+def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing() -> None:
+    for linear in (True, False):
+        crashed = 0
+        for k in range(100):
+            table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=linear))
+            for day in range(5):
+                table.later(DAY)
+                table.overwrite([{"k": day * 10 + i} for i in range(3)])
+            kept = {v: table.rows(v) for v in (3, 4, 5)}
+            calls = itertools.count()
+
+            def crash(_what: str, calls: Iterator[int] = calls, k: int = k) -> None:
+                if next(calls) == k:
+                    raise _Crash
+
+            table.before = crash
+            try:
+                run(table, age_ms=2 * DAY)
+                break
+            except _Crash:
+                crashed += 1
+            table.before = lambda _: None
+            assert {v: table.rows(v) for v in kept} == kept
+            run(table, age_ms=2 * DAY)
+            assert {v: table.rows(v) for v in kept} == kept
+            assert set(table.disk) == {path for v in kept for path in table.versions[v].files}
+            assert run(table, age_ms=2 * DAY).deleted_files_count == 0
+            assert registered(MemoryAdapter(table).notes) == {}
+            assert not [name for name in table.notes if "list-" in name]
+        assert crashed >= 5
+
+
+def test_a_name_that_comes_between_the_look_and_the_expiry_is_seen() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    raced = []
+
+    def tag(what: str) -> None:
+        if what == "expire" and not raced:
+            raced.append(what)
+            table.tag("late", 1)
+
+    table.before = tag
+    report = run(table, age_ms=DAY)
+    assert report.retries == 1
+    assert table.rows(1) == [{"k": 0}]
+    assert 2 not in readable(table)
+
+
+def test_it_gives_up_where_others_never_rest() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
+    with pytest.raises(Conflict):
+        run(table, age_ms=DAY, options={"commit.retry.num-retries": 2})
+    assert table.touched.deleted == []
+    assert registered(MemoryAdapter(table).notes) == {}
+
+
+def test_the_trash_and_back(table: MemoryTable) -> None:
+    before = {v: table.rows(v) for v in range(6)}
+    report = run(table, age_ms=DAY, trash=True)
+    assert report.trash
+    adapter = MemoryAdapter(table)
+    [entry] = entries(adapter.notes).values()
+    assert (entry.files, entry.bytes) == (report.deleted_files_count, report.deleted_bytes_count)
+    assert 2 not in readable(table)
+    restore_files(adapter, entry.name[:6])
+    assert {v: table.rows(v) for v in range(6)} == before
+    assert entries(adapter.notes) == {}
+    # What came back is garbage as before.
+    assert run(table, age_ms=DAY).deleted_files_count == report.deleted_files_count
+
+
+def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
+    run(table, age_ms=DAY, trash=True)
+    adapter = MemoryAdapter(table)
+    assert list(empty(adapter, 168, table.now_ms + 167 * HOUR_MS)) == []
+    [gone] = empty(adapter, 168, table.now_ms + 168 * HOUR_MS)
+    assert gone.files > 0
+    assert not [path for path in table.disk if "trash" in path]
+    with pytest.raises(NotFound, match="holds nothing"):
+        restore_files(adapter, gone.name)
+
+
+def test_orphans_go_when_they_are_old_and_nobody_names_them(table: MemoryTable) -> None:
+    stored = table.current.schema.store({"k": 1, "_row_id": 99})
+    left = table.write_file(table.current, [stored]).path
+    young = run(table, orphans=True)
+    assert young.deleted_files_count == 0
+    table.later(4 * DAY)
+    fresh = table.write_file(table.current, [stored]).path
+    report = run(table, orphans=True, age_ms=30 * DAY)
+    assert table.touched.deleted == [left]
+    assert fresh in table.disk
+    assert report.deleted_by_kind["orphan"][0] == 1
+
+
+def test_orphans_of_unknown_age_stop_it(table: MemoryTable) -> None:
+    stored = table.current.schema.store({"k": 1, "_row_id": 99})
+    left = table.write_file(table.current, [stored]).path
+    table.made_at[left] = 0
+    table.later(30 * DAY)
+    with pytest.raises(RetentionError, match="how old 1 files are"):
+        run(table, orphans=True)
+    assert table.touched.deleted == []
+
+
+def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    for _ in range(4):
+        table.append([{"k": i} for i in range(3)])
+    rows = table.rows()
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+
+    def kill(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            raise _Crash
+
+    from lakekeeper.engine.maintain import maintain
+
+    with pytest.raises(_Crash):
+        maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=kill, clock=clock)
+    left = table.leftovers()
+    assert left
+    assert len(registered(scene.adapter.notes)) == 1
+    table.later(DAY)
+    assert run(table).deleted_files_count == 0  # nobody is taken for dead yet
+    table.later(6 * DAY)
+    report = run(table)
+    assert set(table.touched.deleted) == left
+    assert len(report.settled_runs) == 1
+    assert registered(scene.adapter.notes) == {}
+    assert table.rows() == rows
+
+
+def test_a_run_that_was_taken_for_dead_commits_nothing() -> None:
+    from lakekeeper.engine.maintain import maintain
+    from lakekeeper.errors import Rejected
+
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    for _ in range(4):
+        table.append([{"k": i} for i in range(3)])
+    rows, versions = table.rows(), len(table.versions)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+
+    def sleep(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "written":
+            table.later(10 * DAY)
+            run(table)
+
+    with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
+        maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
+    assert len(table.versions) == versions
+    assert table.rows() == rows
+
+
+def test_a_run_that_ends_well_leaves_no_intent() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    for _ in range(4):
+        scene.table.append([{"k": i} for i in range(3)])
+    report = scene.run("sizes")
+    assert report.commits == 1
+    assert registered(scene.adapter.notes) == {}
+    assert scene.table.touched.listings == 0
