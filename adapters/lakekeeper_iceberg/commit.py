@@ -172,11 +172,7 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: i
     try:
         table.operations().commit(base, updated)
     except Exception as error:
-        kinds, text = _kinds(error), _text(error)
-        lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
-        refused = any(kind in _REFUSED for kind in kinds)
-        if "CommitStateUnknownException" in kinds or not (lost or refused):
-            raise Unknown(f"{name}: {text}") from error
+        lost, text = told_not_done(name, error)
         if not _is_there(table, name, done.version):
             _remove_manifests(table, made, keep=False)
             if lost:
@@ -186,6 +182,16 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: i
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
     return done
+
+
+def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
+    """(was the race lost, what the catalog said) for an answer that says: not done. Raises Unknown for any other."""
+    kinds, text = _kinds(error), _text(error)
+    lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
+    refused = any(kind in _REFUSED for kind in kinds)
+    if "CommitStateUnknownException" in kinds or not (lost or refused):
+        raise Unknown(f"{name}: {text}") from error
+    return lost, text
 
 
 def _is_there(table: Any, name: str, version: int) -> bool:

@@ -33,6 +33,11 @@ def folder(root: str, key_id: str, level: int) -> str:
     return f"{root}/lk/{key_id or NO_KEY}/L{level}"
 
 
+def is_level(folder: str) -> bool:
+    """Is it a folder for outputs of a level?"""
+    return re.match(_PLACE, f"{folder.rstrip('/')}/") is not None
+
+
 def own_folder(root: str, path: str) -> str:
     """The folder for a file that takes the place of ``path``: that of its key and level, else the root."""
     found = re.match(_PLACE, path)

@@ -24,6 +24,7 @@ class Iceberg(Jvm):
         super().__init__(spark)
         self.api = self.view.org.apache.iceberg
         self.collect = self.api.relocated.com.google.common.collect
+        self.base = self.api.relocated.com.google.common.base
 
     @property
     def table_cache(self) -> Any:
@@ -104,6 +105,40 @@ class Iceberg(Jvm):
             return self.collect.Maps.uniqueIndex(few, self._location_of_task("base.Function"))
         finally:
             planned.close()
+
+    def told(self, items: Any, cls: str, method: str, returns: str) -> list[str]:
+        """What a method of each of many Java objects says, as text (nothing for null): one call for all of them."""
+        if self.collect.Iterables.isEmpty(items):
+            return []
+        get = self._proxy("base.Function", self._method(cls, method, returns))
+        return self.texts(self.collect.Iterables.transform(items, get))
+
+    def texts(self, items: Any) -> list[str]:
+        """A Java Iterable of values, as text; for one that is not empty, or of texts that are not."""
+        joined = str(self.base.Joiner.on("\0").useForNull("").join(items))
+        return joined.split("\0") if joined else [""] if self.collect.Iterables.size(items) else []
+
+    def strings(self, texts: Iterable[str]) -> Any:
+        """A Java List of texts: one call for all of them."""
+        joined = "\0".join(texts)
+        return self.base.Splitter.on("\0").splitToList(joined) if joined else self.view.java.util.ArrayList()
+
+    def rewriter(self, pattern: str) -> Any:
+        """A Java function on texts that cuts what a pattern matches first."""
+        compiled = self.view.java.util.regex.Pattern.compile(pattern)
+        matcher = self._method(
+            "java.util.regex.Pattern", "matcher", "java.util.regex.Matcher", "java.lang.CharSequence"
+        ).bindTo(compiled)
+        replace = self._method(
+            "java.util.regex.Matcher", "replaceFirst", "java.lang.String", "java.lang.String"
+        )
+        handles = self.view.java.lang.invoke.MethodHandles
+        cut = handles.insertArguments(replace, 1, self.array(self.view.java.lang.Object, [""]))
+        return self._proxy("base.Function", handles.filterReturnValue(matcher, cut))
+
+    def is_a(self, item: Any, cls: str) -> bool:
+        """Is a Java object of a class or interface?"""
+        return bool(self._class(cls).isInstance(item))
 
     def equality_deletes(self, files: Any) -> list[Any]:
         """The equality deletes among an Iterable of DeleteFile, as objects that outlive the reader."""

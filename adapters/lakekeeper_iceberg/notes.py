@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = "_lakekeeper"
 
@@ -13,7 +15,8 @@ FOLDER = "_lakekeeper"
 class IcebergNotes:
     """Satisfies ``spi.Notes``, through the table's own FileIO."""
 
-    def __init__(self, table: Any, name: str) -> None:
+    def __init__(self, jvm: Iceberg, table: Any, name: str) -> None:
+        self._jvm = jvm
         self._table = table
         self._name = name
 
@@ -48,6 +51,55 @@ class IcebergNotes:
                 raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be written ({error})") from error
             return there
         return text
+
+    def replace(self, name: str, text: str) -> None:
+        """On disks and HDFS a file takes the other's place by a rename; object stores write a file at once."""
+        place = self._place(name)
+        aside = f"{place}.{uuid.uuid4().hex}.tmp"
+        try:
+            system = self._renames(place)
+            stream = self._table.io().newOutputFile(aside if system else place).createOrOverwrite()
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+            if system:
+                self._rename_over(system, aside, place)
+        except Exception as error:
+            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be written ({error})") from error
+
+    def remove(self, name: str) -> None:
+        try:
+            io, place = self._table.io(), self._place(name)
+            if io.newInputFile(place).exists():
+                io.deleteFile(place)
+        except Exception as error:
+            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be removed ({error})") from error
+
+    def _renames(self, place: str) -> Any:
+        """The file system under a place, if a rename there is one step; else None."""
+        io = self._table.io()
+        if not self._jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopConfigurable"):
+            return None
+        system = self._path(place).getFileSystem(io.getConf())
+        return system if str(system.getUri().getScheme()) in ("file", "hdfs", "viewfs") else None
+
+    def _rename_over(self, system: Any, aside: str, place: str) -> None:
+        old, new = self._path(aside), self._path(place)
+        if str(system.getUri().getScheme()) == "file":
+            # A checksum of the former text would make the new one unreadable if we died between the two renames.
+            system.getRawFileSystem().delete(system.getChecksumFile(new), False)
+            if not system.rename(old, new):
+                raise OSError(f"{aside} could not be renamed")
+            return
+        files = self._jvm.view.org.apache.hadoop.fs
+        # `Options.Rename` is no field to py4j, and `FileSystem.rename` refuses a target that is there.
+        over = self._jvm.static("org.apache.hadoop.fs.Options$Rename", "valueOf")("OVERWRITE")
+        kinds = self._jvm.array(getattr(files, "Options$Rename"), [over])
+        files.FileContext.getFileContext(old.toUri(), self._table.io().getConf()).rename(old, new, kinds)
+
+    def _path(self, place: str) -> Any:
+        return self._jvm.view.org.apache.hadoop.fs.Path(place)
 
     def _place(self, name: str) -> str:
         return f"{str(self._table.location()).rstrip('/')}/{FOLDER}/{name}"

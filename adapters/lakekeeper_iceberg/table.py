@@ -29,6 +29,7 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
 from lakekeeper_iceberg.rows import IcebergRows
+from lakekeeper_iceberg.storage import IcebergStorage
 
 # One committer a table and process: commits side by side only make one another fail and wait.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -210,7 +211,13 @@ class IcebergTable:
 
     @property
     def notes(self) -> IcebergNotes:
-        return IcebergNotes(self._table, self.table)
+        return IcebergNotes(self._jvm, self._table, self.table)
+
+    @property
+    def storage(self) -> IcebergStorage:
+        return IcebergStorage(
+            self._jvm, self.table, lambda: self._table, self._refresh, _commit_locks.__getitem__
+        )
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         self._refresh()

@@ -39,7 +39,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str) -> Tidied:
         return merged
     files = list_files(jvm, jvm.pinned(table))
     properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
-    if not _over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
+    if not over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
         merged = _merge(jvm, table, name)
         table.refresh()
         files = list_files(jvm, jvm.pinned(table))
@@ -55,7 +55,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str) -> Tidied:
     return Tidied(done.version, removed, merged.added_delete_files)
 
 
-def _over_http(table: Any) -> bool:
+def over_http(table: Any) -> bool:
     """Is the catalog asked over HTTP? Its client repeats a commit whose answer was lost, and takes the 409 for a loss.
 
     Iceberg's own rewrite would then clean up delete files of a commit that did land (apache/iceberg 12818), so

@@ -1,0 +1,172 @@
+"""Which files only gone snapshots name. All of it from metadata, exact, and in memory that follows what went.
+
+    gone snapshots ─► manifests that no kept one names ─► live files of these: candidates
+    kept snapshots ─► all their manifests ─► strike the candidates that any of them names: what is left is dead
+
+No candidate is struck or spared by sequence numbers or partitions: a file may have been dropped and added again, and
+a staged snapshot may have been picked, so only the files' own names prove anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.containment import Grounds, below, refusal
+from lakekeeper.core.retention import Kept
+from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Garbage
+from lakekeeper.errors import AdapterError
+from lakekeeper_iceberg.reach import Reach, in_time, keys_of, metadata_paths, path_key, snapshot_ids
+
+_MOST = 500_000  # candidates that are held at once; more of them need another pass over what is kept
+_CHUNK = 64
+_CONTENT = {"DATA": "data", "DELETES": "deletes"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A manifest that goes, and the last snapshot that names it."""
+
+    manifest: Any
+    path: str
+    kind: str
+    version: int
+
+
+def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str]) -> Garbage:
+    """See ``spi.Storage.garbage``.
+
+    Previous metadata files are left alone: the catalog drops them, where the table asks for that
+    (``write.metadata.delete-after-commit.enabled``).
+    """
+    if not kept.gone and not hints:
+        return Garbage(())
+    order = in_time(reach)
+    gone = sorted(kept.gone, key=order.__getitem__, reverse=True)
+    stays = reach.manifests(kept.reasons)
+    _refuse_empty(reach, stays)
+    named = keys_of([*reach.paths(stays), *metadata_paths(reach, kept.reasons), *log_files(reach.base)])
+    going = [
+        _Gone(manifest, path, str(manifest.content()), version)
+        for version, manifest in reach.last_named(gone, stays)
+        if path_key(path := str(manifest.path())) not in named
+    ]
+    finds = _Finds(named, order, grounds)
+    hinted = {path_key(path): path for path in hints}
+    manifests = list(reach.jvm.view.java.util.ArrayList(stays))
+    dead = _dead_keys(reach, [g.manifest for g in going], manifests, hinted)
+    for g, path in _named_by(reach, going, dead):
+        finds.add(path, _CONTENT[g.kind], g.version, f"named last by snapshot {g.version}")
+    for g in going:
+        finds.add(g.path, "manifest", g.version, f"named last by snapshot {g.version}")
+    for path, (kind, version) in metadata_paths(reach, gone).items():
+        finds.add(path, kind, version, f"of snapshot {version}")
+    for path in (hinted[key] for key in reach.texts(dead) & hinted.keys()):
+        finds.add(path, kind_of(path), 0, "found dead before, and still named by nothing")
+    return finds.garbage(len(manifests) + len(going) + len(kept.reasons) + len(gone))
+
+
+@dataclass(slots=True)
+class _Finds:
+    """Dead files, each once; what metadata that stays names (``named``, by keys) is never one."""
+
+    named: Collection[str]
+    order: Mapping[int, int]
+    grounds: Grounds
+    files: dict[str, Dead] = field(default_factory=dict)
+
+    def add(self, path: str, kind: str, version: int, why: str) -> None:
+        key = path_key(path)
+        if kind and key not in self.named and key not in self.files:
+            partition = "" if kind in METADATA_KINDS else _partition(path, self.grounds)
+            self.files[key] = Dead(path, kind, version, self.order.get(version, 0), partition, why)
+
+    def garbage(self, examined: int) -> Garbage:
+        outside = [f for f in self.files.values() if refusal(f.path, self.grounds, reserved=True)]
+        far = {f.path for f in outside}
+        return Garbage(
+            files=tuple(f for f in self.files.values() if f.path not in far),
+            outside=tuple(f.path for f in outside),
+            examined=examined,
+        )
+
+
+def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
+    """Which of the paths any snapshot or the log itself names. Raises AdapterError for an empty picture."""
+    versions = snapshot_ids(reach)
+    if not versions:
+        raise AdapterError(f"{reach.name}: the table has no snapshot, so every file would look unused")
+    stays = reach.manifests(versions)
+    _refuse_empty(reach, stays)
+    named = keys_of([*reach.paths(stays), *metadata_paths(reach, versions), *log_files(reach.base)])
+    asked = reach.new_set()
+    asked.addAll(reach.jvm.strings(keys_of(paths) - named))
+    reach.strike(list(reach.jvm.view.java.util.ArrayList(stays)), asked)
+    left = reach.texts(asked)
+    return {path for path in paths if path_key(path) not in left}
+
+
+def log_files(base: Any) -> list[str]:
+    """The metadata files that the metadata knows, and what a directory's catalog finds the newest by."""
+    found = [str(entry.file()) for entry in base.previousFiles()]
+    current = base.metadataFileLocation()
+    if current is not None:
+        place = str(current)
+        found += [place, f"{place.rpartition('/')[0]}/version-hint.text"]
+    return found
+
+
+def kind_of(path: str) -> str:
+    """What a file is, by its name alone; empty for one that is never ours to delete."""
+    name = path.rpartition("/")[2]
+    if re.search(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$|^version-hint\.text$", name):
+        return ""
+    if name.endswith(".avro") and name.startswith("snap-"):
+        return "manifest list"
+    if re.search(r"-m\d+\.avro$", name):
+        return "manifest"
+    if name.endswith(".stats") or re.search(r"/metadata/[^/]*\.(parquet|puffin)$", path):
+        return "statistics"
+    return "deletes" if "-deletes" in name else "data"
+
+
+def _dead_keys(reach: Reach, going: Sequence[Any], stays: Sequence[Any], hinted: Collection[str]) -> Any:
+    """A Java set of the keys that manifests of gone snapshots name, or hints, and no kept manifest does."""
+    dead, candidates = reach.new_set(), reach.new_set()
+    candidates.addAll(reach.jvm.strings(hinted))
+    for start in range(0, len(going), _CHUNK):
+        reach.add(going[start : start + _CHUNK], candidates)
+        if candidates.size() > _MOST:
+            reach.strike(stays, candidates)
+            dead.addAll(candidates)
+            candidates.clear()
+    if not candidates.isEmpty():
+        reach.strike(stays, candidates)
+        dead.addAll(candidates)
+    return dead
+
+
+def _refuse_empty(reach: Reach, manifests: Any) -> None:
+    """A table with rows and no manifest is a picture that failed: everything would look dead (apache/paimon 7710)."""
+    current = reach.base.currentSnapshot()
+    rows = "0" if current is None else current.summary().get("total-data-files") or "0"
+    if int(rows) > 0 and manifests.isEmpty():
+        raise AdapterError(
+            f"{reach.name}: {rows} data files live, and no manifest names one; nothing was deleted"
+        )
+
+
+def _named_by(reach: Reach, going: Sequence[_Gone], dead: Any) -> Iterator[tuple[_Gone, str]]:
+    """(manifest, path) of the dead files, as spelled there, those of the newest manifest first."""
+    for start in range(0, 0 if dead.isEmpty() else len(going), _CHUNK):
+        part = going[start : start + _CHUNK]
+        for g, paths in zip(part, reach.chosen([g.manifest for g in part], dead), strict=True):
+            for path in paths:
+                yield g, path
+
+
+def _partition(path: str, grounds: Grounds) -> str:
+    """The steps ``field=value`` of a path; files of one partition are deleted together."""
+    return "/".join(step for step in below(path, grounds.roots).split("/")[:-1] if "=" in step)

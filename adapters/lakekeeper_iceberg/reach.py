@@ -1,0 +1,202 @@
+"""What snapshots reach: their manifests, and the files in these. The loops run in the JVM; only matches come out.
+
+    a path     s3a://bucket/t/data/f.parquet    file:///t/data/f.parquet    /t/data/f.parquet
+    its key           t/data/f.parquet                 t/data/f.parquet      t/data/f.parquet
+
+Catalogs and engines spell one location in several ways (apache/iceberg 4346, 10334), so paths are compared by keys,
+that is without scheme and authority. Two files of two stores may share a key: then both count as named, and both stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg.native import Iceberg
+
+_PLACE = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?)?/*"
+_THREADS = 4
+_AT_ONCE = 64  # lists of manifests that are held at the same time
+_MANIFEST = "org.apache.iceberg.ManifestFile"
+_SNAPSHOT = "org.apache.iceberg.Snapshot"
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def path_key(path: str) -> str:
+    """The path without scheme and authority: what two spellings of one location share."""
+    return re.sub(_PLACE, "", path, count=1)
+
+
+def keys_of(paths: Iterable[str]) -> set[str]:
+    """The keys of several paths."""
+    return {path_key(path) for path in paths}
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Reads manifest lists and manifests of one TableMetadata. Raises AdapterError for one that cannot be read.
+
+    A ManifestFile in Java is equal to another one of the same path, so sets and maps of them need no copies here.
+    """
+
+    jvm: Iceberg
+    name: str
+    io: Any
+    base: Any
+    _specs: Any = field(init=False)
+    _key: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_specs", self.base.specsById())
+        object.__setattr__(self, "_key", self.jvm.rewriter(_PLACE))
+
+    def manifests(self, snapshots: Iterable[int]) -> Any:
+        """A Java set of all manifests that these snapshots name."""
+        found = self.new_set()
+        for _, named in self._lists(list(snapshots)):
+            found.addAll(named)
+        return found
+
+    def last_named(self, snapshots: Iterable[int], but: Any) -> Iterator[tuple[int, Any]]:
+        """(snapshot, ManifestFile) for all manifests of these snapshots but those of a Java set, each once.
+
+        It comes with the first snapshot that names it: give the newest first.
+        """
+        known = self.jvm.view.java.util.HashSet(but)
+        fresh = getattr(self.jvm.base.Predicates, "not")(getattr(self.jvm.base.Predicates, "in")(known))
+        for version, named in self._lists(list(snapshots)):
+            new = self.jvm.collect.Lists.newArrayList(self.jvm.collect.Iterables.filter(named, fresh))
+            known.addAll(new)
+            for manifest in new:
+                yield version, manifest
+
+    def paths(self, manifests: Any) -> list[str]:
+        """Where manifests lie."""
+        return self.jvm.told(manifests, _MANIFEST, "path", "java.lang.String")
+
+    def new_set(self) -> Any:
+        """A Java set that several threads may change."""
+        return self.jvm.view.java.util.concurrent.ConcurrentHashMap.newKeySet()
+
+    def add(self, manifests: Sequence[Any], keys: Any) -> None:
+        """Put the keys of all live files of these manifests into a Java set."""
+
+        def work(paths: Any) -> None:
+            self.jvm.collect.Iterables.addAll(keys, self.jvm.collect.Iterables.transform(paths, self._key))
+
+        self._each(manifests, work)
+
+    def strike(self, manifests: Sequence[Any], keys: Any) -> None:
+        """Take the keys of all live files of these manifests out of a Java set: nothing of the manifests is kept."""
+        known = getattr(self.jvm.base.Predicates, "in")(keys)
+
+        def work(paths: Any) -> None:
+            if not keys.isEmpty():
+                met = self.jvm.collect.Iterables.filter(
+                    self.jvm.collect.Iterables.transform(paths, self._key), known
+                )
+                keys.removeAll(self.jvm.collect.Lists.newArrayList(met))
+
+        self._each(manifests, work)
+
+    def chosen(self, manifests: Sequence[Any], keys: Any) -> list[list[str]]:
+        """Of each manifest the paths of live files whose key is in a Java set, as they are spelled there."""
+        known = self.jvm.base.Predicates.compose(getattr(self.jvm.base.Predicates, "in")(keys), self._key)
+
+        def work(paths: Any) -> list[str]:
+            found = self.jvm.collect.Lists.newArrayList(self.jvm.collect.Iterables.filter(paths, known))
+            return [] if found.isEmpty() else self.jvm.texts(found)
+
+        return self._each(manifests, work)
+
+    def texts(self, keys: Any) -> set[str]:
+        """The keys in a Java set."""
+        return set() if keys.isEmpty() else set(self.jvm.texts(keys))
+
+    def _each(self, manifests: Sequence[Any], work: Callable[[Any], Made]) -> list[Made]:
+        def one(manifest: Any) -> Made:
+            try:
+                paths = self.jvm.api.ManifestFiles.readPaths(manifest, self.io, self._specs)
+                try:
+                    return work(paths)
+                finally:
+                    paths.close()
+            except Exception as error:
+                raise self._unread(f"the manifest {manifest.path()}", error) from error
+
+        return list(_in_threads(one, manifests))
+
+    def _lists(self, snapshots: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """(snapshot, Java list of its manifests), in the order given."""
+        parser = "org.apache.iceberg.SnapshotParser"
+        to_json, from_json = self.jvm.static(parser, "toJson"), self.jvm.static(parser, "fromJson")
+
+        def one(version: int) -> tuple[int, Any]:
+            try:
+                # A snapshot remembers its manifests for as long as it lives: ask a copy, which is dropped at once.
+                copy = from_json(to_json(self.base.snapshot(version)))
+                return version, copy.allManifests(self.io)
+            except Exception as error:
+                raise self._unread(f"the manifest list of snapshot {version}", error) from error
+
+        for start in range(0, len(snapshots), _AT_ONCE):
+            yield from _in_threads(one, snapshots[start : start + _AT_ONCE])
+
+    def _unread(self, what: str, error: Exception) -> AdapterError:
+        told = causes(error)
+        text = f"{told[-1][0].rpartition('.')[2]}: {told[-1][1]}" if told else str(error)
+        return AdapterError(
+            f"{self.name}: {what} cannot be read ({text.splitlines()[0]}), so nobody can tell which files are in use; "
+            "nothing was deleted"
+        )
+
+
+def metadata_paths(reach: Reach, snapshots: Collection[int]) -> dict[str, tuple[str, int]]:
+    """Path → (kind, snapshot) of manifest lists and statistics files of these snapshots."""
+    base, jvm, wanted = reach.base, reach.jvm, set(snapshots)
+    all_of = base.snapshots()
+    ids = jvm.told(all_of, _SNAPSHOT, "snapshotId", "long")
+    places = jvm.told(all_of, _SNAPSHOT, "manifestListLocation", "java.lang.String")
+    found = {
+        place: ("manifest list", int(version))
+        for version, place in zip(ids, places, strict=True)
+        if place and int(version) in wanted  # a snapshot of old tables has no list
+    }
+    for files in (base.statisticsFiles(), base.partitionStatisticsFiles()):
+        for file in files:
+            if int(file.snapshotId()) in wanted:
+                found[str(file.path())] = ("statistics", int(file.snapshotId()))
+    return found
+
+
+def snapshot_ids(reach: Reach) -> list[int]:
+    """All snapshots that the metadata knows, in its order."""
+    return [int(told) for told in reach.jvm.told(reach.base.snapshots(), _SNAPSHOT, "snapshotId", "long")]
+
+
+def in_time(reach: Reach) -> dict[int, int]:
+    """Snapshot → its place in time, from 1: by sequence number, of which v1 has none, then by the clock."""
+    all_of = reach.base.snapshots()
+    told = [reach.jvm.told(all_of, _SNAPSHOT, name, "long") for name in ("sequenceNumber", "timestampMillis")]
+    rows = sorted((int(s), int(at), v) for s, at, v in zip(*told, snapshot_ids(reach), strict=True))
+    return {version: place for place, (_, _, version) in enumerate(rows, 1)}
+
+
+def _in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
+    """Results in order. The first error ends it all."""
+    if len(items) < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="lakekeeper-reach") as pool:
+        try:
+            yield from pool.map(work, items)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
