@@ -26,6 +26,11 @@ COMMANDS = (
     "compact",
     "merge-deletes",
     "delete",
+    "vacuum",
+    "drop-partition",
+    "trash list",
+    "trash restore",
+    "trash empty",
     "doctor",
     "auto",
 )
