@@ -98,7 +98,7 @@ def commits_between(log: Log, after: int, upto: int) -> Since:
             ("live", pa.bool_()),
         ]
         return Since((), pa.schema(kinds).empty_table())
-    raw = _read_commits(log, range(after + 1, upto + 1))
+    raw = read_commits(log, range(after + 1, upto + 1))
     add, remove, info, metadata = (F.col(n) for n in ("add", "remove", "commitInfo", "metaData"))
     asked = add.isNotNull() | remove.isNotNull() | info.isNotNull() | metadata.isNotNull()
     vector = F.coalesce(add.getField("deletionVector"), remove.getField("deletionVector"))
@@ -150,7 +150,7 @@ def _winner(version: int, acts: dict[str, Any] | None, about: Mapping[str, Any],
     )
 
 
-def _read_commits(log: Log, versions: range) -> DataFrame:
+def read_commits(log: Log, versions: range) -> DataFrame:
     """Raw actions with their ``version``. By Delta's own index: a reader's path would be taken for a pattern."""
     jvm = log.jvm
     hadoop = log.log.newDeltaHadoopConf()

@@ -114,7 +114,13 @@ class Log:
 
     def latest(self) -> State:
         """The newest version, freshly listed. Raises NotFound where the table is gone."""
-        snapshot = self.log.update(False, self.jvm.none(), self.catalog_table)
+        return self._known(self.log.update(False, self.jvm.none(), self.catalog_table))
+
+    def in_memory(self) -> State:
+        """The version that was the newest when Delta last looked; nothing is listed. Raises NotFound for none."""
+        return self._known(self.log.unsafeVolatileSnapshot())
+
+    def _known(self, snapshot: Any) -> State:
         version = int(snapshot.version())
         if version < 0:
             raise NotFound(self.name, "there is no Delta table (any more): its _delta_log has no version")

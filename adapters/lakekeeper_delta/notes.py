@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from lakekeeper.errors import AdapterError
@@ -9,6 +10,11 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.native import Log
 
 FOLDER = "_lakekeeper"
+_RENAMING = (
+    "file",
+    "hdfs",
+    "viewfs",
+)  # a file that is being written can be seen there, and renames are atomic
 
 
 class DeltaNotes:
@@ -38,11 +44,7 @@ class DeltaNotes:
             return there
         try:
             place, files = self._place(name)
-            stream = files.create(place, False)
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
+            _write(files, place, text, over=False)
         except Exception as error:
             there = self.read(name)
             if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
@@ -52,8 +54,48 @@ class DeltaNotes:
             return there
         return text
 
+    def replace(self, name: str, text: str) -> None:
+        """Write a text over another: a reader meets the old one or the new one."""
+        try:
+            place, files = self._place(name)
+            if str(place.toUri().getScheme() or files.getScheme()) not in _RENAMING:
+                _write(files, place, text, over=True)  # an object is there as a whole, or not at all
+                return
+            beside = self._place(f"{name}.{uuid.uuid4().hex}.tmp")[0]
+            try:
+                _write(files, beside, text, over=False)
+                self._rename_over(beside, place)
+            finally:
+                files.delete(beside, False)
+        except Exception as error:
+            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be written ({error})") from error
+
+    def remove(self, name: str) -> None:
+        """Delete it; none there is no error."""
+        try:
+            place, files = self._place(name)
+            gone = files.delete(place, False) or not files.exists(place)
+        except Exception as error:
+            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be removed ({error})") from error
+        if not gone:
+            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be removed")
+
+    def _rename_over(self, source: Any, target: Any) -> None:
+        fs = self._log.jvm.view.org.apache.hadoop.fs
+        over = self._log.jvm.array(fs.Options.Rename, [fs.Options.Rename.OVERWRITE])
+        context = fs.FileContext.getFileContext(target.toUri(), self._log.log.newDeltaHadoopConf())
+        context.rename(source, target, over)
+
     def _place(self, name: str) -> tuple[Any, Any]:
         path = self._log.jvm.view.org.apache.hadoop.fs.Path
         root = self._log.log.dataPath()
         place = path(path(root, FOLDER), name)
         return place, place.getFileSystem(self._log.log.newDeltaHadoopConf())
+
+
+def _write(files: Any, place: Any, text: str, *, over: bool) -> None:
+    stream = files.create(place, over)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()

@@ -18,6 +18,7 @@ from lakekeeper_delta.features import check
 from lakekeeper_delta.history import commits_ms
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
+from lakekeeper_delta.storage import DeltaStorage
 from lakekeeper_delta.where import matching
 
 if TYPE_CHECKING:
@@ -119,6 +120,11 @@ class DeltaTable:
     def notes(self) -> DeltaNotes:
         """What is kept in the folder ``_lakekeeper`` of the table."""
         return DeltaNotes(self._log)
+
+    @property
+    def storage(self) -> DeltaStorage:
+        """The table's files, for a vacuum."""
+        return DeltaStorage(self._log)
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         """What was committed since, read from the log."""

@@ -131,6 +131,16 @@ public class FaultFs extends LocalFileSystem {
         return super.listStatus(f);
     }
 
+    public RemoteIterator listStatusIterator(Path f) throws IOException {
+        begin("list", f);
+        return super.listStatusIterator(f);
+    }
+
+    public RemoteIterator listLocatedStatus(Path f) throws IOException {
+        begin("list", f);
+        return super.listLocatedStatus(f);
+    }
+
     public FileStatus getFileStatus(Path f) throws IOException {
         begin("status", f);
         return super.getFileStatus(f);

@@ -1,0 +1,82 @@
+"""Files that no kept version can read, out of the journal of the log.
+
+versions        … 4   5   6 │ 7   8   9          7 is the oldest that stays
+dropped by          5   6   │ 7   8
+garbage           x   x     │ x                  what 7 dropped, 6 read last; what 8 dropped, 7 reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakekeeper.core.retention import Kept
+from lakekeeper.core.vacuum import Dead, Garbage
+from lakekeeper_delta.disk import Disk
+from lakekeeper_delta.journal import Gone, Journal, kind_of
+from lakekeeper_delta.live import alive
+from lakekeeper_delta.native import Log
+from lakekeeper_delta.reading import History
+
+
+def find_garbage(log: Log, disk: Disk, history: History, kept: Kept, hints: Collection[str]) -> Garbage:
+    """See ``spi.Storage.garbage``. One Spark job over the live files, only where the commits cannot tell."""
+    journal = history.journal
+    gone = {
+        location: gone
+        for location, gone in journal.gone.items()
+        if not gone.needed_by(kept.oldest) and not journal.still_used(location)
+    }
+    held = {location: gone[location].version for location in gone if _too_new(gone[location], journal, kept)}
+    hinted = {disk.locator.at(hint) for hint in hints} - journal.gone.keys() - journal.late
+    hinted = {location for location in hinted if disk.locator.inside(location)}
+    asked = _not_told(journal, gone) | hinted
+    live = alive(log, history.state, journal, asked) if asked else set()
+    files = [
+        Dead(location, g.kind, g.version, g.version, g.partition, _why(g))
+        for location, g in sorted(gone.items(), key=lambda item: (item[1].version, item[0]))
+        if location not in live and location not in held
+    ]
+    found = [
+        Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum")
+        for location in sorted(hinted - live)
+    ]
+    journal.told.update(dead.path for dead in (*files, *found))
+    # What is held back now is to be found again.
+    through = min([kept.oldest, *(version - 1 for version in held.values())])
+    return Garbage(
+        (*found, *files),
+        outside=tuple(sorted(path for path, version in journal.outside.items() if version <= kept.oldest)),
+        examined=journal.examined,
+        note=_note(journal),
+        through=through if through >= 0 else None,
+    )
+
+
+def _not_told(journal: Journal, gone: dict[str, Gone]) -> set[str]:
+    """Of these, what something may name that was not read: another spelling, another user of a file of vectors."""
+    if journal.twofold:
+        return set(gone)
+    return set() if journal.whole else {path for path, g in gone.items() if g.kind == "deletes"}
+
+
+def _too_new(gone: Gone, journal: Journal, kept: Kept) -> bool:
+    """Was it dropped after the moment that the grace reaches back to, or nobody knows when?"""
+    at = gone.at_ms or journal.times.get(gone.version)
+    return at is None or at > kept.cutoff_ms
+
+
+def _why(gone: Gone) -> str:
+    if gone.kind == "changes":
+        return f"change feed of version {gone.version}"
+    return f"dropped by version {gone.version}"
+
+
+def _note(journal: Journal) -> str:
+    """What a log that was cut no longer tells."""
+    expected = journal.since + 1 if journal.since >= 0 else 0
+    if journal.first <= expected:
+        return ""
+    return (
+        f"the log begins at version {journal.first}: what versions {expected} to {journal.first - 1} dropped cannot be "
+        "named; orphans=True finds such files by a listing"
+    )

@@ -1,0 +1,143 @@
+"""One location for each file, however the log spells it: relative or absolute, encoded, by a deletion vector's id.
+
+    p=a%20b/x.parquet          ┐
+    file:/lake/t/p=a%20b/x…    ├─►  file:/lake/t/p=a b/x.parquet      decoded once, as Delta itself reads it
+    /lake/t/./p=a%20b/x…       ┘
+
+A path that is no URI has no certain meaning: what it may name stays, and nothing goes for it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from lakekeeper.core.containment import spelled
+
+_URI = re.compile(r"(?:[A-Za-z0-9_\-!.~'()*,;:$&+=@/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
+_ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)(//[^/]*)?(/.*)", re.DOTALL)
+_SCHEME = re.compile(r"[^/]*:")
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_ID = 20  # characters of a UUID in Z85
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Locations of one table's files.
+
+    root     the table's folder as Hadoop spells it, without a slash at the end
+    default  scheme and authority of paths that have none: ``file:``, ``hdfs://host:8020``
+    """
+
+    root: str
+    default: str
+
+    def at(self, location: str) -> str:
+        """A decoded location in the one spelling that all here have; below the root it begins with the root."""
+        one, base = spelled(location), spelled(self.root)
+        if one == base or one.startswith(base + "/"):
+            return self.root + one[len(base) :]
+        return one
+
+    def inside(self, location: str) -> bool:
+        """Does it lie below the table's folder?"""
+        return location.startswith(self.root + "/")
+
+    def above(self) -> tuple[str, ...]:
+        """The folders that the table's lies in, the outermost first."""
+        parts = _ABSOLUTE.fullmatch(self.root)
+        if parts is None:
+            return ()
+        steps = parts[3].split("/")
+        return tuple(parts[1] + (parts[2] or "") + "/".join(steps[:n]) for n in range(1, len(steps)))
+
+    def of(self, path: str) -> str | None:
+        """The location that a path of an action means; None where that is not certain."""
+        return None if _doubtful(path) else self._placed(path, _decoded(path))
+
+    def readings(self, path: str) -> tuple[str, ...]:
+        """All locations that a path may mean: what one of them names is not to go."""
+        certain = self.of(path)
+        if certain is not None:
+            return (certain,)
+        cut = re.split("[?#]", path)[0]
+        texts = [(path, path), (path, _decoded(path)), (cut, cut), (cut, _decoded(cut))]
+        return tuple(sorted({self._placed(raw, text) for raw, text in texts if text}))
+
+    def vector(self, descriptor: Mapping[str, Any] | None) -> str:
+        """The file that holds a deletion vector; empty where none does. Raises ValueError for an unknown kind."""
+        if descriptor is None or descriptor["storageType"] == "i":
+            return ""
+        kind, place = descriptor["storageType"], str(descriptor["pathOrInlineDv"])
+        if kind == "u":
+            return self._below(
+                posixpath.join(place[:-_ID], f"deletion_vector_{decoded_id(place[-_ID:])}.bin")
+            )
+        location = self.of(place) if kind in ("p", "r") else None
+        if location is None:
+            raise ValueError(f"a deletion vector of kind {kind!r} at {place!r}")
+        return location
+
+    def is_absolute(self, path: str) -> bool:
+        """Is it spelled from a file system's root on?"""
+        return path.startswith("/") or _ABSOLUTE.fullmatch(path) is not None
+
+    def _placed(self, path: str, text: str) -> str:
+        """``text`` is what ``path`` says of steps, decoded or not."""
+        parts = _ABSOLUTE.fullmatch(path)
+        if parts is not None:
+            store = parts[1] + (parts[2] or "")
+            return self._plain(store, text[len(store) :])
+        return self._plain(self.default, text) if path.startswith("/") else self._below(text)
+
+    def _below(self, relative: str) -> str:
+        parts = _ABSOLUTE.fullmatch(self.root)
+        if parts is None:
+            return self.root + "/" + relative
+        return self._plain(parts[1] + (parts[2] or ""), parts[3] + "/" + relative)
+
+    def _plain(self, store: str, path: str) -> str:
+        # As Hadoop's Path: empty steps and dots go, and two dots take a step away, by the text alone.
+        return self.at(store + posixpath.normpath("/" + path.lstrip("/")))
+
+
+def decoded_id(text: str) -> uuid.UUID:
+    """A UUID out of its 20 characters of Z85. Raises ValueError."""
+    raw = b""
+    for start in range(0, _ID, 5):
+        value = 0
+        for char in text[start : start + 5].ljust(5, "\x00"):
+            value = value * 85 + _Z85.index(char)
+        if value >= 1 << 32:
+            raise ValueError(f"{text!r} is no identifier in Z85")
+        raw += value.to_bytes(4, "big")
+    return uuid.UUID(bytes=raw)
+
+
+def encoded_id(identifier: uuid.UUID) -> str:
+    """The 20 characters of Z85 of a UUID."""
+    text = ""
+    for start in range(0, 16, 4):
+        value = int.from_bytes(identifier.bytes[start : start + 4], "big")
+        text += "".join(_Z85[value // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    return text
+
+
+def _decoded(path: str) -> str:
+    """Without its percent signs, but for the scheme and the authority."""
+    parts = _ABSOLUTE.fullmatch(path)
+    store = parts[1] + (parts[2] or "") if parts else ""
+    return store + unquote(path[len(store) :])
+
+
+def _doubtful(path: str) -> bool:
+    if not _URI.fullmatch(path):
+        return True
+    # A colon in a first step that is no scheme: Java refuses such a URI.
+    first = _SCHEME.match(path) is not None and _ABSOLUTE.fullmatch(path) is None
+    return first or path.startswith("//") or path.endswith("/") or "\ufffd" in unquote(path)

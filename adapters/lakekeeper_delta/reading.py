@@ -1,0 +1,217 @@
+"""The commits of the log, read by name and never listed.
+
+in memory         not there
+    ▼                 ▼
+… 8 9 │ 10 11 12 │ 13 14      the newest is found by asking for the next file until there is none
+▲
+the first that exists: asked for by halves, since a log is cleaned from its beginning
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.vacuum import FileInfo
+from lakekeeper.errors import AdapterError
+from lakekeeper_delta import live
+from lakekeeper_delta.changes import read_commits
+from lakekeeper_delta.columns import physical_name
+from lakekeeper_delta.disk import THREADS, Disk, in_parallel
+from lakekeeper_delta.features import check
+from lakekeeper_delta.journal import PLAIN_ADD, Journal
+from lakekeeper_delta.native import Log, State
+
+LARGE = 1 << 20
+"""A commit of more bytes is not brought into the driver as a whole."""
+_ADD = '{"add":{'
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was read of the log: the commits, and the version whose live files can be asked for."""
+
+    journal: Journal
+    state: State
+
+
+def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str] = ()) -> History:
+    """All commits after ``since``, or all there are; ``asked`` are files that are looked for in their actions.
+
+    Raises AdapterError for a gap, or for what cannot be parsed.
+    """
+    state = _trusted(log, disk)
+    for _ in range(_TRIES):
+        journal = _read(log, disk, state, since, asked)
+        if not journal.renewed:
+            return History(journal, state)
+        # Columns, properties or the protocol changed, or more than the driver should hold came.
+        state = log.latest()
+        check(log.name, state.reader, state.writer, state.features, state.properties)
+    raise AdapterError(f"{log.name}: its metadata changes with each look; nothing was deleted")
+
+
+def commit_file(disk: Disk, version: int) -> str:
+    """Where a commit lies."""
+    return f"{disk.root}/_delta_log/{version:020d}.json"
+
+
+def newest_after(log: Log, disk: Disk, version: int) -> int:
+    """The newest version, from one on that exists. Raises AdapterError where one is missing and the next is there."""
+    step = 1
+    while True:
+        wanted = range(version + 1, version + 1 + step)
+        there = [
+            info is not None for info in in_parallel(lambda v: disk.status(commit_file(disk, v)), wanted)
+        ]
+        if all(there):
+            version, step = wanted[-1], 2 * THREADS
+            continue
+        version += there.index(False)
+        if disk.status(commit_file(disk, version + 2)) is None:
+            return version
+        if disk.status(commit_file(disk, version + 1)) is None:
+            raise _gap(log, version + 1)
+        step = 1  # two commits were made between the questions
+
+
+def actions_of(disk: Disk, version: int) -> list[dict[str, Any]]:
+    """All actions of a commit. Raises AdapterError."""
+    return _parsed(disk.lines(commit_file(disk, version)))
+
+
+def _trusted(log: Log, disk: Disk) -> State:
+    """The state in memory, if its commit is still the one it was made of; else a fresh one."""
+    state = log.in_memory()
+    info = disk.status(commit_file(disk, state.version))
+    made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
+    if info is None or not _same_time(info.modified_ms, made):
+        state = log.latest()
+    return state
+
+
+def _same_time(one: int, other: int) -> bool:
+    """Some stores tell whole seconds in one answer and milliseconds in another."""
+    return one == other or (one // 1000 == other // 1000 and 0 in (one % 1000, other % 1000))
+
+
+def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collection[str]) -> Journal:
+    newest = newest_after(log, disk, state.version)
+    if since is not None and since > newest:
+        since = None  # a cursor of another table that lay here
+    first = _first(disk, since or 0, newest)
+    journal = Journal(
+        disk.locator,
+        {name: physical_name(state, name) for name in state.partition_columns},
+        memory=state.version,
+        since=-1 if since is None else since,
+        first=first,
+        newest=newest,
+        whole=since is None and first == 0,
+        asked=asked,
+    )
+    latest = 0
+    for version, (info, text) in zip(
+        range(first, newest + 1),
+        in_parallel(lambda v: _fetched(log, disk, v), range(first, newest + 1)),
+        strict=True,
+    ):
+        try:
+            at = _apply(log, disk, journal, version, text)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise AdapterError(
+                f"{log.name}: commit {version} of its log is not understood ({error!r}); nothing was deleted"
+            ) from error
+        latest = max(latest, at, info.modified_ms)
+        journal.times[version] = latest if max(at, info.modified_ms) > 0 else None
+        journal.examined += 1
+        if journal.renewed:
+            break
+    return journal
+
+
+def _first(disk: Disk, low: int, newest: int) -> int:
+    """The first commit from ``low`` on that exists."""
+    if disk.status(commit_file(disk, low)) is not None:
+        return low
+    high = newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        if disk.status(commit_file(disk, middle)) is None:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _fetched(log: Log, disk: Disk, version: int) -> tuple[FileInfo, str | None]:
+    """A commit's file, and its text unless it is large."""
+    place = commit_file(disk, version)
+    info = disk.status(place)
+    if info is None:
+        raise _gap(log, version)
+    return info, disk.lines(place) if info.bytes <= LARGE else None
+
+
+def _gap(log: Log, version: int) -> AdapterError:
+    return AdapterError(
+        f"{log.name}: commit {version} is missing in the middle of its log, so nobody can tell which files it named; "
+        "nothing was deleted"
+    )
+
+
+def _apply(log: Log, disk: Disk, journal: Journal, version: int, text: str | None) -> int:
+    """Apply one commit; its time by what it says itself, 0 for none."""
+    if text is None:
+        return _apply_large(log, disk, journal, version)
+    lines = text.split("\n")
+    rest = _parsed("\n".join(line for line in lines if not line.startswith(_ADD)))
+    adds = [line for line in lines if line.startswith(_ADD)]
+    journal.drop(version, rest)
+    if journal.asks_for_adds(version):
+        plain = [json.loads(line)["add"] for line in adds]
+        journal.bring(version, [*plain, *(action["add"] for action in rest if "add" in action)])
+    elif not all(line.endswith("}}") for line in adds):
+        raise ValueError("a line breaks off")
+    if not rest and not adds:
+        raise ValueError("the file is empty")
+    return _time(rest)
+
+
+def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
+    """A commit that is looked through where it is read; only what matters of it comes into the driver."""
+    place = commit_file(disk, version)
+    if version > journal.memory:
+        journal.renewed = True
+        return 0
+    journal.whole = False  # its deletion vectors are not followed
+    if not journal.gone and not journal.asked:
+        begin = json.loads(disk.first_line(place))
+        if begin.get("commitInfo", {}).get("isBlindAppend") is True:
+            return _time(
+                [begin]
+            )  # it dropped nothing, and brought back nothing of what had gone: nothing had
+    rest = _parsed(disk.lines(place, dropped=PLAIN_ADD))
+    journal.drop(version, rest)
+    journal.bring(version, [action["add"] for action in rest if "add" in action])
+    wanted = {*journal.gone, *journal.asked}
+    if wanted:
+        adds = read_commits(log, range(version, version + 1)).where("add is not null").select("add.*")
+        journal.bring(version, live.matching(adds, wanted))
+    return _time(rest)
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    actions = [json.loads(line) for line in text.split("\n") if line.strip()]
+    if not all(isinstance(action, dict) for action in actions):
+        raise ValueError("a line is no action")
+    return actions
+
+
+def _time(actions: list[dict[str, Any]]) -> int:
+    told = [action["commitInfo"] for action in actions if isinstance(action.get("commitInfo"), Mapping)]
+    times = [info.get(key) for info in told for key in ("timestamp", "inCommitTimestamp")]
+    return max((at for at in times if isinstance(at, int)), default=0)

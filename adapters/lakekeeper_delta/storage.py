@@ -1,0 +1,156 @@
+"""The table's files as a vacuum sees them: satisfies ``spi.Storage``. Native VACUUM is never asked.
+
+reading    commits by name, never listed          journal    what went and did not come back
+garbage    what of it no kept version needs       live       a question to the newest state, in one Spark job
+orphans    listings, and who is named at all      disk       Hadoop's file system        locations  spellings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from lakekeeper.core.containment import Grounds
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError
+from lakekeeper.spark.jvm import causes
+from lakekeeper_delta import orphans, sweeping
+from lakekeeper_delta.disk import Disk
+from lakekeeper_delta.garbage import find_garbage
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.notes import FOLDER
+from lakekeeper_delta.reading import History, actions_of, newest_after, read_history
+
+USUAL_AGE_MS = 168 * HOUR_MS
+LOG_FOLDER = "_delta_log"
+_RETENTION = "delta.deletedfileretentionduration"
+
+
+class DeltaStorage:
+    """Files of one table; safe to use from several driver threads."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @cached_property
+    def _disk(self) -> Disk:
+        return Disk(self._log)
+
+    @property
+    def grounds(self) -> Grounds:
+        """The table's folder, without the log and what is ours."""
+        with self._answering("its location"):
+            return Grounds((self._disk.root,), (LOG_FOLDER, FOLDER))
+
+    def versions(self, since: int | None = None) -> Versions:
+        """Versions from ``since`` on that still have their commit, in one line."""
+        with self._answering("its log"):
+            history = read_history(self._log, self._disk, since)
+            journal, state = history.journal, history.state
+            items = [
+                Version(v, journal.times[v], v - 1 if v > journal.first else None)
+                for v in range(journal.first, journal.newest + 1)
+            ]
+            return Versions(
+                table_uuid=state.table_uuid,
+                items=tuple(items),
+                refs=(Ref("main", journal.newest),),
+                linear=True,
+                usual_age_ms=USUAL_AGE_MS,
+                min_age_ms=self._own_age(state),
+                live_bytes=_live_bytes(history),
+                native=history,
+            )
+
+    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+        """What commits up to the oldest kept version dropped, and nothing brought back."""
+        with self._answering("its log"):
+            return find_garbage(self._log, self._disk, versions.native, kept, hints)
+
+    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
+        """Nothing to commit. Raises Conflict where a newer commit names one of the files again, or is no plain one."""
+        journal = versions.native.journal
+        with self._answering("its log"):
+            newest = newest_after(self._log, self._disk, versions.newest)
+            for version in range(versions.newest + 1, newest + 1):
+                actions = actions_of(self._disk, version)
+                journal.drop(version, [a for a in actions if "metaData" in a or "protocol" in a])
+                late = set(journal.late)
+                journal.bring(version, [action["add"] for action in actions if "add" in action])
+                if journal.renewed or (journal.late - late) & journal.told:
+                    raise Conflict(
+                        f"{self._log.name}: version {version} changed the metadata, or brought files back that were "
+                        "to go; nothing was deleted",
+                        f"version {version}",
+                    )
+        return None
+
+    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """Each file as it is now."""
+        with self._answering("its files"):
+            return sweeping.look(self._disk, paths)
+
+    def delete(self, files: Sequence[Doomed]) -> list[str]:
+        """Delete these files and look; the paths that are gone."""
+        with self._answering("its files"):
+            return sweeping.delete(self._disk, self.grounds, files)
+
+    def move(self, moves: Mapping[str, str]) -> list[str]:
+        """Rename files, none over another; the sources that are at their targets."""
+        with self._answering("its files"):
+            return sweeping.move(self._disk, self.grounds, moves)
+
+    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+        """LIST."""
+        with self._answering("its folders"):
+            yield from orphans.files(self._log, self._disk, folders)
+
+    def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Which of ``paths`` the log names, in any commit or in its state; they may lie anywhere."""
+        with self._answering("its log"):
+            return orphans.named(self._log, self._disk, versions.native, paths)
+
+    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
+        """Folders of the inputs, of their partitions, and the table's own, where deletion vectors lie."""
+        with self._answering("its location"):
+            return orphans.folders(self._log, self._disk, tasks)
+
+    def strangers(self) -> Sequence[str]:
+        """LIST: other tables' metadata below the table or in a folder around it."""
+        with self._answering("its folders"):
+            return orphans.strangers(self._disk)
+
+    def _own_age(self, state: State) -> int | None:
+        """What the table's owner asks for, by Delta's own reading of it."""
+        if not any(key.lower() == _RETENTION for key in state.properties):
+            return None
+        configs = self._log.singleton("DeltaConfigs")
+        interval = configs.TOMBSTONE_RETENTION().fromMetaData(state.snapshot.metadata())
+        return int(configs.getMilliSeconds(interval))
+
+    @contextmanager
+    def _answering(self, what: str) -> Iterator[None]:
+        """Whatever Java raises is an AdapterError: half a picture must not be taken for a whole one."""
+        try:
+            yield
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            told = causes(error)
+            why = told[0][1] if told else repr(error)
+            raise AdapterError(
+                f"{self._log.name}: {what} cannot be read ({why}); nothing was deleted"
+            ) from error
+
+
+def _live_bytes(history: History) -> int | None:
+    """Of the newest version: what the checksum file says, else the state itself, and what commits changed since."""
+    journal, snapshot = history.journal, history.state.snapshot
+    if journal.bytes is None:
+        return None
+    told = snapshot.checksumOpt()
+    size = int(told.get().tableSizeBytes()) if told.isDefined() else int(snapshot.sizeInBytes())
+    return max(size + journal.bytes, 0)

@@ -1,0 +1,110 @@
+"""A vacuum of a Delta table by its storage half alone, and what a reader would lose by it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum import Garbage, VacuumPlan, plan_vacuum
+from lakekeeper_delta.storage import DeltaStorage
+from tests.delta.scene import Scene
+from tests.oracles import delta_log
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that was found before anything is deleted."""
+
+    storage: DeltaStorage
+    versions: Versions
+    kept: Kept
+    garbage: Garbage
+    plan: VacuumPlan
+
+    def names(self, kind: str = "") -> set[str]:
+        """Paths below the table of what would go."""
+        root = self.storage.grounds.roots[0] + "/"
+        return {f.path.removeprefix(root) for f in self.plan.files if not kind or f.kind == kind}
+
+    def sweep(self) -> set[str]:
+        """Delete it; what is gone, below the table."""
+        self.storage.expire(self.versions, self.kept, "run")
+        root = self.storage.grounds.roots[0] + "/"
+        return {path.removeprefix(root) for path in self.storage.delete(self.plan.files)}
+
+
+def look(
+    scene: Scene,
+    *,
+    last: int = 1,
+    since: int | None = None,
+    storage: DeltaStorage | None = None,
+    hints: Collection[str] = (),
+) -> Look:
+    """What goes where only the newest ``last`` versions stay."""
+    storage = storage or scene.adapter().storage
+    versions = storage.versions(since)
+    now = time.time_ns() // 1_000_000 + 1_000
+    kept = keep(str(scene.path), versions, Retention(age_ms=0, last=last, allow_unsafe=True), now)
+    garbage = storage.garbage(versions, kept, hints)
+    paths = [dead.path for dead in garbage.files]
+    found = dict(zip(paths, storage.look(paths), strict=True))
+    plan = plan_vacuum(str(scene.path), versions, kept, garbage, found, storage.grounds)
+    return Look(storage, versions, kept, garbage, plan)
+
+
+def swept(scene: Scene, *, last: int = 1, since: int | None = None) -> Look:
+    """Vacuum, and see: exactly what was told is gone, and each kept version reads as before, by two readers."""
+    looked = look(scene, last=last, since=since)
+    kept = sorted(looked.kept.reasons)
+    before = {version: scene.log_rows(version) for version in kept}
+    there = on_disk(scene.path)
+    gone = looked.sweep()
+    assert gone == looked.names()
+    assert there - on_disk(scene.path) == gone
+    for version in kept:
+        assert scene.log_rows(version) == before[version]
+        assert scene.spark_rows(version) == before[version]
+    return looked
+
+
+def on_disk(table: Path) -> set[str]:
+    """Files below the table that are no metadata, whatever they are called."""
+    found = (p.relative_to(table) for p in table.rglob("*") if p.is_file() and not p.name.endswith(".crc"))
+    return {str(p) for p in found if p.parts[0] not in ("_delta_log", "_lakekeeper")}
+
+
+def named(scene: Scene, first: int) -> set[str]:
+    """Files that versions from ``first`` on name, by the replayer of the log."""
+    found: set[str] = set()
+    for version in delta_log.versions(scene.path):
+        if version >= first:
+            adds = delta_log.replay(scene.path, version).adds.values()
+            found |= {name for add in adds for name in delta_log.files_of(add)}
+    return found
+
+
+def write_commit(scene: Scene, *actions: dict[str, Any], version: int | None = None) -> int:
+    """A commit by hand, as another engine's; its version."""
+    number = scene.version + 1 if version is None else version
+    info = {"commitInfo": {"timestamp": time.time_ns() // 1_000_000, "operation": "WRITE"}}
+    lines = "\n".join(json.dumps(action) for action in (info, *actions))
+    (scene.path / "_delta_log" / f"{number:020d}.json").write_text(lines + "\n")
+    return number
+
+
+def adds_of(scene: Scene, version: int | None = None) -> list[dict[str, Any]]:
+    """Live add actions."""
+    return [dict(add) for add in delta_log.replay(scene.path, version).adds.values()]
+
+
+def removal(add: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """The remove action of a file."""
+    kept = {k: add[k] for k in ("path", "partitionValues", "size", "deletionVector") if k in add}
+    at = time.time_ns() // 1_000_000
+    return {"remove": {**kept, "deletionTimestamp": at, "dataChange": True, **changed}}
