@@ -115,7 +115,7 @@ class Journal:
                 if version > self.memory:
                     self.late.add(vector)
                 if self.whole or version > self.memory:
-                    self.users.setdefault(vector, set()).add(locations[0])
+                    self.users.setdefault(vector, set()).update(locations)
 
     def still_used(self, vector: str) -> bool:
         """Is a file of deletion vectors used by a file that was seen to come?"""

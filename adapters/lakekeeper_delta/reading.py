@@ -121,7 +121,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collecti
     ):
         try:
             at = _apply(log, disk, journal, version, text)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r}); nothing was deleted"
             ) from error

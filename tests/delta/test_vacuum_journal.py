@@ -1,0 +1,160 @@
+"""The replay of a log against the plain meaning of versions: what goes is what no kept version names, and all of it.
+
+No JVM: commits are dictionaries.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.retention import Kept
+from lakekeeper.core.vacuum import Garbage
+from lakekeeper_delta import live as live_files
+from lakekeeper_delta.garbage import find_garbage
+from lakekeeper_delta.journal import Journal
+from lakekeeper_delta.locations import Locator, encoded_id
+from lakekeeper_delta.reading import History
+
+ROOT = "file:/lake/t"
+LOCATOR = Locator(ROOT, "file:")
+FILES = ["a", "b", "p=a%20b/c", "p=%C3%A4/d"]
+VECTORS = [uuid.UUID(int=n) for n in range(3)]
+Live = dict[str, int | None]
+"""File → number of its vectors' file."""
+
+
+def add(path: str, vector: int | None) -> dict[str, Any]:
+    return {"path": path, "size": 1, "partitionValues": {}, **_descriptor(vector)}
+
+
+def remove(path: str, vector: int | None, at: int = 1) -> dict[str, Any]:
+    return {"path": path, "size": 1, "deletionTimestamp": at, **_descriptor(vector)}
+
+
+def _descriptor(vector: int | None) -> dict[str, Any]:
+    if vector is None:
+        return {}
+    place = encoded_id(VECTORS[vector])
+    return {"deletionVector": {"storageType": "u", "pathOrInlineDv": place, "offset": 1, "sizeInBytes": 1}}
+
+
+@dataclass
+class Line:
+    """Commits and what each version names."""
+
+    commits: list[list[dict[str, Any]]] = field(default_factory=list)
+    states: list[Live] = field(default_factory=list)
+
+    def names(self, version: int) -> set[str]:
+        live = self.states[version]
+        vectors = {LOCATOR.vector(_descriptor(v)["deletionVector"]) for v in live.values() if v is not None}
+        return {str(LOCATOR.of(path)) for path in live} | vectors
+
+    def feeds(self, version: int) -> set[str]:
+        return {str(LOCATOR.of(a["cdc"]["path"])) for a in self.commits[version] if "cdc" in a}
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> Line:
+    """Histories in which files come, go, come back, and change and share files of vectors."""
+    line = Line()
+    live: Live = {}
+    for version in range(draw(st.integers(1, 7))):
+        actions: list[dict[str, Any]] = []
+        for path in draw(st.lists(st.sampled_from(FILES), unique=True, max_size=3)):
+            vector = draw(st.sampled_from([None, 0, 1, 2]))
+            if path in live:
+                actions.append({"remove": remove(path, live.pop(path))})
+                if draw(st.booleans()):
+                    continue
+            live[path] = vector
+            actions.append({"add": add(path, vector)})
+        if draw(st.booleans()):
+            actions.append({"cdc": {"path": f"_change_data/{version}", "size": 1}})
+        line.commits.append(draw(st.permutations(actions)))
+        line.states.append(dict(live))
+    return line
+
+
+def garbage(
+    line: Line, oldest: int, *, since: int = -1, memory: int | None = None, hints: Collection[str] = ()
+) -> Garbage:
+    """What goes, read from ``since`` on; the live state that can be asked for is that of ``memory``."""
+    newest = len(line.commits) - 1
+    journal = Journal(
+        LOCATOR, {}, newest if memory is None else memory, since=since, newest=newest, whole=since < 0
+    )
+    for version in range(max(since, 0), newest + 1):
+        journal.drop(version, line.commits[version])
+        if journal.asks_for_adds(version):
+            journal.bring(version, [a["add"] for a in line.commits[version] if "add" in a])
+        journal.times[version] = 1
+    live = line.states[journal.memory].items()
+    rows = [{"path": path, "deletionVector": None, **_descriptor(vector)} for path, vector in live]
+    kept = Kept(dict.fromkeys(range(oldest, newest + 1), ""), tuple(range(oldest)), (), 0, 10)
+    anything: Any = SimpleNamespace(locator=LOCATOR, files=lambda _state: None)
+    with patch.object(live_files, "matching", lambda _frame, _locations: rows):
+        return find_garbage(anything, anything, History(journal, anything), kept, hints)
+
+
+def dead(line: Line, oldest: int, since: int = 0) -> set[str]:
+    """By the plain meaning: named by a version that went, and by none that stays."""
+    newest = len(line.commits) - 1
+    needed = {name for v in range(oldest, newest + 1) for name in line.names(v) | line.feeds(v)}
+    went = {name for v in range(since, oldest) for name in line.names(v) | line.feeds(v)}
+    return went - needed
+
+
+def paths(found: Garbage) -> set[str]:
+    return {file.path for file in found.files}
+
+
+@given(lines(), st.data())
+def test_what_goes_is_what_went_and_no_kept_version_names(line: Line, data: st.DataObject) -> None:
+    oldest = data.draw(st.integers(0, len(line.commits) - 1))
+    found = garbage(line, oldest)
+    assert paths(found) == dead(line, oldest)
+    assert (found.through, found.note) == (oldest, "")
+
+
+@given(lines(), st.data())
+def test_a_look_from_the_cursor_on_tells_the_rest(line: Line, data: st.DataObject) -> None:
+    """The commits before are not read, and the state in memory may be older than the newest."""
+    newest = len(line.commits) - 1
+    since = data.draw(st.integers(0, newest))
+    oldest = data.draw(st.integers(since, newest))
+    memory = data.draw(st.integers(since, newest))
+    found = garbage(line, oldest, since=since, memory=memory)
+    assert paths(found) == dead(line, oldest, since)
+
+
+@given(lines(), st.data())
+def test_a_hint_goes_only_if_nothing_names_it(line: Line, data: st.DataObject) -> None:
+    newest = len(line.commits) - 1
+    since, memory = data.draw(st.integers(0, newest)), data.draw(st.integers(0, newest))
+    since = min(since, memory)
+    everything = {name for v in range(newest + 1) for name in line.names(v) | line.feeds(v)}
+    strange = {f"{ROOT}/strange", "file:/etc/passwd"}
+    kept = {name for v in range(since, newest + 1) for name in line.names(v)}
+    hints = (everything - {name for v in range(newest + 1) for name in line.feeds(v)}) | strange
+    found = garbage(line, since, since=since, memory=memory, hints=hints)
+    assert paths(found) & hints == hints - kept - {"file:/etc/passwd"}
+
+
+def test_what_was_dropped_after_the_cutoff_is_found_the_next_time() -> None:
+    line = Line([[{"add": add("a", None)}, {"add": add("b", None)}]], [{"a": None, "b": None}])
+    line.commits += [[{"remove": remove("a", None, at=11)}], [{"remove": remove("b", None)}]]
+    line.states += [{"b": None}, {}]
+    found = garbage(line, 2)
+    assert paths(found) == {f"{ROOT}/b"}
+    assert found.through == 0
+    again = garbage(line, 2, since=0)
+    assert paths(again) == {f"{ROOT}/b"}
