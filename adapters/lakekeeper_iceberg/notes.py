@@ -87,10 +87,12 @@ class IcebergNotes:
     def _rename_over(self, system: Any, aside: str, place: str) -> None:
         old, new = self._path(aside), self._path(place)
         if str(system.getUri().getScheme()) == "file":
-            # A checksum of the former text would make the new one unreadable if we died between the two renames.
-            system.getRawFileSystem().delete(system.getChecksumFile(new), False)
-            if not system.rename(old, new):
+            # One rename, of the file itself: a checksum of another text would make it unreadable, none does not.
+            raw = system.getRawFileSystem()
+            raw.delete(system.getChecksumFile(new), False)
+            if not raw.rename(old, new):
                 raise OSError(f"{aside} could not be renamed")
+            raw.delete(system.getChecksumFile(old), False)
             return
         files = self._jvm.view.org.apache.hadoop.fs
         # `Options.Rename` is no field to py4j, and `FileSystem.rename` refuses a target that is there.

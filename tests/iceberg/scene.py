@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ class Scene:
     def leftovers(self) -> set[str]:
         """Files under the data folder that no version names."""
         named = {r[0] for r in self.spark.table(f"{self.sql}.all_files").select("file_path").collect()}
-        return files_on_disk(self.spark, self.sql) - {path.removeprefix("file:") for path in named}
+        return files_on_disk(self.spark, self.sql) - {re.sub("^file:/+", "/", path) for path in named}
 
     def metadata_leftovers(self) -> set[str]:
         """Manifests and manifest lists on disk that no version names."""

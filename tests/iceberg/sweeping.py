@@ -1,0 +1,78 @@
+"""One vacuum step by step, as the engine does it, with what must hold after it for any reader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum import Garbage, VacuumPlan, plan_vacuum
+from tests.iceberg.scene import Scene
+
+LATER = 10**13
+"""A moment at which everything of these tests is old."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One vacuum, as the engine does it but for its records and its brake."""
+
+    versions: Versions
+    kept: Kept
+    garbage: Garbage
+    plan: VacuumPlan
+    gone: frozenset[str]
+
+    def of_kind(self, kind: str) -> int:
+        return sum(1 for f in self.plan.files if f.kind == kind)
+
+
+def fill(start: int, stop: int) -> str:
+    rows = f"SELECT /*+ COALESCE(1) */ cast(id AS int) AS k, concat('v', id) AS v FROM range({start}, {stop})"
+    return f"INSERT INTO {{t}} {rows}"
+
+
+def on_disk(scene: Scene) -> set[str]:
+    """All files below the table's location but checksums and lakekeeper's own."""
+    root = Path(str(scene.java().location()).removeprefix("file:"))
+    found = (p for p in root.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return {str(p) for p in found if "_lakekeeper" not in p.parts}
+
+
+def sweep(
+    scene: Scene,
+    *,
+    storage: Any = None,
+    last: int = 1,
+    named: Collection[int] = (),
+    hints: Collection[str] = (),
+    now_ms: int = LATER,
+    age_ms: int = 0,
+) -> Swept:
+    storage = storage or scene.adapter().storage
+    versions = storage.versions()
+    kept = keep(scene.sql, versions, Retention(age_ms, last, named, {}, allow_unsafe=True), now_ms)
+    garbage = storage.garbage(versions, kept, hints)
+    paths = [dead.path for dead in garbage.files]
+    found = dict(zip(paths, storage.look(paths), strict=True))
+    plan = plan_vacuum(scene.sql, versions, kept, garbage, found, storage.grounds)
+    storage.expire(versions, kept, "run")
+    return Swept(versions, kept, garbage, plan, frozenset(storage.delete(plan.files)))
+
+
+def check(scene: Scene, **how: object) -> Swept:
+    """Sweep; what was kept reads as before by both readers, and what is gone from the disk is what was told."""
+    before, rows = on_disk(scene), scene.every_version()
+    done = sweep(scene, **how)  # type: ignore[arg-type]
+    after = scene.every_version()
+    assert set(after) == set(done.kept.reasons)
+    assert after == {version: rows[version] for version in after}
+    told = {path.removeprefix("file:") for path in done.gone}
+    new = {path for path in on_disk(scene) - before if path.endswith("metadata.json")}
+    assert on_disk(scene) - new == before - told
+    assert {f.path for f in done.plan.files} == done.gone
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert done.garbage.outside == ()
+    return done

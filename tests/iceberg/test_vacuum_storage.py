@@ -1,0 +1,345 @@
+"""The storage half of a vacuum: the swap that expires, the port that deletes, what lies there and whose it is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum import Doomed
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.testing.harness import task_for
+from lakekeeper_iceberg.disk import Disk
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.storage import IcebergStorage
+from tests.faults.storage import faulty_storage
+from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
+from tests.iceberg.test_commits import Faulty
+from tests.oracles.rest_catalog import Answer, rest_catalog
+
+pytestmark = pytest.mark.iceberg
+
+
+def rows(scene: Scene, *keys: int) -> Scene:
+    return scene.run(*(f"INSERT INTO {{t}} VALUES ({k}, 'v{k}')" for k in keys))
+
+
+def location(scene: Scene) -> Path:
+    return Path(str(scene.java().location()).removeprefix("file:"))
+
+
+def doomed(path: Any, kind: str = "data") -> Doomed:
+    return Doomed(str(path), kind, 1, 1)
+
+
+def pictured(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept]:
+    versions = storage.versions()
+    return versions, keep(scene.sql, versions, Retention(0, allow_unsafe=True), LATER)
+
+
+def test_whatever_was_committed_since_the_look_is_a_conflict(scene: Scene) -> None:
+    """58: a name that was made meanwhile protects its snapshot."""
+    rows(scene.create("k INT, v STRING"), 1, 2)
+    storage = scene.adapter().storage
+    for rival in (
+        f"ALTER TABLE {{t}} CREATE TAG t AS OF VERSION {scene.versions()[0]}",
+        "INSERT INTO {t} VALUES (9, 'x')",
+        "ALTER TABLE {t} ADD COLUMN w INT",
+    ):
+        versions, kept = pictured(storage, rows(scene, 5))
+        scene.run(rival)
+        before = scene.versions(), on_disk(scene)
+        with pytest.raises(Conflict):
+            storage.expire(versions, kept, "run")
+        assert (scene.versions(), on_disk(scene)) == before
+    assert "tag t" in sweep(scene).kept.reasons.values()
+
+
+def _lost(jvm: Iceberg, kind: str) -> Exception:
+    """What py4j raises for an exception of Iceberg's."""
+    from py4j.protocol import Py4JJavaError
+
+    made = getattr(jvm.view.org.apache.iceberg.exceptions, kind)
+    nothing = jvm.array(jvm.view.java.lang.Object, [])
+    return Py4JJavaError("told", made(jvm.view.RuntimeException("on purpose"), "told %s", nothing))
+
+
+@pytest.mark.parametrize(
+    "lands, raised, expected",
+    [
+        (True, "CommitFailedException", None),  # a client that sent it twice lost to itself
+        (False, "CommitFailedException", Conflict),
+        (False, "ForbiddenException", Rejected),
+        (True, "CommitStateUnknownException", Unknown),
+        (True, "", Unknown),
+    ],
+)
+def test_answers_of_a_catalog(
+    scene: Scene, lands: bool, raised: str, expected: type[Exception] | None
+) -> None:
+    rows(scene.create("k INT, v STRING"), 1, 2)
+    adapter = scene.adapter()
+    jvm = Iceberg(scene.spark)
+
+    def act(real: Any, base: Any, updated: Any) -> None:
+        if lands:
+            real.commit(base, updated)
+        raise _lost(jvm, raised) if raised == "CommitFailedException" else OSError(raised)
+
+    versions, kept = pictured(adapter.storage, scene)
+    with (
+        patch.object(adapter, "_table", Faulty(adapter._table, act)),
+        patch("lakekeeper_iceberg.commit._kinds", lambda e: [raised or type(e).__name__]),
+    ):
+        if expected is None:
+            assert adapter.storage.expire(versions, kept, "run") == versions.newest
+        else:
+            with pytest.raises(expected):
+                adapter.storage.expire(versions, kept, "run")
+    assert scene.versions() == [v.id for v in versions.items if not lands or v.id in kept.reasons]
+
+
+@dataclass
+class _Rest:
+    """A table behind a REST catalog, whose server can be made to do something around a commit."""
+
+    scene: Scene
+    act: Callable[[Callable[[], None]], None] = lambda commit: commit()
+
+
+@pytest.fixture
+def rest(spark: SparkSession, tmp_path: Path) -> Iterator[_Rest]:
+    name = f"rest_{uuid.uuid4().hex[:8]}"
+    made = _Rest(Scene(spark, name))
+    answers = rest_catalog(tmp_path, lambda commit: made.act(commit))  # noqa: PLW0108  # a test changes it later
+    with answers as address:
+        spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
+        spark.conf.set(f"spark.sql.catalog.{name}.uri", address)
+        spark.sql(f"CREATE NAMESPACE {name}.db")
+        yield made
+
+
+def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> None:
+    """The protocol has no way to demand that nothing was committed: then nothing is deleted, and hints remain."""
+    scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
+    assert check(scene).of_kind("manifest list") == 1
+    rows(scene, 3)
+    storage = scene.adapter().storage
+    versions, kept = pictured(storage, scene)
+    hints = {d.path for d in storage.garbage(versions, kept).files}
+    rows(scene, 4)
+    before = on_disk(scene)
+    with pytest.raises(Unknown, match="somebody else committed"):
+        storage.expire(versions, kept, "run")
+    assert before <= on_disk(scene)
+    assert hints <= {d.path for d in sweep(scene, hints=hints).garbage.files}
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark.table(scene.sql).count() == 4
+
+
+def test_an_answer_that_was_lost_on_the_way(rest: _Rest) -> None:
+    scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
+    storage = scene.adapter().storage
+    versions, kept = pictured(storage, scene)
+
+    def landed(commit: Callable[[], None]) -> None:
+        commit()
+        raise Answer(409)
+
+    rest.act = landed
+    assert storage.expire(versions, kept, "run") == versions.newest
+    rest.act = lambda commit: commit()
+    assert scene.versions() == list(kept.reasons)
+
+
+def test_the_port_deletes_nothing_that_is_not_a_file_of_the_table(scene: Scene, tmp_path: Path) -> None:
+    """Reference: CWE-22, CWE-59; whoever may write metadata could name any path."""
+    rows(scene.create("k INT, v STRING"), 1)
+    root = location(scene)
+    (tmp_path / "far.parquet").write_text("x")
+    (root / "data" / "link").symlink_to(tmp_path)
+    (root / "data" / "soft.parquet").symlink_to(tmp_path / "far.parquet")
+    (root / "data" / "empty").mkdir()
+    (root / "_lakekeeper").mkdir(exist_ok=True)
+    (root / "_lakekeeper" / "x.json").write_text("x")
+    neighbour = root.parent / f"{root.name}2.parquet"
+    neighbour.write_text("x")
+    metadata = next((root / "metadata").glob("*.avro"))
+    forbidden = [
+        doomed(tmp_path / "far.parquet"),
+        doomed(f"{root}/data/../../{neighbour.name}"),
+        doomed(f"{root}/data/../../{neighbour.name}", "manifest"),
+        doomed(neighbour),
+        doomed(root / "data" / "link" / "far.parquet"),
+        doomed(root / "data" / "soft.parquet"),
+        doomed(root / "data" / "empty"),
+        doomed(root / "data"),
+        doomed(root),
+        doomed(f"{root}/"),
+        doomed(root / "_lakekeeper" / "x.json"),
+        doomed(metadata),
+        doomed(f"s3://bucket{root}/data/x.parquet"),
+        doomed(f"file://host{root}/data/x.parquet"),
+    ]
+    storage = scene.adapter().storage
+    before, outer = on_disk(scene), set(root.rglob("*"))
+    for file in forbidden:
+        assert storage.delete([file]) == [], file.path
+    assert (on_disk(scene), set(root.rglob("*"))) == (before, outer)
+    assert neighbour.exists()
+    assert (tmp_path / "far.parquet").exists()
+    seen = storage.look([f.path for f in forbidden[4:7]])
+    assert [info and info.link for info in seen] == [True, True, None]
+    assert not storage.move({str(root / "data" / "link" / "far.parquet"): f"{root}/data/y"})
+    assert not storage.move({str(metadata): str(tmp_path / "stolen.avro")})
+    (root / "data" / "ok a%20b+#ä.parquet").write_text("x")
+    odd = str(root / "data" / "ok a%20b+#ä.parquet")
+    assert storage.delete([doomed(f"file://{odd}"), doomed(root / "data" / "gone.parquet")]) == [
+        f"file://{odd}",
+        str(root / "data" / "gone.parquet"),
+    ]
+    assert on_disk(scene) == before - {odd}
+
+
+def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
+    """77: the table's own root may be reached by one."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    scene.create("k INT, v STRING", more=f"LOCATION '{tmp_path}/link/t/'")
+    rows(scene, 1).run("DELETE FROM {t}")
+    rows(scene, 2)
+    assert check(scene).of_kind("data") == 1
+
+
+def test_only_what_is_really_gone_is_told(scene: Scene) -> None:
+    """69: a delete that says yes and does nothing."""
+    rows(scene.create("k INT, v STRING"), 1).run("DELETE FROM {t}")
+    with patch.object(Disk, "_delete_all", lambda *_: None):
+        assert sweep(scene).gone == frozenset()
+
+
+def test_a_vacuum_lists_nothing(scene: Scene) -> None:
+    rows(scene.create("k INT, v STRING"), 1, 2, 3).run("DELETE FROM {t} WHERE k < 3")
+    recluster(scene)
+    storage = scene.adapter().storage
+    with faulty_storage(scene.spark) as faults:
+        faults.arm(location(scene), "list")
+        done = sweep(scene, storage=storage, hints=[f"{location(scene)}/data/x.parquet"])
+        assert faults.disarm() == []
+        faults.arm(location(scene), "list")
+        assert list(storage.files())
+        assert faults.disarm()
+    assert len(done.gone) > 8
+
+
+def test_a_storage_that_does_not_answer_tells_nothing(scene: Scene) -> None:
+    rows(scene.create("k INT, v STRING"), 1)
+    storage = scene.adapter().storage
+    path = str(next((location(scene) / "data").glob("*.parquet")))
+    with faulty_storage(scene.spark) as faults:
+        faults.arm(location(scene), "status list", 0, "crash before")
+        with pytest.raises(AdapterError):
+            storage.look([path])
+        with pytest.raises(AdapterError):
+            list(storage.files())
+    assert storage.look([path, f"{path}.none"])[1] is None
+
+
+def test_orphans_and_what_is_named(scene: Scene) -> None:
+    """51, 53, 54, 59, 60: everything that any snapshot or the log names, and nothing else."""
+    scene.create("k INT, v STRING", 3).run(fill(0, 10), "DELETE FROM {t} WHERE k = 3")
+    scene.call("compute_table_stats").run("ALTER TABLE {t} CREATE BRANCH b")
+    scene.run("INSERT INTO {t}.branch_b VALUES (100, 'b')")
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    recluster(scene)
+    root = location(scene)
+    task = task_for(snapshot, snapshot.blocks.path.to_pylist())
+    level, metadata = adapter.storage.folders([task])
+    orphan = root / level.removeprefix(f"{root}/") / "k=1" / "orphan.parquet"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_text("orphan")
+    stray = Path(metadata) / "stray-m0.avro"
+    stray.write_text("x")
+    adapter.notes.keep("a/b.json", "kept")
+    storage = adapter.storage
+    listed = {info.path: info for info in storage.files()}
+    assert {path.removeprefix("file:") for path in listed} == on_disk(scene)
+    versions = storage.versions()
+    named = storage.named(versions, listed)
+    assert {p.removeprefix("file:") for p in listed.keys() - named} == {str(orphan), str(stray)}
+    info = listed[f"file:{orphan}"]
+    assert (info.bytes, info.link) == (6, False)
+    assert abs(info.modified_ms - orphan.stat().st_mtime * 1000) < 1000
+    assert {i.path for i in storage.files([level])} == {f"file:{orphan}", *(p for p in listed if "/L1/" in p)}
+    flat = {i.path for i in storage.files([metadata, f"{root}/nowhere"])}
+    assert flat == {p for p in listed if "/metadata/" in p}
+    moved = storage.move({str(orphan): f"{root}/_lakekeeper/trash/1/orphan.parquet"})
+    assert moved == [str(orphan)]
+    assert not orphan.exists()
+    assert {i.path for i in storage.files()} == listed.keys() - {f"file:{orphan}"}
+    assert storage.move({str(stray): f"{root}/_lakekeeper/trash/1/orphan.parquet"}) == []  # none over another
+    assert stray.exists()
+
+
+def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
+    """51: the same folder, a folder in a folder, another format, and metadata that nobody can read."""
+    spark = scene.spark
+
+    def made(folder: str) -> Scene:
+        other = Scene(spark).create("k INT, v STRING", more=f"LOCATION '{tmp_path}/{folder}'")
+        return rows(other, 1)
+
+    alone = made("alone")
+    assert alone.adapter().storage.strangers() == ()
+    outer = made("alone/data/inner")
+    assert [Path(p.removeprefix("file:")) for p in alone.adapter().storage.strangers()] == [
+        location(outer) / "metadata"
+    ]
+    assert [Path(p.removeprefix("file:")) for p in outer.adapter().storage.strangers()] == [
+        location(alone) / "metadata"
+    ]
+    first, second = made("same"), made("same")
+    assert first.adapter().storage.strangers()
+    assert second.adapter().storage.strangers()
+    delta = made("delta")
+    (tmp_path / "delta" / "x" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "delta" / "x" / "_delta_log" / "0.json").write_text("{}")
+    assert len(delta.adapter().storage.strangers()) == 1
+    broken = made("broken")
+    (tmp_path / "broken" / "metadata" / "9.metadata.json").write_text("{")
+    with pytest.raises(AdapterError, match="cannot be told"):
+        broken.adapter().storage.strangers()
+    beside = made("db/metadata")  # a table of this name is beside the others, not around them
+    assert made("db/other").adapter().storage.strangers() == ()
+    assert beside.adapter().storage.strangers() == ()
+
+
+def test_notes_are_replaced_and_removed(scene: Scene) -> None:
+    notes = scene.create("k INT").adapter().notes
+    for text in ("one", "two, and more of it", "3"):
+        notes.replace("vacuum/cursor.json", text)
+        assert notes.read("vacuum/cursor.json") == text
+    assert notes.keep("vacuum/cursor.json", "late") == "3"
+    folder = location(scene) / "_lakekeeper" / "vacuum"
+    assert [p.name for p in folder.iterdir() if not p.name.startswith(".")] == ["cursor.json"]
+    with faulty_storage(scene.spark) as faults:
+        for kind in ("create", "close"):
+            faults.arm(location(scene), kind, 0, "before")
+            with pytest.raises(AdapterError):
+                notes.replace("vacuum/cursor.json", "4")
+            faults.disarm()
+            assert notes.read("vacuum/cursor.json") == "3"
+    notes.remove("vacuum/cursor.json")
+    notes.remove("vacuum/cursor.json")
+    assert notes.read("vacuum/cursor.json") is None
