@@ -228,7 +228,10 @@ class Storage(Protocol):
         ...
 
     def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        """Where rewrites of these tasks put their files."""
+        """Where rewrites of these tasks put their files; of none: where deletes of rows, and their tidying, put theirs.
+
+        The latter are all folders that such a delete can write to, whatever rows it means.
+        """
         ...
 
     def strangers(self) -> Sequence[str]:

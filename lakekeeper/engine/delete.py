@@ -4,9 +4,9 @@ The rows are found by position once. Where a commit came between, only what chan
 somebody's rewrite put in the place of ours hold the same rows with the same values, so the predicate finds them
 there. Where nothing but rewrites came between, exactly as many rows must be found as were in the files that went.
 
-    find ─► commit ─┬─ done
-                    ├─ Conflict ─► find in new and changed files only, keep the rest ─► commit (bounded)
-                    └─ Unknown  ─► look for our run id: done, or raise and keep every file
+    register ─► find ─► commit ─┬─ done
+                                ├─ Conflict ─► find in new and changed files only, keep the rest ─► commit (bounded)
+                                └─ Unknown  ─► look for our run id: done, or raise and keep every file
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.intents import Registration, at_work
 from lakekeeper.errors import AdapterError, Conflict, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Runner
 
@@ -39,7 +40,7 @@ def delete_rows(
     """Delete the rows that match ``where`` as the table stands when the delete commits.
 
     Raises the errors of the adapter before anything is written; Conflict naming the winner when the retries are
-    used up, Rejected or Unknown for a commit that failed.
+    used up, Rejected or Unknown for a commit that failed, Rejected where a vacuum may have taken it for dead.
     """
     run_id = f"{uuid.uuid4().hex[:16]}-1"
     work = _Delete(
@@ -71,14 +72,26 @@ class _Delete:
 
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
-        first = snapshot = self.adapter.snapshot(where=self.where)
-        if len(snapshot.blocks):  # else no file can hold a match, and there is nothing to look for it in
-            self._find(snapshot, None)
+        first = self.adapter.snapshot(where=self.where)
+        if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
+            return self._report(first, None, 0, started)
+        folders = self.adapter.storage.folders(())
+        hours = self.options.number("vacuum.intent-timeout-hours")
+        with at_work(self.adapter, self.run_id, first.version, folders, self.clock, hours) as registration:
+            report = self._commit(first, registration, started)
+            # A commit that lost may leave files whose names nobody knows.
+            registration.clean = not report.retries
+        return report
+
+    def _commit(self, first: Snapshot, registration: Registration, started: int) -> DeleteReport:
+        snapshot = first
+        self._find(snapshot, None)
         allowed = self.options.integer("commit.retry.num-retries")
         for attempt in range(allowed + 1):
             if not self._rows:
                 return self._report(first, None, attempt, started)
             self.events.tell("before_commit", attempt=attempt, rows=self._rows)
+            registration.require()
             try:
                 commit = self.adapter.deletes.delete(self.parts, snapshot, self.run_id, self.where)
                 return self._report(first, commit, attempt, started)

@@ -21,6 +21,7 @@ from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.intents import Registration, at_work
 from lakekeeper.engine.maintain import Request, maintain
 from lakekeeper.engine.quiet import QuietWindow
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown
@@ -79,12 +80,22 @@ class _Tidying:
 
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
+        folders = self.adapter.storage.folders(())
+        hours = self.options.number("vacuum.intent-timeout-hours")
+        with at_work(self.adapter, self.run_id, None, folders, self.clock, hours) as registration:
+            tidied = self._commit(registration)
+            # A commit that lost may leave files whose names nobody knows.
+            registration.clean = not self.lost
+        return tidied
+
+    def _commit(self, registration: Registration) -> Tidied:
         allowed = self.options.integer("commit.retry.num-retries")
         deadline = self.started + self.options.integer("commit.retry.total-timeout-ms")
         quiet = QuietWindow.of(self.options, self.clock)
         for attempt in range(allowed + 1):
             snapshot = self.adapter.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
             self.events.tell("before_commit", attempt=attempt, rewrites=0)
+            registration.require()
             try:
                 return self._done(self.adapter.deletes.tidy(snapshot, self.run_id))
             except Conflict as lost:

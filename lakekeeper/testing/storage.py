@@ -145,7 +145,7 @@ class MemoryStorage:
 
     def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
         """One folder holds all data."""
-        return ("data",) if tasks else ()
+        return ("data",)
 
     def strangers(self) -> Sequence[str]:
         """Tables of the lake never lie in one another."""

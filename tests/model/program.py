@@ -26,7 +26,7 @@ from lakekeeper.engine import maintain as engine_maintain
 from lakekeeper.engine import rewrite as engine_rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Capabilities, Commit, Held, Notes, Observer, Tidied, Traces
+from lakekeeper.spi import Capabilities, Commit, Held, Observer, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
 _MOST_QUESTIONS = 400
@@ -148,6 +148,25 @@ class Trace:
         return f"{self.name}.{self.depth}"
 
 
+class PrivateNotes:
+    """What one program keeps beside its table, where nobody else looks."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def read(self, name: str) -> str | None:
+        return self.texts.get(name)
+
+    def keep(self, name: str, text: str) -> str:
+        return self.texts.setdefault(name, text)
+
+    def replace(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+    def remove(self, name: str) -> None:
+        self.texts.pop(name, None)
+
+
 class Scripted:
     """An adapter that gives the answers of a history, then stops the engine at its next question."""
 
@@ -156,6 +175,7 @@ class Scripted:
         self.table = "db.t"
         self.question: Question | None = None
         self.told: list[Question] = []
+        self.notes = PrivateNotes()
         self._answers = answers
         self._next = 0
 
@@ -179,12 +199,15 @@ class Scripted:
             self.ask("phase", phase, info)
 
     @property
-    def notes(self) -> Notes:
-        raise AssertionError("a linear key keeps nothing beside its table")
-
-    @property
     def deletes(self) -> Scripted:
         return self
+
+    @property
+    def storage(self) -> Any:
+        return self
+
+    def folders(self, _tasks: Sequence[MergeTask]) -> tuple[str, ...]:
+        return ("data",)
 
     def properties(self) -> Mapping[str, str]:
         return {}

@@ -1,0 +1,214 @@
+"""Whoever writes files is registered meanwhile, so that a vacuum finds what he leaves when he is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.report import DeleteReport
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete import delete_rows
+from lakekeeper.engine.intents import registered
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.tidy import merge_deletes
+from lakekeeper.errors import Conflict, Rejected
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.runner import MemoryRunner
+from tests.engine.scene import Scene
+
+DAY = 24 * HOUR_MS
+
+
+class _Crash(BaseException):
+    pass
+
+
+class _Killed(MemoryTable):
+    """A table whose writer dies at his next commit, after he wrote his files; ``noted`` is what is noted then."""
+
+    dies = False
+    noted: dict[str, str]
+
+    def apply(self, *args: Any) -> int:
+        if self.dies:
+            self.noted = dict(self.notes)
+            raise _Crash
+        return super().apply(*args)
+
+
+def made() -> _Killed:
+    table = _Killed("db.t", {"k": "int"}, settings=Settings(row_deletes=False))
+    table.append([{"k": i} for i in range(6)])
+    table.later(DAY)
+    return table
+
+
+def clock(table: MemoryTable) -> Clock:
+    return Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+
+
+def delete(table: MemoryTable, *, observer: Callable[..., Any] | None = None) -> DeleteReport:
+    return delete_rows(
+        MemoryAdapter(table), MemoryRunner(), "k < 3", resolve({}), observer=observer, clock=clock(table)
+    )
+
+
+def swept(table: MemoryTable) -> VacuumReport:
+    options = resolve({"vacuum.max-share": 1})
+    return vacuum(MemoryAdapter(table), VacuumRequest(options), clock=clock(table))
+
+
+def intents(table: MemoryTable) -> list[str]:
+    return [name for name in table.notes if name.startswith("intents/")]
+
+
+def test_a_killed_delete_is_settled_by_the_next_vacuum() -> None:
+    table = made()
+    table.dies = True
+    with pytest.raises(_Crash):
+        delete(table)
+    table.dies = False
+    table.notes = table.noted  # nobody tidied up after him
+    left = table.leftovers()
+    assert left
+    assert len(intents(table)) == 1
+    table.later(DAY)
+    assert swept(table).deleted_files_count == 0  # it may still be at work
+    table.later(3 * DAY)
+    assert swept(table).settled_runs
+    assert set(table.touched.deleted) == left
+    assert intents(table) == []
+    assert len(table.rows()) == 6
+
+
+def test_a_version_that_a_delete_has_read_stays_while_it_is_at_work() -> None:
+    table = made()
+    before = table.rows()
+    seen: list[int] = []
+
+    def meanwhile(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and not seen:
+            seen.append(table.current.number)
+            table.overwrite([{"k": 1}])
+            table.later(DAY // 2)
+            options = resolve({"vacuum.max-share": 1})
+            request = VacuumRequest(options, age_ms=0, allow_unsafe=True)
+            vacuum(MemoryAdapter(table), request, clock=clock(table))
+            assert table.rows(seen[0]) == before
+
+    report = delete(table, observer=meanwhile)
+    assert seen
+    assert report.retries == 1
+    assert table.rows() == []
+
+
+def test_a_delete_that_was_taken_for_dead_deletes_nothing() -> None:
+    table = made()
+
+    def sleep(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            table.later(10 * DAY)
+            swept(table)
+
+    with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
+        delete(table, observer=sleep)
+    assert len(table.rows()) == 6
+
+
+@pytest.mark.parametrize("rival", [False, True])
+def test_a_delete_that_ends_well_leaves_no_intent(rival: bool) -> None:
+    table = made()
+
+    def race(phase: str, info: Mapping[str, Any]) -> None:
+        if rival and phase == "before_commit" and info["attempt"] == 0:
+            table.rewrite_foreign()
+
+    report = delete(table, observer=race)
+    assert report.deleted_rows_count == 3
+    # Files of an attempt that lost may lie anywhere: then a vacuum is to look.
+    assert len(intents(table)) == int(rival)
+    table.later(5 * DAY)
+    swept(table)
+    assert intents(table) == []
+    assert len(table.rows()) == 3
+
+
+def test_a_delete_that_finds_no_file_registers_nowhere() -> None:
+    table = made()
+    table.delete("k >= 0")
+    noted = dict(table.notes)
+    assert delete(table).deleted_rows_count == 0
+    assert table.notes == noted
+
+
+def test_a_killed_tidying_is_settled_by_the_next_vacuum() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    table.append([{"k": 1}])
+    table.leave_dangling()
+
+    def kill(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            raise _Crash
+
+    request = scene.request("deletes")
+    with pytest.raises(_Crash):
+        merge_deletes(scene.adapter, scene.runner, request, observer=kill, clock=clock(table))
+    [intent] = registered(scene.adapter.notes).values()
+    assert intent.folders == scene.adapter.storage.folders(())
+    table.later(5 * DAY)
+    assert len(swept(table).settled_runs) == 1
+    assert intents(table) == []
+
+
+def test_a_tidying_that_was_taken_for_dead_commits_nothing() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    table.append([{"k": 1}])
+    table.leave_dangling()
+    versions = len(table.versions)
+
+    def sleep(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            table.later(5 * DAY)
+            swept(table)
+
+    with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
+        merge_deletes(
+            scene.adapter, scene.runner, scene.request("deletes"), observer=sleep, clock=clock(table)
+        )
+    assert len(table.versions) == versions
+
+
+def test_a_tidying_that_ends_leaves_no_intent() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    scene.table.append([{"k": 1}])
+    scene.table.leave_dangling()
+    report = merge_deletes(scene.adapter, scene.runner, scene.request("deletes"), clock=scene.clock)
+    assert report.removed_delete_files_count == 1
+    assert intents(scene.table) == []
+
+
+def test_a_tidying_that_gives_up_is_looked_after() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    table.append([{"k": 1}])
+    table.leave_dangling()
+
+    class _Lost(MemoryAdapter):
+        def attempt(self) -> Any:
+            raise Conflict("db.t: somebody else won", "somebody")
+
+    request = scene.request("deletes", options={"commit.retry.num-retries": 1})
+    with pytest.raises(Conflict):
+        merge_deletes(_Lost(table), scene.runner, request, clock=clock(table))
+    assert len(intents(table)) == 1
+    table.later(5 * DAY)
+    swept(table)
+    assert intents(table) == []
