@@ -13,8 +13,22 @@ from __future__ import annotations
 from lakekeeper import errors
 from lakekeeper.api import Table, table
 from lakekeeper.core.workload import Workload
+from lakekeeper.dropping import drop_table, dropped_tables, empty_dropped, restore_table
 from lakekeeper.fleet import auto, run
 from lakekeeper.sql import sql
 from lakekeeper.workloads import observe
 
-__all__ = ["Table", "Workload", "auto", "errors", "observe", "run", "sql", "table"]
+__all__ = [
+    "Table",
+    "Workload",
+    "auto",
+    "drop_table",
+    "dropped_tables",
+    "empty_dropped",
+    "errors",
+    "observe",
+    "restore_table",
+    "run",
+    "sql",
+    "table",
+]

@@ -10,6 +10,9 @@ from lakekeeper.errors import AdapterError, NotFound, OptionError
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spi import TableName
 
+DROPPED = "__lakekeeper_trash_"
+"""In the names of tables that were dropped and can come back."""
+
 
 def resolve(spark: Any, text: str) -> TableName:
     """The table that ``text`` names: ``cat.db.t``, ``db.t``, ``t``, ``delta.`/path```, or a path.
@@ -152,7 +155,10 @@ def _matching(spark: Any, pattern: str) -> list[str]:
         tables = sorted(
             r.tableName
             for r in rows
-            if not r.isTemporary and r.tableName not in views and fnmatch.fnmatchcase(r.tableName, name)
+            if not r.isTemporary
+            and r.tableName not in views
+            and DROPPED not in r.tableName
+            and fnmatch.fnmatchcase(r.tableName, name)
         )
         found += [".".join(quote(step) for step in (catalog, space, table)) for table in tables]
     return found

@@ -1,0 +1,180 @@
+"""Vacuum, the recycle bin and what is dropped, through the public face, on Delta and Iceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import registered
+from lakekeeper.errors import NotFound, OptionError, RetentionError
+from tests.formats.lakes import Lake
+
+ALL = {"vacuum.max-share": 1}
+NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "options": ALL}
+REWRITE = {"depth-threshold": 1, "policy": "full"}
+
+
+def home(spark: SparkSession, name: str) -> Path:
+    """The table's folder on the disk."""
+    for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect():
+        if row.col_name == "Location":
+            return Path(str(row.data_type).removeprefix("file:"))
+    raise AssertionError("no location")
+
+
+def on_disk(place: Path) -> dict[Path, int]:
+    """File → size; lakekeeper's own and checksums left out."""
+    files = [p for p in place.rglob("*") if p.is_file() and "_lakekeeper" not in p.parts]
+    return {p: p.stat().st_size for p in files if not p.name.endswith(".crc") or "_delta_log" in p.parts}
+
+
+def versions(lake: Lake, name: str) -> list[int]:
+    """Versions, oldest first."""
+    if lake.iceberg:
+        rows = lake.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()
+        return [int(row[0]) for row in rows]
+    rows = lake.spark.sql(f"DESCRIBE HISTORY {name}").collect()
+    return sorted(int(row.version) for row in rows)
+
+
+def rewritten(lake: Lake, times: int = 2) -> str:
+    """A table that was rewritten that often; each rewrite makes garbage of all files before."""
+    name = lake.overlapping(3, 20)
+    for _ in range(times):
+        lk.table(lake.spark, name).recluster("k", options=REWRITE)
+    return name
+
+
+def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSession, lake: Lake) -> None:
+    name = rewritten(lake)
+    before, place = lake.fingerprint(name), home(spark, name)
+    disk = on_disk(place)
+    table = lk.table(spark, name)
+    told = table.vacuum(dry_run=True, **NOW)
+    assert on_disk(place) == disk
+    assert told.plan is not None
+    report = table.vacuum(**NOW)
+    gone = {str(path): size for path, size in disk.items() if path not in on_disk(place)}
+    assert {f.path.removeprefix("file:") for f in told.plan.files} == set(gone)
+    assert report.deleted_files_count == len(gone) == told.deleted_files_count
+    assert report.deleted_bytes_count == sum(gone.values())
+    assert lake.fingerprint(name) == before
+    assert registered(table._adapter.notes) == {}
+    # Only what the newest version names is left.
+    data = [p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts]
+    assert len(data) == table.blocks().count()
+    again = table.vacuum(**NOW)
+    assert (again.deleted_files_count, again.ended) == (0, "nothing to do")
+    assert "nothing goes" in str(again)
+
+
+def test_kept_versions_read_the_same(spark: SparkSession, lake: Lake) -> None:
+    name = rewritten(lake, 3)
+    known = {version: lake.fingerprint(name, version) for version in versions(lake, name)}
+    last = list(known)[-2:]
+    lk.table(spark, name).vacuum(retain_last=2, **NOW)
+    assert {version: lake.fingerprint(name, version) for version in last} == {v: known[v] for v in last}
+
+
+def test_nothing_goes_within_the_tables_own_retention(spark: SparkSession, lake: Lake) -> None:
+    name = rewritten(lake, 1)
+    table, disk = lk.table(spark, name), on_disk(home(spark, name))
+    assert table.vacuum().deleted_files_count == 0
+    with pytest.raises(RetentionError, match="allow_unsafe_retention"):
+        table.vacuum(retention_hours=1)
+    with pytest.raises(OptionError, match="older_than"):
+        table.vacuum(older_than="2020-01-01")  # type: ignore[arg-type]  # the error is what is tested
+    assert on_disk(home(spark, name)) == disk
+
+
+def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake) -> None:
+    """reliability 62, 80: vacuum between read and commit."""
+    name = rewritten(lake, 1)
+    before = lake.fingerprint(name)
+    swept = []
+
+    def vacuum(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "planned":
+            lake.append(name, spark.range(1000, 1005).selectExpr("id", "1 AS k", "'x' AS v"))
+        if phase in ("read", "written", "before_commit"):
+            swept.append(lk.table(spark, name).vacuum(**NOW))
+
+    report = lk.table(spark, name).recluster("k", options=REWRITE, observer=vacuum)
+    assert report.commits == 1
+    assert len(swept) == 3
+    after = lake.fingerprint(name)
+    assert after[0] == before[0] + 5
+    lk.table(spark, name).vacuum(**NOW)
+    assert lake.fingerprint(name) == after
+
+
+def test_the_recycle_bin(spark: SparkSession, lake: Lake) -> None:
+    name = rewritten(lake)
+    table, place = lk.table(spark, name), home(spark, name)
+    known = {version: lake.fingerprint(name, version) for version in versions(lake, name)[-3:]}
+    disk = on_disk(place)
+    report = table.vacuum(trash=True, **NOW)
+    assert report.deleted_files_count > 0
+    assert on_disk(place) != disk
+    [entry] = table.trash()
+    assert (entry.files, entry.bytes) == (report.deleted_files_count, report.deleted_bytes_count)
+    table.restore(report.trash)
+    assert {path: size for path, size in on_disk(place).items() if "metadata" not in path.parts} == {
+        path: size for path, size in disk.items() if "metadata" not in path.parts
+    }
+    assert {version: lake.fingerprint(name, version) for version in known} == known
+    assert table.trash() == ()
+    assert table.vacuum(trash=True, **NOW).deleted_files_count == report.deleted_files_count
+    later = Clock(now_ms=lambda: entry.at_ms + 200 * 3_600_000)
+    table._clock = later
+    assert [e.files for e in table.empty_trash()] == [report.deleted_files_count]
+    assert not [
+        p for p in (place / "_lakekeeper" / "trash").rglob("*") if p.is_file() and "crc" not in p.suffix
+    ]
+    with pytest.raises(NotFound, match="holds nothing"):
+        table.restore("x")
+
+
+def test_a_partition_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> None:
+    name = lake.create("day INT, v STRING", partitioned="day")
+    for day in range(3):
+        lake.append(name, spark.range(10).selectExpr(f"{day} AS day", "CAST(id AS STRING) AS v"))
+    before = lake.fingerprint(name)
+    table = lk.table(spark, name)
+    report = table.drop_partition("day = 1")
+    assert report.deleted_rows_count == 10
+    assert spark.table(name).where("day = 1").count() == 0
+    # Whoever vacuums meanwhile leaves what can be restored.
+    lk.table(spark, name).vacuum(**NOW)
+    [entry] = table.trash()
+    table.restore(entry.name)
+    assert lake.fingerprint(name) == before
+    assert table.trash() == ()
+    assert table.drop_partition("day = 2", force=True).deleted_rows_count == 10
+    assert table.trash() == ()
+
+
+def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> None:
+    name = lake.overlapping(2, 10)
+    before = lake.fingerprint(name)
+    catalog, namespace, plain = name.split(".")
+    lk.drop_table(spark, name)
+    assert not spark.catalog.tableExists(name)
+    with pytest.raises(NotFound):
+        lk.table(spark, name)
+    assert [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}") if t.name == name] == [name]
+    lk.restore_table(spark, name)
+    assert lake.fingerprint(name) == before
+    with pytest.raises(NotFound, match="no table of that name"):
+        lk.restore_table(spark, name)
+    kept = lk.drop_table(spark, name, force=True)
+    place = home(spark, kept.kept_as)
+    assert name in [t.name for t in lk.empty_dropped(spark, f"{catalog}.{namespace}")]
+    assert not list(place.rglob("*.parquet"))
+    assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
