@@ -21,12 +21,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if _part(item) in getattr(getattr(item, "cls", None), "deep_parts", ()):
+            item.add_marker("deep")
     if "deep" not in str(config.option.markexpr):
         left = [item for item in items if item.get_closest_marker("deep") is not None]
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     items.sort(key=_tier)
+
+
+def _part(item: pytest.Item) -> str:
+    """The class in which a test is written, which may be a base of the one it is run for."""
+    return str(getattr(getattr(item, "function", None), "__qualname__", "")).partition(".")[0]
 
 
 def _tier(item: pytest.Item) -> tuple[bool, bool]:

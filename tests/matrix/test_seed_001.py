@@ -105,7 +105,9 @@ def test_case_1_the_merge_won_and_the_delete_follows_its_rows(two_files: World) 
     assert (target.rows - target.deleted_rows) == 10
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize(
+    "statement", [pytest.param(s, marks=pytest.mark.deep if s == "update" else ()) for s in STATEMENTS]
+)
 def test_case_1_with_a_statement_of_sparks_own(two_files: World, tmp_path: Path, statement: str) -> None:
     world, theirs, gate = two_files, ACTIONS[statement], Gate(two_files.spark, tmp_path)
     told: list[Mapping[str, Any]] = []
