@@ -132,6 +132,8 @@ class BlockSet:
     @property
     def live_bytes(self) -> Ints:
         """Bytes that would be left if the deleted rows were gone, by their share of the rows."""
+        if not self.deleted_rows.any():
+            return np.array(self.bytes, np.int64)
         alive = 1.0 - self.deleted_rows / np.maximum(self.rows, 1)
         return np.asarray(self.bytes * np.clip(alive, 0.0, 1.0), dtype=np.int64)
 

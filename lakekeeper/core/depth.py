@@ -117,7 +117,7 @@ def _meet(curve: DepthCurve, lo: Ints, hi: Ints) -> Ints:
     return (curve.opened[hi] - curve.closed_before[lo]).astype(np.int64)
 
 
-def range_max(values: npt.NDArray[np.int32] | Ints, first: Ints, last: Ints) -> npt.NDArray[np.int32]:
+def range_max(values: Counts | Ints, first: Counts | Ints, last: Counts | Ints) -> Counts:
     """max(values[first_j..last_j]) for each j; one level of a sparse table at a time, so memory stays O(P)."""
     out = np.empty(len(first), values.dtype)
     if not len(first):
@@ -125,7 +125,7 @@ def range_max(values: npt.NDArray[np.int32] | Ints, first: Ints, last: Ints) -> 
     length = last - first + 1
     power = (np.frexp(length.astype(np.float64))[1] - 1).astype(np.int8)
     order = np.argsort(power, kind="stable")
-    edges = np.searchsorted(power[order], np.arange(int(power.max()) + 2))
+    edges = np.append(0, np.cumsum(np.bincount(power)))
     table = values
     for k in range(len(edges) - 1):
         at, width = order[edges[k] : edges[k + 1]], 1 << k

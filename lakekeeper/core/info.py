@@ -12,7 +12,7 @@ import numpy as np
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.boundaries import placed
 from lakekeeper.core.depth import block_depth, depth_curve, histogram, overlaps
-from lakekeeper.core.lines import table_line
+from lakekeeper.core.lines import table_curve, table_line
 from lakekeeper.core.ranks import Intervals, has_null
 
 
@@ -131,7 +131,7 @@ def mean_depth(snapshot: Snapshot) -> float:
     if snapshot.key is None or not len(snapshot.blocks):
         return 0.0
     intervals = intervals_of(snapshot)
-    return round(float(block_depth(depth_curve(intervals), intervals).mean()), 4)
+    return round(float(block_depth(table_curve(snapshot), intervals).mean()), 4)
 
 
 def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
@@ -155,7 +155,7 @@ def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
     if snapshot.key is None or not len(snapshot.blocks):
         return ""
     intervals = table_line(snapshot, null_region=False)
-    curve = depth_curve(intervals)
+    curve = table_curve(snapshot, null_region=False)
     if curve.max < 2:
         return ""
     point = int(np.argmax(curve.depth))

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from lakekeeper.core.blocks import Index, Ints, Snapshot
+from lakekeeper.core.depth import DepthCurve, depth_curve
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.mass import Line, data_mass, places
 from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
@@ -28,6 +29,13 @@ def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
     if not null_region and not _any_null(snapshot):
         null_region = True  # there is none: one line serves both
     return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
+
+
+def table_curve(snapshot: Snapshot, *, null_region: bool = True) -> DepthCurve:
+    """The depth along :func:`table_line`."""
+    line = table_line(snapshot, null_region=null_region)
+    shared = not (null_region or _any_null(snapshot))
+    return _kept(snapshot, f"curve {null_region or shared}", lambda: depth_curve(line))
 
 
 def order_of(snapshot: Snapshot) -> Index:

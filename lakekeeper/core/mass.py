@@ -48,7 +48,11 @@ class Line:
 
     def share(self, lo: Ints, hi: Ints) -> Floats:
         """The same as a share of everything, 0 to 1."""
-        return np.asarray(np.minimum(self.inside(lo, hi) / max(self.total, 1e-300), 1.0))
+        return self.part(self.inside(lo, hi))
+
+    def part(self, inside: Floats) -> Floats:
+        """What lies inside, as a share of everything, 0 to 1."""
+        return np.asarray(np.minimum(inside / max(self.total, 1e-300), 1.0))
 
 
 def data_mass(intervals: Intervals, place: Floats, size: Ints) -> Line:

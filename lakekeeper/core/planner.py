@@ -57,11 +57,11 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
         candidates = ledger.open
         choices = policy.choose(snapshot, candidates, bounded(options, share, policy.name), env)
         _check(policy.name, snapshot, candidates, choices)
+        mine = [choice for choice in choices if isinstance(choice, Merge)]
+        merges += [(policy.name, merge) for merge in mine]
+        ledger.take(np.concatenate([*(merge.blocks for merge in mine), np.zeros(0, np.intp)]))
         for choice in choices:
-            if isinstance(choice, Merge):
-                merges.append((policy.name, choice))
-                ledger.take(choice.blocks)
-            else:
+            if not isinstance(choice, Merge):
                 ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
     tasks = _within_budget(snapshot, merges, options, env, share, ledger)
     return _plan(snapshot, policies, tasks, ledger)
@@ -161,7 +161,7 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
         if isinstance(choice, Merge) and not len(choice.blocks):
             raise OptionError("policy", name, "merges of at least one block; its plan is refused")
     merges = [choice for choice in choices if isinstance(choice, Merge)]
-    if not merges:
+    if not merges or not place.any():
         return
     length = np.array([len(merge.blocks) for merge in merges])
     of = place[np.concatenate([merge.blocks for merge in merges])]
@@ -209,6 +209,8 @@ def _within_budget(
     starts = np.cumsum(length) - length
     sizes = np.add.reduceat(snapshot.blocks.bytes[every], starts).tolist()
     foreign = share.needed(every, starts)
+    if sum(sizes) <= budget and not any(foreign):
+        return _tasks(snapshot, merges, sizes, options)
     kept: list[tuple[str, Merge]] = []
     spent_on: list[int] = []
     for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):

@@ -42,6 +42,8 @@ class Share:
 
     def needed(self, every: Index, starts: Ints) -> list[int]:
         """Of groups of blocks that stand one after another in ``every``, the bytes of other keys."""
+        if not self.foreign.any():
+            return [0] * len(starts)
         sums: list[int] = np.add.reduceat(np.where(self.foreign[every], self.size[every], 0), starts).tolist()
         return sums
 

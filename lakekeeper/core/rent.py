@@ -30,7 +30,7 @@ import numpy as np
 from lakekeeper.core.blocks import Bools, Index, Ints
 from lakekeeper.core.depth import Counts, DepthCurve, curve_over
 from lakekeeper.core.mass import Floats, Line
-from lakekeeper.core.ranks import Intervals
+from lakekeeper.core.ranks import Intervals, dense
 from lakekeeper.core.selection import assign
 
 LADDER = 2.0  # 1.5 and 3 bring the same
@@ -117,14 +117,24 @@ def _kept(field: Field, at: Index, first: Ints, last: Ints) -> Floats:
                      4 ────────────────
     oldest   3      |4      |       |5     |4
     """
-    oldest, at_point = oldest_over(field.line.lo[at], field.line.hi[at], field.age[at], field.line.points)
+    lo, hi = field.line.lo[at], field.line.hi[at]
     upto, before = field.queries.upto, field.queries.before
-    atom = (upto - before) * at_point
-    between = (np.append(before[1:], 0.0) - upto) * oldest
-    between[-1:] = 0.0
-    # One run of sums over the line: all of a batch's points, and the stretches between them.
-    points, stretches = np.cumsum(atom), np.concatenate([[0.0], np.cumsum(between)])
-    inside = points[last] - points[first] + atom[first] + stretches[last] - stretches[first]
+    if len(at) * _SPARSE <= field.line.points:  # between their bounds, no age changes
+        lo, hi, bounds = dense(lo, hi)
+        first, last = np.searchsorted(bounds, first), np.searchsorted(bounds, last)
+        same = upto is before
+        upto = upto[bounds]
+        before = upto if same else before[bounds]
+    oldest, at_point = oldest_over(lo, hi, field.age[at], len(upto))
+    # One run of sums over the line: the stretches between a batch's points, and then all of these points.
+    stretches = np.zeros(len(upto))
+    np.cumsum((before[1:] - upto[:-1]) * oldest[:-1], out=stretches[1:])
+    if upto is before:  # no query is for a single point
+        inside = stretches[last] - stretches[first]
+    else:
+        atom = (upto - before) * at_point
+        points = np.cumsum(atom)
+        inside = points[last] - points[first] + atom[first] + stretches[last] - stretches[first]
     return np.asarray(np.maximum(inside, 0.0) / max(field.queries.total, 1e-300))
 
 
@@ -138,17 +148,17 @@ def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, F
     length = (hi - lo)[wide]
     power = (np.frexp(length.astype(np.float64))[1] - 1).astype(np.int8)
     order = wide[np.argsort(power, kind="stable")]
-    edges = np.searchsorted(np.sort(power), np.arange(int(power.max(initial=0)) + 2))
-    over = np.zeros(points)
+    edges = np.append(0, np.cumsum(np.bincount(power)))
+    over, halved = np.zeros(points), np.empty(points)
     for k in range(len(edges) - 2, -1, -1):
         now, width = order[edges[k] : edges[k + 1]], 1 << k
         np.maximum.at(over, lo[now], age[now])
         np.maximum.at(over, hi[now] - width, age[now])
         if k:
             half = width >> 1
-            np.maximum(
-                over[half:], over[:-half], out=over[half:]
-            )  # as if from a copy: numpy sees the overlap
+            halved[:half] = over[:half]
+            np.maximum(over[half:], over[:-half], out=halved[half:])
+            over, halved = halved, over
     at_point = over.copy()
     np.maximum(at_point[1:], over[:-1], out=at_point[1:])
     single = np.flatnonzero(hi == lo)

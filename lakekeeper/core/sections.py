@@ -83,15 +83,24 @@ def bounded_groups(
 
 def _along(at: Index, of: Ints, lo: Ints, hi: Ints, names: Callable[[Index], pa.Array]) -> Index:
     """The order by section, ``lo`` and ``hi``; names are only looked at where these do not tell blocks apart."""
-    ordered = np.lexsort((hi[at], lo[at], of))
-    ends = np.stack([of, lo[at], hi[at]])[:, ordered]
+    first, last = lo[at], hi[at]
+    level = (of[1:] == of[:-1]) & (first[1:] == first[:-1])
+    if not (level & (last[1:] <= last[:-1])).any() and _ascending(of, first):
+        return np.arange(len(at))
+    ordered = np.lexsort((last, first, of))
+    ends = np.stack([of, first, last])[:, ordered]
     same = (ends[:, 1:] == ends[:, :-1]).all(axis=0)
     if not same.any():
         return ordered
     tied = np.append(same, False) | np.append(False, same)
     place = np.zeros(len(at), np.int64)
     place[ordered[tied]] = by_name(names(at[ordered[tied]]))
-    return np.lexsort((place, hi[at], lo[at], of))
+    return np.lexsort((place, last, first, of))
+
+
+def _ascending(of: Ints, first: Ints) -> bool:
+    """Is the order that of the sections, and within each of where blocks start?"""
+    return bool(((of[1:] > of[:-1]) | ((of[1:] == of[:-1]) & (first[1:] >= first[:-1]))).all())
 
 
 def _wanted(order: Index, section: Ints, count: Ints, wanted: Bools) -> Groups:
@@ -119,18 +128,16 @@ def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bool
     if apart is not None:
         fresh |= apart
     stops = np.append(np.flatnonzero(fresh), count)
-    after = stops[
-        np.searchsorted(stops, np.arange(count), side="right")
-    ]  # where the stretch of each block ends
+    after = np.repeat(stops[1:], np.diff(stops))  # where the stretch of each block ends
     filled = np.concatenate([[0], np.cumsum(size)])
     full = (
         np.searchsorted(filled, filled[:-1] + max_bytes, side="right") - 1
     )  # the first block that does not fit
     end = np.minimum(np.minimum(after, full), np.arange(count) + max_files)
-    jumps = np.maximum(end, np.arange(1, count + 1)).tolist()
+    jumps = np.maximum(end, np.arange(1, count + 1))
     starts, at = [], 0
     while at < count:
         starts.append(at)
-        at = jumps[at]
+        at = jumps.item(at)
     part[starts[1:]] = 1
     return np.cumsum(part)

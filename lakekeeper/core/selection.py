@@ -97,12 +97,12 @@ def assign(curve: DepthCurve, lo: Ints, hi: Ints, hot: Bools) -> tuple[Ints, Cou
     starts[1:] &= ~joined
     ends[:-1] &= ~joined
     first, last = np.flatnonzero(starts), np.flatnonzero(ends)
-    before = np.cumsum(ends) - ends  # runs that end before a point
-    begun = np.cumsum(starts)  # runs that start at or before it
+    before = np.cumsum(ends, dtype=np.int32) - ends  # runs that end before a point
+    begun = np.cumsum(starts, dtype=np.int32)  # runs that start at or before it
     left, right = before[lo], begun[hi] - 1  # the runs that a block touches
-    run_of_block = np.where(left <= right, left, -1)
+    run_of_block = np.where(left <= right, left, -1).astype(np.int64)
     several = np.flatnonzero(left < right)
-    peak = range_max(curve.folded, first, last)
+    peak = _peaks(curve.folded, first, last)
     if len(several):
         rank = peak.astype(np.int64) * len(first) + (len(first) - 1 - np.arange(len(first)))
         order = np.argsort(rank)
@@ -110,6 +110,12 @@ def assign(curve: DepthCurve, lo: Ints, hi: Ints, hot: Bools) -> tuple[Ints, Cou
         place[order] = np.arange(len(order), dtype=np.int32)
         run_of_block[several] = order[range_max(place, left[several], right[several])]
     return run_of_block, peak
+
+
+def _peaks(depth: Counts, first: Index, last: Index) -> Counts:
+    """The greatest depth in each of some runs, which lie one behind the other."""
+    ends = np.stack([first, last + 1], axis=1).ravel()
+    return np.maximum.reduceat(depth, ends[: -1 if last[-1] + 1 == len(depth) else None])[::2]
 
 
 def _groups(field: _Field, run: Ints, options: Options) -> tuple[Groups, Bools]:

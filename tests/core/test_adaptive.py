@@ -21,7 +21,7 @@ from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env
 from lakekeeper.core.policies.adaptive import ADAPTIVE, SETTINGS, level_of, price_of
 from lakekeeper.core.ranks import Intervals
-from lakekeeper.core.rent import ladder, oldest_over
+from lakekeeper.core.rent import Field, ladder, oldest_over, weigh
 from lakekeeper.core.sections import fill
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES
@@ -128,6 +128,42 @@ def test_the_oldest_block_over_each_point_and_each_stretch(seed: int) -> None:
     for x in range(points):
         assert at_point[x] == max([c for a, b, c in found if a <= x <= b], default=0)
         assert over[x] == max([c for a, b, c in found if a <= x and b > x], default=0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_rent_of_a_batch_is_what_its_blocks_cost_beyond_the_oldest_of_them(seed: int) -> None:
+    """On lines of few points and of many: between the bounds of a few blocks a long line is not walked."""
+    rng = random.Random(seed)
+    points, count = rng.choice([8, 30, 400]), rng.randint(2, 8)
+    ends = [sorted((rng.randrange(points), rng.randrange(points))) for _ in range(count)]
+    lo, hi = (np.array(side) for side in zip(*ends, strict=True))
+    atoms = [rng.choice([0, 0, 3]) if seed % 2 else 0 for _ in range(points)]
+    gaps = [rng.randint(0, 5) for _ in range(points)]
+    before = np.cumsum([0, *(a + g for a, g in zip(atoms, gaps, strict=True))])[:-1].astype(np.float64)
+    upto = before + np.array(atoms) if any(atoms) else before
+    queries = Line(upto, before, float(upto[-1]) or 1.0)
+    age = np.array([float(rng.randint(1, 9)) for _ in range(count)])
+    none, one = np.full(count, -1), np.ones(count)
+    line = Intervals(lo, hi, np.zeros(points, np.int64), none, none, none >= 0)
+    settled = np.zeros(count, np.bool_)
+    field = Field(line, queries, queries.share(lo, hi), age, one, one, settled, alone=1)
+    at = np.flatnonzero([rng.random() < 0.8 for _ in range(count)] + np.eye(1, count, 0)[0])
+    batch = np.array([rng.randrange(2) for _ in at])
+    found = weigh(field, at, batch, np.full(2, 2))
+    for number in range(2):
+        mine = [(int(lo[i]), int(hi[i]), float(age[i])) for i in at[batch == number]]
+        if not mine:
+            continue
+        first, last = min(a for a, _, _ in mine), max(b for _, b, _ in mine)
+        over = [(int(lo[i]), int(hi[i]), float(age[i])) for i in at]
+        kept = sum(
+            atoms[x] * max([c for a, b, c in over if a <= x <= b], default=0) for x in range(first, last + 1)
+        )
+        kept += sum(
+            gaps[x] * max([c for a, b, c in over if a <= x < b], default=0) for x in range(first, last)
+        )
+        paid = sum((upto[b] - before[a]) * c for a, b, c in mine)
+        assert found.rent[number] == pytest.approx((paid - kept) / queries.total)
 
 
 # --- ages

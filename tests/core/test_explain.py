@@ -77,6 +77,18 @@ def test_a_task_with_its_worth_goes_through_json(snapshot: Snapshot) -> None:
         assert MergeTask.from_json(task.to_json()) == task
 
 
+@pytest.mark.parametrize("page", [1, 2, 3])
+def test_a_task_is_the_same_whatever_was_looked_at_before(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = "\n".join(f"L0 f{i}{j} {100 * i + j}----{100 * i + 50} 10MB" for i in range(5) for j in range(3))
+    snapshot = parse_blocks(drawn, parse_key("k:int"))
+    expected = list(explain(snapshot, (RANGES,)).tasks)
+    assert [len(task.inputs) for task in expected] == [3] * 5
+    monkeypatch.setattr("lakekeeper.core.planner._PAGE", page)
+    tasks = explain(snapshot, (RANGES,)).tasks
+    assert [tasks[i] for i in (4, 0, 3, 1, 2)] == [expected[i] for i in (4, 0, 3, 1, 2)]
+    assert tasks[-2:] == tuple(expected[-2:])
+
+
 def test_a_plan_that_nobody_explained_has_rows_too() -> None:
     snapshot = picture(6)
     told = make_plan(snapshot, (RANGES,), OPTIONS, Env()).rows().to_pydict()

@@ -91,17 +91,19 @@ def _field(snapshot: Snapshot, at: Index, level: Ints, options: Options, env: En
     live = np.maximum(blocks.live_bytes, 1)
     place = place_of(snapshot)
     whole = np.bincount(place, live)[place[at]]
-    mass = np.maximum(data.inside(mine.lo, mine.hi), live[at])
-    share = queries.share(mine.lo, mine.hi)
+    live = live[at]
+    inside = data.inside(mine.lo, mine.hi)
+    mass = np.maximum(inside, live)
+    share = data.part(inside) if queries is data else queries.share(mine.lo, mine.hi)
     single = steps(mine)
-    share[single] *= 1 - np.minimum(live[at][single] / target, 1.0)
+    share[single] *= 1 - np.minimum(live[single] / target, 1.0)
     return Field(
         line=mine,
         queries=queries,
         share=share,
         age=ages(blocks, snapshot.commits_ms, level > 0)[at],
         files=blocks.bytes[at] / target,
-        run_size=live[at] / target * (whole / mass),
+        run_size=live / target * (whole / mass),
         settled=level[at] > 0,
         alone=_alone(snapshot),
     )
