@@ -127,5 +127,5 @@ def score_of(gain_per_second: float, work: float, horizon_s: float = WEEK_S) -> 
     """0 (brings nothing) to 100 (costs nothing); 50 where gain makes up for work exactly within the horizon."""
     if gain_per_second <= 0:
         return 0.0
-    earned = gain_per_second * horizon_s
-    return min(100.0 * earned / (earned + work), 100.0)
+    # Each step rounds a function that only grows or only falls, so the score never falls as the gain grows.
+    return 100.0 / (1.0 + work / (gain_per_second * horizon_s))

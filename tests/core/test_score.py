@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.core.blocks import Snapshot, make_blocks
@@ -92,6 +92,8 @@ def test_the_whole_table_is_the_sum_of_its_parts() -> None:
 
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.floats(0, 1e12), st.floats(1, 1e15), st.floats(1.01, 100))
+@example(323896650646.0102, 1.0, 15.6875)  # 100 and more than that, in doubles
+@example(5e-324, 1e15, 2.0)
 def test_a_score_grows_with_the_gain_and_falls_with_the_work(gain: float, work: float, more: float) -> None:
     score = score_of(gain, work)
     assert 0 <= score <= 100
