@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ from lakekeeper.core.containment import Grounds, below, refusal, same_place, spe
 from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, FileInfo
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.reach import path_key
 
 _HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
@@ -28,9 +30,7 @@ _PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
 _INFO = "org.apache.iceberg.io.FileInfo"
 _OF_HADOOP = ("file", "hdfs", "viewfs")  # what a FileIO that looks at schemes gives to Hadoop
 _CHEAP_RENAME = (*_OF_HADOOP, "abfs", "abfss")
-_MISSING = ("java.io.FileNotFoundException", "org.apache.iceberg.exceptions.NotFoundException")
 _THREADS = 4
-_FOLDER = -1
 _LISTED = 10_000
 
 Item = TypeVar("Item")
@@ -49,7 +49,7 @@ class Disk:
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """See ``spi.Storage.look``."""
         links = _Links(self.grounds)
-        return [_of_file(info, links) for info in _in_threads(self._seen, paths)]
+        return [_of_file(info, links) for info in self._seen(paths)]
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """See ``spi.Storage.delete``."""
@@ -57,26 +57,25 @@ class Disk:
             f.path for f in files if not refusal(f.path, self.grounds, reserved=f.kind in METADATA_KINDS)
         ]
         links = _Links(self.grounds)
-        seen = dict(zip(allowed, _in_threads(self._seen, allowed), strict=True))
+        seen = dict(zip(allowed, self._seen(allowed), strict=True))
         doomed = [
-            p for p, info in seen.items() if info is not None and info.bytes != _FOLDER and not links.to(p)
+            p for p, info in seen.items() if info is not None and info.bytes != FOLDER and not links.to(p)
         ]
         self._delete_all(doomed)
-        left = dict(zip(doomed, _in_threads(self._seen, doomed), strict=True))
+        left = dict(zip(doomed, self._seen(doomed), strict=True))
         return [path for path, info in seen.items() if info is None or (path in left and left[path] is None)]
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """See ``spi.Storage.move``; nothing is moved where a rename would be a copy."""
-        links = _Links(self.grounds)
+        links, hadoop = _Links(self.grounds), self._hadoop(moves)
 
         def one(move: tuple[str, str]) -> bool:
             source, target = move
             for path in move:
                 if refusal(path, self.grounds, reserved=True) or links.to(path):
                     return False
-            if not self._is_hadoop(source) or _scheme(source) not in _CHEAP_RENAME:
-                return False
-            return self._rename(source, target)
+            cheap = _scheme(source) in _CHEAP_RENAME and _store(source) == _store(target)
+            return hadoop is not None and cheap and self._rename(hadoop, source, target)
 
         done = _in_threads(one, list(moves.items()))
         return [source for source, moved in zip(moves, done, strict=True) if moved]
@@ -89,7 +88,8 @@ class Disk:
             )
         links = _Links(self.grounds)
         try:
-            if self._is_hadoop(folder) and not self._exists(folder):
+            hadoop = self._hadoop([folder])
+            if hadoop is not None and not hadoop.exists(folder):
                 return
             # With the slash: object stores list by the beginning of a name.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
@@ -125,19 +125,24 @@ class Disk:
         except Exception as error:
             raise self._failed(f"{path} cannot be read", error) from error
 
-    def _seen(self, path: str) -> FileInfo | None:
-        """A file, a folder (by its size), or nothing."""
+    def _seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """Files, folders (by their size), or nothing."""
+        hadoop = self._hadoop(paths)
+        if hadoop is None:
+            return _in_threads(self._seen_by_io, paths)
+        found: dict[str, FileInfo | None] = {}
         try:
-            if self._is_hadoop(path):
-                place, files = self._hadoop(path)
-                status = files.getFileStatus(place)
-                size = _FOLDER if status.isDirectory() else int(status.getLen())
-                return FileInfo(path, size, int(status.getModificationTime()))
-            found = self.io.newInputFile(path)
-            return FileInfo(path, int(found.getLength())) if found.exists() else None
+            for part in _by_store(paths):
+                found |= zip(part, hadoop.seen(part), strict=True)
         except Exception as error:
-            if any(kind in _MISSING for kind, _ in causes(error)):
-                return None
+            raise self._failed(f"{paths[0]} or one beside it cannot be looked at", error) from error
+        return [found[path] for path in paths]
+
+    def _seen_by_io(self, path: str) -> FileInfo | None:
+        try:
+            file = self.io.newInputFile(path)
+            return FileInfo(path, int(file.getLength())) if file.exists() else None
+        except Exception as error:
             raise self._failed(f"{path} cannot be looked at", error) from error
 
     def _delete_all(self, paths: Sequence[str]) -> None:
@@ -152,9 +157,9 @@ class Disk:
                 with suppress(Exception):
                     self.io.deleteFile(path)
 
-    def _rename(self, source: str, target: str) -> bool:
+    def _rename(self, hadoop: HadoopFiles, source: str, target: str) -> bool:
         try:
-            (old, files), (new, _) = self._hadoop(source), self._hadoop(target)
+            (old, files), (new, _) = hadoop.place(source), hadoop.place(target)
             if files.exists(old) and not files.exists(new):
                 files.mkdirs(new.getParent())
                 files.rename(old, new)
@@ -162,18 +167,12 @@ class Disk:
         except Exception as error:
             raise self._failed(f"{source} cannot be moved", error) from error
 
-    def _exists(self, path: str) -> bool:
-        place, files = self._hadoop(path)
-        return bool(files.exists(place))
-
-    def _is_hadoop(self, path: str) -> bool:
-        if self.jvm.is_a(self.io, _HADOOP):
-            return True
-        return self.jvm.is_a(self.io, _RESOLVING) and _scheme(path) in _OF_HADOOP
-
-    def _hadoop(self, path: str) -> tuple[Any, Any]:
-        place = self.jvm.view.org.apache.hadoop.fs.Path(path)
-        return place, place.getFileSystem(self.io.getConf())
+    def _hadoop(self, paths: Iterable[str]) -> HadoopFiles | None:
+        """Hadoop's files, if that is what is under the FileIO for all these paths."""
+        own = self.jvm.is_a(self.io, _HADOOP)
+        if own or (self.jvm.is_a(self.io, _RESOLVING) and {_scheme(path) for path in paths} <= {*_OF_HADOOP}):
+            return HadoopFiles(self.jvm, self.io.getConf())
+        return None
 
     def _failed(self, what: str, error: Exception) -> AdapterError:
         told = causes(error)
@@ -207,9 +206,21 @@ class _Links:
 
 
 def _of_file(info: FileInfo | None, links: _Links) -> FileInfo | None:
-    if info is None or info.bytes == _FOLDER:
+    if info is None or info.bytes == FOLDER:
         return None
     return FileInfo(info.path, info.bytes, info.modified_ms, links.to(info.path))
+
+
+def _by_store(paths: Sequence[str]) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        found.setdefault(_store(path), []).append(path)
+    return list(found.values())
+
+
+def _store(path: str) -> str:
+    """Scheme and authority, and how they are spelled: one file system of Hadoop's."""
+    return spelled(path).removesuffix(path_key(path))
 
 
 def _scheme(path: str) -> str:

@@ -136,6 +136,18 @@ class Iceberg(Jvm):
         cut = handles.insertArguments(replace, 1, self.array(self.view.java.lang.Object, [""]))
         return self._proxy("base.Function", handles.filterReturnValue(matcher, cut))
 
+    def maker(self, cls: str, takes: str) -> Any:
+        """A Java function that makes an object of a class out of its argument."""
+        kind = self._type("void", takes)
+        handle = self.view.java.lang.invoke.MethodHandles.publicLookup().findConstructor(
+            self._class(cls), kind
+        )
+        return self._proxy("base.Function", handle)
+
+    def bound(self, item: Any, cls: str, method: str, returns: str, takes: str) -> Any:
+        """A method of this very Java object, as a Java function of its argument."""
+        return self._proxy("base.Function", self._method(cls, method, returns, takes).bindTo(item))
+
     def is_a(self, item: Any, cls: str) -> bool:
         """Is a Java object of a class or interface?"""
         return bool(self._class(cls).isInstance(item))

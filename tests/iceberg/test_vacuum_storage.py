@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from lakekeeper.core.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
@@ -343,3 +344,20 @@ def test_notes_are_replaced_and_removed(scene: Scene) -> None:
     notes.remove("vacuum/cursor.json")
     notes.remove("vacuum/cursor.json")
     assert notes.read("vacuum/cursor.json") is None
+
+
+def test_the_whole_vacuum_lists_nothing_and_leaves_nothing(scene: Scene) -> None:
+    rows(scene.create("k INT, v STRING", 3), 1, 2, 3).run("DELETE FROM {t} WHERE k < 3")
+    recluster(scene)
+    table = lk.table(scene.spark, scene.sql)
+    before, kept = on_disk(scene), scene.spark_rows()
+    with faulty_storage(scene.spark) as faults:
+        faults.arm(location(scene), "list")
+        how = {"retention_hours": 0, "allow_unsafe_retention": True, "options": {"vacuum.max-share": 1}}
+        done = table.vacuum(**how)  # type: ignore[arg-type]
+        assert faults.disarm() == []
+    gone = before - on_disk(scene)
+    assert done.deleted_files_count == len(gone) > 8
+    assert (scene.spark_rows(), scene.log_rows()) == (kept, kept)
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert table.vacuum(**how).deleted_files_count == 0  # type: ignore[arg-type]
