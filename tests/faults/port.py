@@ -64,7 +64,7 @@ class Port:
 
 
 class Faulty:
-    """Stands for an adapter, or for its row-level half."""
+    """Stands for an adapter, or for one of its halves."""
 
     def __init__(self, real: Any, port: Port, prefix: str = "") -> None:
         self._real = real
@@ -74,9 +74,9 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         if name == "table":
             return self._real.table
-        if name == "deletes":
-            return Faulty(self._real.deletes, self._port, "deletes.")
-        if name == "capabilities":
-            return self._port.call(name, lambda: self._real.capabilities)
+        if name in ("deletes", "storage", "notes"):
+            return Faulty(getattr(self._real, name), self._port, f"{name}.")
+        if name in ("capabilities", "grounds"):
+            return self._port.call(name, lambda: getattr(self._real, name))
         method = getattr(self._real, name)
         return lambda *args, **given: self._port.call(self._prefix + name, method, *args, **given)

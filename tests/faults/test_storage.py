@@ -34,7 +34,7 @@ def test_some_writes_and_reads(ground: Grounds, storage: Storage, kind: str, pro
     writes = [at for at, call in enumerate(calls) if call.split()[0] in WRITES.split()]
     reads = [at for at in range(len(calls)) if at not in writes]
     tally = series.shoot(
-        [(writes[i], mode) for i, mode in by_turns(writes, MODES[:3], every=4, first=2)]
+        [(writes[i], mode) for i, mode in by_turns(writes, MODES[:3], every=4, first=1)]
         + [(reads[i], mode) for i, mode in by_turns(reads, ["before"], every=24, first=12)]
     )
     happened(tally, "crash")
