@@ -109,6 +109,8 @@ class Committer:
         sorted_out = rebase(pending, changes)
         if not sorted_out.replay and not sorted_out.drop:
             return tuple(pending)
+        if sorted_out.replay and self.registration:
+            self._in_time(pending)
         replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
         became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}
         became |= {rewrite.task.id: replayer.replay(rewrite, changes) for rewrite in sorted_out.replay}
@@ -122,6 +124,15 @@ class Committer:
         reason = lost[0].reason if lost else "deletes that won were replayed"
         self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=replayed, reason=reason)
         return left
+
+    def _in_time(self, pending: Sequence[Rewrite]) -> None:
+        """A replay writes files: Rejected where that is too late, and the outputs are discarded."""
+        try:
+            if self.registration:
+                self.registration.require_time()
+        except Rejected:
+            discard(self.adapter, pending)
+            raise
 
     def _done(self, commit: Commit, kept: tuple[Rewrite, ...], retries: int) -> Landed:
         # Halted here, files that a replay put others in the place of stay behind as orphans: no harm.

@@ -23,6 +23,8 @@ from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
+VACUUMS = 8
+"""Slots that only vacuums take: where the dead took all others, somebody has to be able to settle them."""
 _REWRITE, VACUUM = "rewrite", "vacuum"
 
 
@@ -31,6 +33,7 @@ class Intent:
     """Somebody at work. ``read_version`` is kept for him; his files are in ``folders``, none older than ``at_ms``.
 
     ``ended``: he is done, but left files whose names nobody knows. ``parts`` are notes that list what a vacuum deletes.
+    ``timeout_ms`` is what he goes by himself, whatever a vacuum was told.
     """
 
     run_id: str
@@ -40,6 +43,15 @@ class Intent:
     folders: tuple[str, ...] = ()
     ended: bool = False
     parts: int = 0
+    timeout_ms: int = 0
+
+    def dies_ms(self, timeout_ms: int) -> int:
+        """When he is taken for dead by who waits for ``timeout_ms``; never before he gives up himself."""
+        return self.at_ms + max(timeout_ms, self.timeout_ms)
+
+    def alive(self, timeout_ms: int, now_ms: int) -> bool:
+        """Is he a rewrite or a delete that may yet write, and commit?"""
+        return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -67,14 +79,20 @@ class Registration:
 
     def require(self) -> None:
         """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
-        late = self.clock.now_ms() >= self.intent.at_ms + self.timeout_ms
-        text = None if late else self.notes.read(self.slot)
-        there = read_intent(text) if text else None
-        if there is None or there.run_id != self.intent.run_id:
-            raise Rejected(
-                f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
-                "a vacuum may have taken away what it wrote, so nothing was committed. Run again, or raise the timeout"
-            )
+        self.require_time()
+        if _run_at(self.notes, self.slot) != self.intent.run_id:
+            raise self._dead()
+
+    def require_time(self) -> None:
+        """Before each write: what is written later than this, no vacuum would look for. Raises Rejected."""
+        if self.clock.now_ms() >= self.intent.at_ms + self.timeout_ms:
+            raise self._dead()
+
+    def _dead(self) -> Rejected:
+        return Rejected(
+            f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
+            "a vacuum may have taken away what it wrote, so nothing was committed. Run again, or raise the timeout"
+        )
 
     def note(self, **changed: Any) -> None:
         """Change what is registered."""
@@ -93,7 +111,8 @@ class Registration:
 def register(notes: Notes, table: str, intent: Intent, clock: Clock, timeout_ms: int) -> Registration:
     """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
     text = intent.to_json()
-    for number in range(SLOTS):
+    free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
+    for number in free:
         slot = _slot(number)
         if notes.keep(slot, text) == text:
             return Registration(notes, slot, intent, clock, timeout_ms)
@@ -113,8 +132,9 @@ def at_work(
     hours: float,
 ) -> Iterator[Registration]:
     """Around whatever writes files: registered while it lasts, and after a crash."""
-    intent = Intent(run_id, _REWRITE, clock.now_ms(), read_version, tuple(folders))
-    registration = register(adapter.notes, adapter.table, intent, clock, int(hours * HOUR_MS))
+    timeout_ms = int(hours * HOUR_MS)
+    intent = Intent(run_id, _REWRITE, clock.now_ms(), read_version, tuple(folders), timeout_ms=timeout_ms)
+    registration = register(adapter.notes, adapter.table, intent, clock, timeout_ms)
     try:
         yield registration
     except Halted:
@@ -129,7 +149,7 @@ def at_work(
 def registered(notes: Notes) -> Mapping[str, Intent]:
     """Slot → intent, of all who are registered. Raises AdapterError where the storage does not answer."""
     found = {}
-    for number in range(SLOTS):
+    for number in range(SLOTS + VACUUMS):
         slot = _slot(number)
         text = notes.read(slot)
         if text is None:
@@ -138,6 +158,18 @@ def registered(notes: Notes) -> Mapping[str, Intent]:
         if intent is not None:
             found[slot] = intent
     return found
+
+
+def unregister(notes: Notes, slot: str, run_id: str) -> None:
+    """Take an intent away that is done with, unless the slot is somebody else's by now."""
+    if _run_at(notes, slot) == run_id:
+        notes.remove(slot)
+
+
+def _run_at(notes: Notes, slot: str) -> str:
+    text = notes.read(slot)
+    there = read_intent(text) if text else None
+    return there.run_id if there else ""
 
 
 def _slot(number: int) -> str:

@@ -53,14 +53,19 @@ class Unnamed:
 def leftovers_of(
     adapter: Adapter[Any], intents: Mapping[str, Intent], options: Options, now_ms: int
 ) -> Leftovers:
-    """List the folders of runs that are taken for dead, or that ended and left files; nobody else's is listed."""
+    """List the folders of runs that are taken for dead, or that ended and left files; nobody else's is listed.
+
+    While a run older than the grace is at work, none is: files of the dead could be taken for his.
+    """
     timeout = int(options.number("vacuum.intent-timeout-hours") * HOUR_MS)
     grace = int(options.number("vacuum.orphan-grace-hours") * HOUR_MS)
     files: dict[str, FileInfo] = {}
     settled: dict[str, str] = {}
+    if _before_all_at_work(intents, options, now_ms) < now_ms - grace:
+        return Leftovers()
     for slot, intent in intents.items():
         # Until then a file of this run may be too young to go.
-        over = intent.at_ms + timeout + grace
+        over = intent.dies_ms(timeout) + grace
         if intent.kind == VACUUM or now_ms < over:
             continue
         settled[slot] = intent.run_id
@@ -70,11 +75,19 @@ def leftovers_of(
     return Leftovers(tuple(files.values()), settled)
 
 
+def _before_all_at_work(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
+    """What was last changed before this moment is nobody's who is registered and at work."""
+    timeout = int(options.number("vacuum.intent-timeout-hours") * HOUR_MS)
+    began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
+    return min(began, default=now_ms) - _SKEW_MS
+
+
 def orphans_of(
     adapter: Adapter[Any],
     versions: Versions,
     files: Sequence[FileInfo],
     garbage: Garbage,
+    intents: Mapping[str, Intent],
     options: Options,
     now_ms: int,
 ) -> Unnamed:
@@ -84,7 +97,8 @@ def orphans_of(
     """
     grace = int(options.number("vacuum.orphan-grace-hours") * HOUR_MS)
     dead = {spelled(file.path) for file in garbage.files}
-    old = {info.path: info for info in files if info.modified_ms <= now_ms - grace and not info.link}
+    last = min(now_ms - grace, _before_all_at_work(intents, options, now_ms))
+    old = {info.path: info for info in files if info.modified_ms <= last and not info.link}
     asked = {path for path in old if spelled(path) not in dead}
     if not asked:
         return Unnamed({}, "")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from lakekeeper.core.retention import Versions
 from lakekeeper.core.vacuum import VacuumPlan, proof
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import VACUUM, Intent, Registration, register
+from lakekeeper.engine.intents import VACUUM, Intent, Registration, register, unregister
 from lakekeeper.engine.removal import Removed
 from lakekeeper.engine.trash import CURSOR
 from lakekeeper.errors import AdapterError
@@ -86,9 +86,10 @@ class Records:
         if self._registration is None:
             intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
             self._registration = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
+        elif len(parts) > self._registration.intent.parts:
+            self._registration.note(parts=len(parts))
         for number, part in enumerate(parts):
             self.notes.replace(_part(self.run_id, number), json.dumps(part))
-        self._registration.note(parts=max(len(parts), self._registration.intent.parts))
         text = proof(plan, self.run_id, self.clock.now_ms())
         self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
         if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
@@ -121,7 +122,7 @@ class Records:
         intents: Mapping[str, Intent],
         settled: Mapping[str, str],
     ) -> None:
-        """All that was found dead is gone: the lists and the intents that were settled go, the cursor moves on."""
+        """All that was found dead is gone: the intents that were settled go and our own, the cursor moves on."""
         with suppress(
             AdapterError
         ):  # what stays is settled by the next vacuum, at no more cost than this one
@@ -129,15 +130,28 @@ class Records:
                 plain = {"through": through, "uuid": versions.table_uuid}
                 self.notes.replace(CURSOR, json.dumps(plain))
             for slot, intent in intents.items():
-                if intent.kind == VACUUM or slot in settled:
+                if slot in settled:
                     self._forget(slot, intent)
             if self._registration is not None:
                 self._forget(self._registration.slot, self._registration.intent)
 
+    def took_over(self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int) -> None:
+        """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
+
+        One of which a file is still named may be of a vacuum at work, which is yet to expire what names it.
+        """
+        now_ms = self.clock.now_ms()
+        with suppress(AdapterError):
+            for slot, intent in intents.items():
+                if intent.kind != VACUUM or intent.run_id == self.run_id:
+                    continue
+                if now_ms >= intent.dies_ms(timeout_ms) or dealt_with.issuperset(self._listed(intent)):
+                    self._forget(slot, intent)
+
     def _forget(self, slot: str, intent: Intent) -> None:
         for part in range(intent.parts):
             self.notes.remove(_part(intent.run_id, part))
-        self.notes.remove(slot)
+        unregister(self.notes, slot, intent.run_id)
 
 
 def _part(run_id: str, number: int) -> str:

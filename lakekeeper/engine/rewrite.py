@@ -108,6 +108,8 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
     for _ in range(_FINER_TRIES):
         rows = work.adapter.read(attempt)
         work.events.tell("read", task=task.id)
+        if work.registration:
+            work.registration.require_time()
         rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt)
         over = _over(task, rewrite)
         if not over:

@@ -87,6 +87,7 @@ class _Picture:
     kept: Kept
     plan: VacuumPlan
     leftovers: Leftovers
+    dealt_with: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -117,6 +118,7 @@ class _Sweep:
             if self.request.dry_run:
                 return self._report(picture, None, started, "dry run")
             if not plan.files and not self._expires(picture) and not plan.expired_refs:
+                self._take_over(records, intents, picture)
                 records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
                 return self._report(picture, None, started, "nothing to do")
             brake(plan, self.request.options.number("vacuum.max-share"))
@@ -135,12 +137,21 @@ class _Sweep:
             removal = Removal(self.adapter, self.request.options, self.events, self.clock)
             removed = removal.run(plan, self.run_id if self.request.trash else "")
             records.after(plan, removed)
+            self._take_over(records, intents, picture)
             if not removed.failed:
                 records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
             return self._report(
                 picture, removed, started, "done" if not removed.failed else "some files stayed"
             )
         raise AssertionError("the loop returns or raises")
+
+    def _take_over(self, records: Records, intents: Mapping[str, Intent], picture: _Picture) -> None:
+        # What goes into the bin is not all that is dead: then no list goes for its age.
+        records.took_over(intents, picture.dealt_with, 1 << 60 if self.request.trash else self._timeout_ms)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self.request.options.number("vacuum.intent-timeout-hours") * HOUR_MS)
 
     def _expires(self, picture: _Picture) -> bool:
         """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
@@ -163,7 +174,13 @@ class _Sweep:
         kept = keep(self.adapter.table, versions, self._retention(intents, now), now)
         garbage = storage.garbage(versions, kept, records.hints(intents))
         unnamed = orphans_of(
-            self.adapter, versions, [*leftovers.files, *orphans], garbage, self.request.options, now
+            self.adapter,
+            versions,
+            [*leftovers.files, *orphans],
+            garbage,
+            intents,
+            self.request.options,
+            now,
         )
         if self.request.orphans:
             unnamed = self._seen_twice(unnamed)
@@ -183,7 +200,9 @@ class _Sweep:
             # What stays in the metadata has to be readable: only data comes back out of the bin.
             files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
             plan = replace(plan, files=files, expired_refs=())
-        return _Picture(versions, kept, plan, leftovers)
+        missing = (path for path, info in found.items() if info is None)
+        dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
+        return _Picture(versions, kept, plan, leftovers, dealt_with)
 
     def _orphans_listed(self) -> list[Any]:
         """All files of the table, listed before the log is read: what a commit names after that is named."""
@@ -212,11 +231,10 @@ class _Sweep:
             age = now_ms - request.older_than_ms
         if age is None and options.number("retention-hours") >= 0:
             age = int(options.number("retention-hours") * HOUR_MS)
-        timeout = int(options.number("vacuum.intent-timeout-hours") * HOUR_MS)
         at_work = {
             intent.read_version: f"run {intent.run_id} at work has read it"
             for intent in intents.values()
-            if intent.read_version is not None and not intent.ended and now_ms < intent.at_ms + timeout
+            if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }
         held = held_versions(self.adapter.notes, options.number("vacuum.trash-retention-hours"), now_ms)
         return Retention(

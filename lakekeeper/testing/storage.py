@@ -13,7 +13,7 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
 from lakekeeper.core.retention import Version as Known
 from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Doomed, FileInfo, Garbage
-from lakekeeper.errors import Conflict
+from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import MemoryTable
 
 USUAL_AGE_MS = 168 * HOUR_MS
@@ -132,12 +132,14 @@ class MemoryStorage:
         return (info for info in infos if info is not None)
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        """Paths that any version names that is known."""
+        """Paths that any version names that was known when ``versions`` were read."""
         table = self._table
+        if not versions.items:
+            raise AdapterError(f"{table.name}: no version could be read, so nobody can tell what is in use")
         with table.lock:
             known = {
                 self._full(p)
-                for v in table.versions
+                for v in table.versions[: versions.newest + 1]
                 if v.number not in table.expired
                 for p in _named(table, v.number)
             }

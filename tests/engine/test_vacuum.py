@@ -225,7 +225,7 @@ def test_a_name_that_comes_between_the_look_and_the_expiry_is_seen() -> None:
     for day in range(5):
         table.later(DAY)
         table.overwrite([{"k": day}])
-    raced = []
+    raced: list[str] = []
 
     def tag(what: str) -> None:
         if what == "expire" and not raced:

@@ -1,0 +1,142 @@
+"""Vacuums beside others at work: who is dead, whose files are left, and which notes are done with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import SLOTS, Intent, at_work, register, registered
+from lakekeeper.engine.maintain import maintain
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import Scene
+
+DAY = 24 * HOUR_MS
+
+
+class _Crash(BaseException):
+    pass
+
+
+@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
+def table(request: pytest.FixtureRequest) -> MemoryTable:
+    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
+    for day in range(5):
+        made.later(DAY)
+        made.overwrite([{"k": day}])
+    return made
+
+
+def run(table: MemoryTable, **wanted: Any) -> VacuumReport:
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    return vacuum(
+        MemoryAdapter(table), VacuumRequest(resolve({"vacuum.max-share": 1}), **wanted), clock=clock
+    )
+
+
+def at_work_at(table: MemoryTable, hours: float = 24) -> Any:
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    return at_work(MemoryAdapter(table), "r-1", table.current.number, ("data",), clock, hours)
+
+
+def test_it_works_where_the_dead_took_all_slots(table: MemoryTable) -> None:
+    notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
+    for number in range(SLOTS):
+        register(notes, "t", Intent(f"r{number}", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+    with pytest.raises(AdapterError, match="run vacuum"):
+        register(notes, "t", Intent("one more", "rewrite", table.now_ms), clock, DAY)
+    table.later(30 * DAY)
+    report = run(table, age_ms=DAY)
+    assert report.deleted_files_count > 0
+    assert len(report.settled_runs) == SLOTS
+    assert registered(notes) == {}
+
+
+def test_files_that_never_go_do_not_fill_the_slots(table: MemoryTable) -> None:
+    table.stuck.add(next(iter(table.versions[1].files)))
+    for _ in range(3):
+        assert run(table, age_ms=DAY).failed_files_count == 1
+        assert len(registered(MemoryAdapter(table).notes)) == 1
+    assert len([name for name in table.notes if "list-" in name]) == 1
+
+
+def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: MemoryTable) -> None:
+    stored = table.current.schema.store({"k": 1, "_row_id": 99})
+    with at_work_at(table, hours=200):
+        own = table.write_file(table.current, [stored]).path
+        table.later(5 * DAY)
+        # Whatever timeout this vacuum goes by: the run goes by its own.
+        assert run(table, orphans=True, age_ms=100 * DAY).deleted_files_count == 0
+        assert own in table.disk
+        table.later(5 * DAY)
+        run(table, orphans=True, age_ms=100 * DAY)
+        assert table.touched.deleted == [own]
+
+
+def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTable) -> None:
+    notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
+    dead = register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+    table.later(30 * DAY)
+    new = Intent("new", "rewrite", table.now_ms)
+
+    def taken(what: str) -> None:
+        if what == "delete" and new.run_id not in {i.run_id for i in registered(notes).values()}:
+            dead.close()
+            register(notes, "t", new, clock, DAY)
+
+    table.before = taken
+    run(table, age_ms=DAY)
+    assert [intent.run_id for intent in registered(notes).values()] == ["new"]
+
+
+def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expire() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+
+    def meanwhile(what: str) -> None:
+        table.before = crash
+        if what == "expire":
+            assert run(table, age_ms=30 * DAY).ended == "nothing to do"
+
+    def crash(what: str) -> None:
+        if what == "delete":
+            raise _Crash
+
+    table.before = lambda what: meanwhile(what) if what == "expire" else None
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    table.before = lambda _: None
+    left = table.leftovers()
+    assert left
+    run(table, age_ms=DAY)
+    assert table.leftovers() == set()
+
+
+def test_a_run_that_is_late_writes_nothing_any_more() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int"}))
+    table = scene.table
+    for _ in range(4):
+        table.append([{"k": i} for i in range(3)])
+    disk = set(table.disk)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    passed: list[str] = []
+
+    def sleep(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase == "read" and not passed:
+            passed.append(phase)
+            table.later(10 * DAY)
+
+    with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
+        maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
+    assert set(table.disk) == disk
