@@ -197,9 +197,10 @@ def _moves(notes: Notes, entry: TrashEntry) -> list[tuple[str, str, int]]:
 
 
 def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
+    # The entry first: one whose list is gone can neither be restored nor emptied.
+    notes.remove(slot)
     for number in range(entry.parts):
         notes.remove(_part(entry.name, number))
-    notes.remove(slot)
 
 
 def _slot(number: int) -> str:

@@ -14,9 +14,11 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import SLOTS, Intent, at_work, register, registered
 from lakekeeper.engine.maintain import maintain
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.trash import empty, entries
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import Scene
 
 DAY = 24 * HOUR_MS
@@ -140,3 +142,25 @@ def test_a_run_that_is_late_writes_nothing_any_more() -> None:
     with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
         maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
     assert set(table.disk) == disk
+
+
+def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(table, age_ms=DAY, trash=True)
+    adapter, remove = MemoryAdapter(table), MemoryNotes.remove
+    removed: list[str] = []
+
+    def crash(self: MemoryNotes, name: str) -> None:
+        if removed:
+            raise _Crash
+        removed.append(name)
+        remove(self, name)
+
+    monkeypatch.setattr(MemoryNotes, "remove", crash)
+    with pytest.raises(_Crash):
+        list(empty(adapter, None, table.now_ms))
+    monkeypatch.setattr(MemoryNotes, "remove", remove)
+    list(empty(adapter, None, table.now_ms))
+    assert entries(adapter.notes) == {}
+    assert not [path for path in table.disk if "trash" in path]
