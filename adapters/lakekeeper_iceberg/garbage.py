@@ -47,7 +47,10 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
     gone = sorted(kept.gone, key=order.__getitem__, reverse=True)
     stays = reach.manifests(kept.reasons)
     _refuse_empty(reach, stays)
-    named = keys_of([*reach.paths(stays), *metadata_paths(reach, kept.reasons), *log_files(reach.base)])
+    files = metadata_paths(reach)
+    dropped = frozenset(gone)
+    leaves = {path: told for path, told in files.items() if told[1] in dropped}
+    named = keys_of([*reach.paths(stays), *(files.keys() - leaves.keys()), *log_files(reach.base)])
     going = [
         _Gone(manifest, path, str(manifest.content()), version)
         for version, manifest in reach.last_named(gone, stays)
@@ -61,7 +64,7 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
         finds.add(path, _CONTENT[g.kind], g.version, f"named last by snapshot {g.version}")
     for g in going:
         finds.add(g.path, "manifest", g.version, f"named last by snapshot {g.version}")
-    for path, (kind, version) in metadata_paths(reach, gone).items():
+    for path, (kind, version) in leaves.items():
         finds.add(path, kind, version, f"of snapshot {version}")
     for path in (hinted[key] for key in reach.texts(dead) & hinted.keys()):
         finds.add(path, kind_of(path), 0, "found dead before, and still named by nothing")
@@ -100,7 +103,7 @@ def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
         raise AdapterError(f"{reach.name}: the table has no snapshot, so every file would look unused")
     stays = reach.manifests(versions)
     _refuse_empty(reach, stays)
-    named = keys_of([*reach.paths(stays), *metadata_paths(reach, versions), *log_files(reach.base)])
+    named = keys_of([*reach.paths(stays), *metadata_paths(reach), *log_files(reach.base)])
     asked = reach.new_set()
     asked.addAll(reach.jvm.strings(keys_of(paths) - named))
     reach.strike(list(reach.jvm.view.java.util.ArrayList(stays)), asked)

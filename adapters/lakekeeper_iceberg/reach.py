@@ -10,7 +10,7 @@ that is without scheme and authority. Two files of two stores may share a key: t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -158,21 +158,20 @@ class Reach:
         )
 
 
-def metadata_paths(reach: Reach, snapshots: Collection[int]) -> dict[str, tuple[str, int]]:
-    """Path → (kind, snapshot) of manifest lists and statistics files of these snapshots."""
-    base, jvm, wanted = reach.base, reach.jvm, set(snapshots)
-    all_of = base.snapshots()
-    ids = jvm.told(all_of, _SNAPSHOT, "snapshotId", "long")
-    places = jvm.told(all_of, _SNAPSHOT, "manifestListLocation", "java.lang.String")
+def metadata_paths(reach: Reach) -> dict[str, tuple[str, int]]:
+    """Path → (kind, snapshot) of all manifest lists and statistics files that the metadata names.
+
+    Statistics may be of a snapshot that is not known any more.
+    """
+    base, jvm = reach.base, reach.jvm
+    places = jvm.told(base.snapshots(), _SNAPSHOT, "manifestListLocation", "java.lang.String")
     found = {
-        place: ("manifest list", int(version))
-        for version, place in zip(ids, places, strict=True)
-        if place and int(version) in wanted  # a snapshot of old tables has no list
+        place: ("manifest list", version)
+        for version, place in zip(snapshot_ids(reach), places, strict=True)
+        if place  # a snapshot of old tables has no list
     }
     for files in (base.statisticsFiles(), base.partitionStatisticsFiles()):
-        for file in files:
-            if int(file.snapshotId()) in wanted:
-                found[str(file.path())] = ("statistics", int(file.snapshotId()))
+        found |= {str(file.path()): ("statistics", int(file.snapshotId())) for file in files}
     return found
 
 
