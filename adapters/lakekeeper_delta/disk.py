@@ -181,7 +181,7 @@ class Disk:
 
     def _unanswered(self, location: str, error: Exception) -> AdapterError:
         told = causes(error)
-        why = told[0][1] if told else str(error)
+        why = (told[0][1] if told else str(error)).split("\n")[0]
         return AdapterError(f"{self._name}: {location} cannot be read ({why}); nothing was deleted")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakekeeper.core.vacuum import FileInfo
 from lakekeeper_delta.locations import Locator
 
 _VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
@@ -57,6 +58,7 @@ class Journal:
     undone     (file, deletion vector's file) that were live in ``memory`` perhaps, and are no more
     late       files that came after ``memory``
     bytes      by which live bytes changed since ``memory``; None where an action does not tell
+    last     the newest commit's file as it was read
     told     what was named as garbage
     asked, met   files that are looked for, and those of them that any action names
     users      file of deletion vectors → files that use it, as far as was seen
@@ -79,6 +81,7 @@ class Journal:
     undone: set[tuple[str, str]] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     times: dict[int, int | None] = field(default_factory=dict)
+    last: FileInfo | None = None
     told: set[str] = field(default_factory=set)
     asked: Collection[str] = ()
     met: set[str] = field(default_factory=set)

@@ -128,6 +128,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collecti
         latest = max(latest, at, info.modified_ms)
         journal.times[version] = latest if max(at, info.modified_ms) > 0 else None
         journal.examined += 1
+        journal.last = info
         if journal.renewed:
             break
     return journal

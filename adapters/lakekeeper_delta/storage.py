@@ -22,7 +22,7 @@ from lakekeeper_delta.disk import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import FOLDER
-from lakekeeper_delta.reading import History, actions_of, newest_after, read_history
+from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
 
 USUAL_AGE_MS = 168 * HOUR_MS
 LOG_FOLDER = "_delta_log"
@@ -74,6 +74,8 @@ class DeltaStorage:
         """Nothing to commit. Raises Conflict where a newer commit names one of the files again, or is no plain one."""
         journal = versions.native.journal
         with self._answering("its log"):
+            if self._disk.status(commit_file(self._disk, versions.newest)) != journal.last:
+                raise Conflict(f"{self._log.name}: the table was made anew in its place; nothing was deleted")
             newest = newest_after(self._log, self._disk, versions.newest)
             for version in range(versions.newest + 1, newest + 1):
                 actions = actions_of(self._disk, version)
@@ -140,7 +142,7 @@ class DeltaStorage:
             raise
         except Exception as error:
             told = causes(error)
-            why = told[0][1] if told else repr(error)
+            why = (told[0][1] if told else repr(error)).split("\n")[0]
             raise AdapterError(
                 f"{self._log.name}: {what} cannot be read ({why}); nothing was deleted"
             ) from error

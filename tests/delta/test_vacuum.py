@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+import shutil
+from pathlib import Path
+from typing import Any
 
-from tests.delta.scene import Scene, recluster
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum import Doomed
+from lakekeeper.errors import AdapterError, Conflict, Unsupported
+from lakekeeper_delta import reading
+from lakekeeper_delta.disk import Disk
+from tests.delta.by_hand import ByHand, by_hand, changed, removed
+from tests.delta.scene import Scene, recluster, tasks_of
 from tests.delta.vacuum import look, named, on_disk, swept
 from tests.faults.storage import faulty_storage
 
@@ -42,3 +54,346 @@ def test_what_goes_is_what_no_kept_version_reads_and_no_list_call_is_made(worked
         assert looked.garbage.through == looked.kept.oldest
     assert incremental.names("deletes")
     assert not any(worked.path.rglob("_change_data/*.parquet"))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> ByHand:
+    """Three files, of which the second version drops one."""
+    made = by_hand(spark, tmp_path / "table")
+    adds = [made.add(f"{name}.parquet", [n]) for n, name in enumerate("abc")]
+    made.commit(*adds)
+    made.commit(removed(adds[0]))
+    return made
+
+
+def test_commits_that_this_process_has_not_seen(table: ByHand) -> None:
+    with faulty_storage(table.scene.spark) as faults:
+        storage = table.scene.adapter().storage
+        assert look(table.scene, storage=storage).names() == {"a.parquet"}
+        faults.arm(table.path, "list")
+        table.commit(removed(table.add("b.parquet")))
+        for n in range(20):
+            table.commit(table.add(f"later-{n}.parquet"))
+        looked = look(table.scene, storage=storage, since=1)
+        assert faults.disarm() == []
+    assert looked.names() == {"a.parquet", "b.parquet"}
+    assert looked.versions.newest == 23
+    left = on_disk(table.path) - looked.names()
+    assert looked.versions.live_bytes == sum((table.path / name).stat().st_size for name in left)
+
+
+def test_a_feature_that_came_since_is_not_worked_on(table: ByHand) -> None:
+    storage = table.scene.adapter().storage
+    features = ["deletionVectors", "variantShredding-preview"]
+    named = {"readerFeatures": features, "writerFeatures": features}
+    table.commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}, table.metadata())
+    with pytest.raises(Unsupported, match="variantShredding"):
+        storage.versions()
+
+
+def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
+    storage = table.scene.adapter().storage
+    before = look(table.scene, storage=storage)
+    shutil.rmtree(table.path)
+    anew = ByHand(table.scene)
+    add = anew.add("new.parquet")
+    anew.commit(add)
+    anew.commit(removed(add), anew.add("newer.parquet"))
+    anew.commit(anew.add("newest.parquet"))
+    with pytest.raises(Conflict, match="made anew"):
+        before.sweep()
+    looked = look(table.scene, storage=storage, since=40)  # the cursor of the former one
+    assert looked.versions.newest == 3
+    assert looked.names() == {"new.parquet"}
+
+
+def test_what_is_restored_stays(table: ByHand) -> None:
+    first = look(table.scene)
+    assert first.names() == {"a.parquet"}
+    table.commit(table.add("a.parquet", [0]))
+    with pytest.raises(Conflict, match="brought files back"):
+        first.sweep()
+    assert look(table.scene).plan.files == ()
+    assert look(table.scene, storage=first.storage, since=1).plan.files == ()
+    table.commit(table.add("d.parquet"))
+    assert look(table.scene, last=2).sweep() == set()
+    second = look(table.scene)
+    table.commit(table.add("e.parquet"))  # an append is nobody's conflict
+    assert second.sweep() == set()
+    assert on_disk(table.path) == {f"{name}.parquet" for name in "abcde"}
+
+
+@pytest.mark.parametrize("since", [None, 1])
+def test_a_log_that_was_cleaned(table: ByHand, since: int | None) -> None:
+    log = table.scene.adapter()._log
+    for n in range(3):
+        add = table.add(f"n{n}.parquet")
+        table.commit(add)
+        table.commit(removed(add))
+    state = log.latest()
+    log.log.checkpoint(state.snapshot, log.jvm.none())
+    for version in range(5):
+        table.commit_file(version).unlink()
+    looked = look(table.scene, since=since)
+    assert looked.names() == {"n1.parquet", "n2.parquet"}
+    assert looked.kept.gone == (5, 6, 7)
+    assert "begins at version 5" in looked.garbage.note
+    assert "orphans=True" in looked.garbage.note
+    assert looked.sweep() == looked.names()
+    # The files whose removes are in no commit any more: the checkpoint still names them, so they are no orphans yet.
+    root = looked.storage.grounds.roots[0]
+    asked = {f"{root}/{name}.parquet" for name in ("a", "b", "n0", "strange")}
+    assert looked.storage.named(looked.versions, asked) == asked - {f"{root}/strange.parquet"}
+
+
+def test_a_hole_in_the_log(table: ByHand) -> None:
+    for n in range(4):
+        table.commit(table.add(f"n{n}.parquet"))
+    storage = table.scene.adapter().storage
+    assert storage.versions().newest == 6
+    table.commit_file(3).unlink()
+    with pytest.raises(AdapterError, match="commit 3 is missing"):
+        storage.versions()
+    assert storage.versions(4).newest == 6
+    table.commit(table.add("far.parquet"), version=8)
+    with pytest.raises(AdapterError, match="commit 7 is missing"):
+        storage.versions(4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "{}x\n",
+        '{"add":{"path":"x.par',
+        '{"remove":{"size":1}}',
+        '{"add":[]}',
+        "[1]",
+        '{"remove":"x"}',
+    ],
+)
+def test_a_commit_that_is_not_understood(table: ByHand, text: str) -> None:
+    storage = table.scene.adapter().storage
+    table.commit_file(table.commit()).write_text(text)
+    with pytest.raises(AdapterError, match="commit 3 of its log is not understood"):
+        storage.versions()
+
+
+def test_a_vector_of_an_unknown_kind(table: ByHand) -> None:
+    odd = {"storageType": "q", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 1, "cardinality": 1}
+    storage = table.scene.adapter().storage
+    table.commit(changed(table.add("x.parquet"), deletionVector=odd))
+    with pytest.raises(AdapterError, match="commit 3 of its log is not understood"):
+        storage.versions()
+
+
+def test_a_storage_that_fails_tells_nothing(table: ByHand) -> None:
+    """reliability 81: each call of the log and of the files once."""
+    before = on_disk(table.path)
+    with faulty_storage(table.scene.spark) as faults:
+        storage = table.scene.adapter().storage
+        look(table.scene, storage=storage)  # the state was worked out
+        faults.arm(table.path, "open status")
+        look(table.scene, storage=storage)
+        calls = faults.disarm()
+        assert {call.split()[0] for call in calls} == {"open", "status"}
+        for at in range(len(calls)):
+            faults.arm(table.path, "open status", at, "before")
+            with pytest.raises(AdapterError, match="nothing was deleted"):
+                look(table.scene, storage=storage)
+            faults.disarm()
+        plan = look(table.scene, storage=storage)
+        faults.arm(table.path, "delete", 0, "before")
+        assert plan.sweep() == set()
+        faults.disarm()
+    assert on_disk(table.path) == before
+
+
+def test_what_was_not_deleted_is_not_told(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reliability 69: a store that answers "done"."""
+    looked = look(table.scene)
+    monkeypatch.setattr(Disk, "remove", lambda _disk, _paths: None)
+    assert looked.sweep() == set()
+
+
+def test_files_go_in_bulk_where_the_store_can(table: ByHand) -> None:
+    table.commit(*(removed(table.add(f"{name}.parquet")) for name in "bcdefgh"))
+    looked = look(table.scene)
+    looked.storage._disk._files = store = Bulk(looked.storage._disk._files)
+    assert looked.sweep() == looked.names()
+    assert sorted(store.pages) == [2, 3, 3]
+    assert on_disk(table.path) == set()
+
+
+def test_files_under_way_are_not_garbage(table: ByHand) -> None:
+    """reliability 61, 70: written and not committed yet; of no age, of an age of decades, of a time to come."""
+    for name, modified in (("now", None), ("zero", 0), ("later", 4e9)):
+        table.stray(f"{name}.parquet", modified=modified)
+    looked = look(table.scene, hints=["file:/etc/hostname"])
+    assert looked.sweep() == {"a.parquet"}
+    listed = {Path(info.path).stem: info.modified_ms for info in looked.storage.files()}
+    assert listed.keys() == {"b", "c", "now", "zero", "later"}
+    assert listed["zero"] == 0
+    root = looked.storage.grounds.roots[0]
+    asked = {f"{root}/{name}.parquet" for name in ("a", "b", "now", "zero", "later")}
+    assert looked.storage.named(looked.versions, asked) == {f"{root}/a.parquet", f"{root}/b.parquet"}
+
+
+def test_times_of_versions(table: ByHand) -> None:
+    """The latest that any clock tells, never running back; unknown where none tells."""
+    for version, (told, modified) in enumerate(
+        [(5_000, 7), (4_000, 3), (0, 0), (6_000, 9), (2**53, 9)], start=3
+    ):
+        table.commit(at=told, version=version)
+        os.utime(table.commit_file(version), (modified, modified))
+    for version in range(3):
+        os.utime(table.commit_file(version), (1, 1))
+        text = table.commit_file(version).read_text().splitlines()
+        table.commit_file(version).write_text("\n".join(text[1:]) or "{}")
+        os.utime(table.commit_file(version), (1, 1))
+    items = table.scene.adapter().storage.versions().items
+    assert [item.at_ms for item in items] == [1_000, 1_000, 1_000, 7_000, 7_000, None, 9_000, 2**53]
+    assert [item.parent for item in items] == [None, *range(7)]
+
+
+def test_the_tables_own_retention(table: ByHand) -> None:
+    storage = table.scene.adapter().storage
+    assert (storage.versions().min_age_ms, storage.versions().usual_age_ms) == (None, 168 * HOUR_MS)
+    table.commit(table.metadata(**{"delta.deletedFileRetentionDuration": "interval 1 day 12 hours"}))
+    assert storage.versions().min_age_ms == 36 * HOUR_MS
+    table.commit(table.metadata(**{"delta.deletedFileRetentionDuration": "for ever"}))
+    with pytest.raises(AdapterError):
+        storage.versions()
+
+
+def test_large_commits_are_looked_through_where_they_lie(
+    table: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, (one, other) = table.vectors([0], [0])
+    b, d = (
+        changed(table.add(f"{name}.parquet"), deletionVector=dv) for name, dv in (("b", one), ("d", other))
+    )
+    table.commit(removed(table.add("b.parquet")), b, d)
+    table.commit(removed(b), table.add("a.parquet", [0]))
+    plain = look(table.scene)
+    monkeypatch.setattr(reading, "LARGE", 1)
+    large = look(table.scene)
+    assert large.plan.files == plain.plan.files
+    assert plain.names() == {"b.parquet"}
+    assert place.exists()
+    storage = plain.storage
+    table.commit(removed(d))
+    assert look(table.scene, storage=storage).sweep() == {"b.parquet", "d.parquet", place.name}
+
+
+def test_files_of_a_shallow_clone_are_its_sources(table: ByHand, tmp_path: Path) -> None:
+    """reliability 73: whoever vacuums the source asks the clone."""
+    clone = Scene(table.scene.spark, tmp_path / "clone")
+    clone.run(f"CREATE TABLE {{t}} SHALLOW CLONE {table.scene.sql}")
+    table.commit(removed(table.add("b.parquet")))
+    source = look(table.scene)
+    user = clone.adapter().storage
+    paths = {file.path for file in source.plan.files}
+    assert {Path(p).name for p in user.named(user.versions(), paths)} == {"b.parquet"}
+    clone.run("DELETE FROM {t} WHERE k = 2")
+    own = look(clone)
+    assert own.plan.files == ()
+    assert [Path(path).name for path in own.garbage.outside] == ["c.parquet"]
+
+
+def test_where_rewrites_put_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = by_hand(spark, tmp_path / "table", partition="p")
+    table.commit(table.add("odd/x.parquet", value="a b:c"))
+    adapter = table.scene.adapter()
+    storage, root = adapter.storage, adapter.storage.grounds.roots[0]
+    tasks = tasks_of(adapter.snapshot(("k",)))
+    assert set(storage.folders(tasks)) == {root, f"{root}/odd", f"{root}/p=a b%3Ac"}
+    for name in ("in the root.parquet", "p=a b%3Ac/y.parquet", "odd/z.parquet", "other/w.parquet"):
+        table.stray(name)
+    listed = {info.path.removeprefix(root + "/") for info in storage.files(storage.folders(tasks))}
+    assert listed == {"in the root.parquet", "p=a b%3Ac/y.parquet", "odd/x.parquet", "odd/z.parquet"}
+    assert list(storage.files([f"{root}/nowhere", "file:/etc"])) == []
+    # A delete of rows in partitions writes copies anywhere, where it may write no vectors.
+    table.commit(table.metadata(**{"delta.enableDeletionVectors": "false"}))
+    adapter.storage.versions()
+    everywhere = {info.path.removeprefix(root + "/") for info in storage.files(storage.folders(()))}
+    assert everywhere == on_disk(table.path)
+
+
+def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
+    """reliability 51."""
+    storage = table.scene.adapter().storage
+    assert storage.strangers() == []
+    ByHand(Scene(table.scene.spark, table.path / "sub" / "_below"))
+    (table.path / "x" / "metadata").mkdir(parents=True)
+    (table.path / "x" / "metadata" / "v1.metadata.json").write_text("{}")
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00000-x.metadata.json").write_text("{}")
+    root = storage.grounds.roots[0]
+    found = [f"{root}/sub/_below/_delta_log", f"{root}/x/metadata"]
+    assert storage.strangers() == sorted([*found, f"file:{tmp_path}/_delta_log", f"file:{tmp_path}/metadata"])
+
+
+def test_names_that_pretend_to_be_a_state(table: ByHand) -> None:
+    """A name that contains what Hadoop says of a file must not make another file look old."""
+    table.stray("x.parquet")
+    text = "x.parquet; isDirectory=false; length=1; replication=1; blocksize=1; modification_time=1; owner="
+    (table.path / text).write_text("hostile")
+    storage = table.scene.adapter().storage
+    listed = {Path(info.path).name: info.modified_ms for info in storage.files()}
+    assert listed.keys() == {"a.parquet", "b.parquet", "c.parquet", "x.parquet"}
+    assert listed["x.parquet"] > 1
+
+
+def test_moves_and_back(table: ByHand) -> None:
+    looked = look(table.scene)
+    root = looked.storage.grounds.roots[0]
+    there, bin_ = f"{root}/a.parquet", f"{root}/_lakekeeper/trash/1/0/a.parquet"
+    assert looked.storage.move({there: bin_}) == [there]
+    assert looked.storage.move({there: bin_}) == [there]  # done before
+    assert (looked.storage.look([there, bin_])[0], on_disk(table.path)) == (None, {"b.parquet", "c.parquet"})
+    assert looked.storage.move({f"{root}/b.parquet": bin_}) == []  # not over another
+    assert looked.storage.move({bin_: f"{root}/_delta_log/x"}) == []
+    assert looked.storage.move({bin_: "file:/etc/x"}) == []
+    assert looked.storage.move({bin_: there}) == [bin_]
+    assert looked.storage.delete([Doomed(bin_, "trash", 1, 1), Doomed(there, "trash", 1, 1)]) == [bin_, there]
+
+
+def test_notes_are_replaced_and_removed(table: ByHand) -> None:
+    notes = table.scene.adapter().notes
+    notes.remove("vacuum/cursor.json")
+    notes.replace("vacuum/cursor.json", "1")
+    notes.replace("vacuum/cursor.json", "ä 2")
+    assert notes.keep("vacuum/cursor.json", "3") == notes.read("vacuum/cursor.json") == "ä 2"
+    assert [p.name for p in table.path.rglob("_lakekeeper/**/*.json*") if p.suffix != ".crc"] == [
+        "cursor.json"
+    ]
+    notes.remove("vacuum/cursor.json")
+    assert notes.read("vacuum/cursor.json") is None
+
+
+class Bulk:
+    """A file system that deletes three files with one call."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+        self.pages: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def createBulkDelete(self, _base: Any) -> Bulk:  # noqa: N802
+        return self
+
+    def pageSize(self) -> int:  # noqa: N802
+        return 3
+
+    def bulkDelete(self, paths: Any) -> None:  # noqa: N802
+        self.pages.append(len(paths))
+        for path in paths:
+            self._files.delete(path, False)
+
+    def close(self) -> None:
+        pass

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lakekeeper.core.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum import Garbage, VacuumPlan, plan_vacuum
@@ -87,24 +85,3 @@ def named(scene: Scene, first: int) -> set[str]:
             adds = delta_log.replay(scene.path, version).adds.values()
             found |= {name for add in adds for name in delta_log.files_of(add)}
     return found
-
-
-def write_commit(scene: Scene, *actions: dict[str, Any], version: int | None = None) -> int:
-    """A commit by hand, as another engine's; its version."""
-    number = scene.version + 1 if version is None else version
-    info = {"commitInfo": {"timestamp": time.time_ns() // 1_000_000, "operation": "WRITE"}}
-    lines = "\n".join(json.dumps(action) for action in (info, *actions))
-    (scene.path / "_delta_log" / f"{number:020d}.json").write_text(lines + "\n")
-    return number
-
-
-def adds_of(scene: Scene, version: int | None = None) -> list[dict[str, Any]]:
-    """Live add actions."""
-    return [dict(add) for add in delta_log.replay(scene.path, version).adds.values()]
-
-
-def removal(add: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """The remove action of a file."""
-    kept = {k: add[k] for k in ("path", "partitionValues", "size", "deletionVector") if k in add}
-    at = time.time_ns() // 1_000_000
-    return {"remove": {**kept, "deletionTimestamp": at, "dataChange": True, **changed}}
