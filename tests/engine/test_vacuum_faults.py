@@ -1,0 +1,130 @@
+"""Every call of a vacuum fails once, in every way: what is kept reads the same, and the next one leaves nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine import intents, trash
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import Intent, register, registered
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.trash import empty
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.faults.port import ANSWERS, MODES, Dead, Faulty, Port
+
+DAY = 24 * HOUR_MS
+KEPT = (2, 5, 6, 7)
+"""Versions 5, 6 and 7 by the grace, 2 by its tag."""
+OPTIONS = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 2}
+CALLS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "orphans": {"orphans": True},
+    "trash": {"trash": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nine of ten calls look for an intent or a bin where there is none."""
+    monkeypatch.setattr(intents, "SLOTS", 3)
+    monkeypatch.setattr(intents, "VACUUMS", 2)
+    monkeypatch.setattr(trash, "SLOTS", 2)
+
+
+def made(*, linear: bool) -> MemoryTable:
+    """Seven versions, a tag, and a dead run with what it left; the file of version 5 is one of 6, too."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=linear))
+    clock = Clock(lambda: table.now_ms)
+    for day in range(1, 5):
+        table.later(5 * DAY)
+        table.overwrite([{"k": 10 * day + i} for i in range(3)], [{"k": day}])
+        if day == 2:
+            intent = Intent("dead-1", "rewrite", table.now_ms, folders=("data",))
+            register(MemoryAdapter(table).notes, "db.t", intent, clock, DAY)
+            table.write_file(table.current, [table.current.schema.store({"k": 0, "_row_id": 99})])
+    table.tag("t", 2)
+    for day in (5, 6, 7):
+        table.later(DAY)
+        table.append([{"k": day}]) if day == 6 else table.overwrite([{"k": day}])
+    return table
+
+
+def swept(table: MemoryTable, adapter: Any, **wanted: Any) -> VacuumReport:
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    options = resolve(OPTIONS)
+    return vacuum(adapter, VacuumRequest(options, age_ms=DAY + HOUR_MS, **wanted), clock=clock)
+
+
+def shot(table: MemoryTable, port: Port, **wanted: Any) -> str:
+    """The name of what came out."""
+    adapter = Faulty(MemoryAdapter(table), port)
+    try:
+        return swept(table, adapter, **wanted).ended
+    except (Exception, Dead) as error:
+        return type(error).__name__
+
+
+def check(table: MemoryTable, rows: Mapping[int, Any], said: str) -> None:
+    assert {v: table.rows(v) for v in KEPT} == rows, said
+    later = table.now_ms
+    for entry in empty(MemoryAdapter(table), None, later):
+        assert entry
+    swept(table, MemoryAdapter(table))
+    assert {v: table.rows(v) for v in KEPT} == rows, said
+    oldest = 2 if table.settings.linear else 5
+    stays = {*KEPT, *range(oldest, 8)}
+    assert set(table.disk) == {path for v in stays for path in table.versions[v].files}, said
+    assert swept(table, MemoryAdapter(table)).deleted_files_count == 0, said
+    assert registered(MemoryAdapter(table).notes) == {}, said
+    assert not [name for name in table.notes if "/list-" in name], said
+
+
+@pytest.mark.parametrize("linear", [True, False], ids=["linear", "expiring"])
+@pytest.mark.parametrize("kind", sorted(CALLS))
+def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:
+    counted = Port()
+    table = made(linear=linear)
+    rows = {v: table.rows(v) for v in KEPT}
+    assert shot(table, counted, **CALLS[kind]) == "done"
+    check(table, rows, "no fault")
+    tally: Counter[str] = Counter()
+    for at, mode in [(k, mode) for k in range(len(counted.calls)) for mode in MODES]:
+        table, port = made(linear=linear), Port(at, mode)
+        tally[shot(table, port, **CALLS[kind])] += 1
+        check(table, rows, f"{mode} at {at}: {port.hit}")
+    assert tally["Dead"] > 20
+    assert tally["Fault"] > 20
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_expiry_may_be_answered_in_any_way(answer: str) -> None:
+    counted = Port()
+    table = made(linear=False)
+    rows = {v: table.rows(v) for v in KEPT}
+    shot(table, counted)
+    table, port = made(linear=False), Port(counted.calls.index("storage.expire"), answer)
+    ended = shot(table, port)
+    lost = {"refused": "Rejected", "lost": "Unknown", "landed": "Unknown"}
+    assert ended == lost.get(answer, "done")
+    if ended != "done":
+        assert table.touched.deleted == []
+    check(table, rows, answer)
+
+
+def test_an_answer_that_contradicts_what_happened_costs_a_second_look_only() -> None:
+    looks: Callable[[list[str]], int] = lambda calls: calls.count("storage.versions")  # noqa: E731
+    first, second = Port(), Port()
+    shot(made(linear=False), first)
+    second.at, second.mode = first.calls.index("storage.expire"), "contradicted"
+    table = made(linear=False)
+    shot(table, second)
+    assert looks(second.calls) == looks(first.calls) + 1
+    assert table.leftovers() == set()
