@@ -1,0 +1,142 @@
+"""The plan of a vacuum: order, batches, what is spared, the brake; all on values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.containment import Grounds
+from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum import (
+    Dead,
+    Doomed,
+    FileInfo,
+    Garbage,
+    VacuumPlan,
+    batches,
+    brake,
+    by_partition,
+    digest,
+    plan_vacuum,
+    proof,
+)
+from lakekeeper.errors import RetentionError
+
+GROUNDS = Grounds(("file:/t",), ("metadata", "_lakekeeper"))
+VERSIONS = Versions("u", (Version(1, 0), Version(2, 1, 1)), (Ref("main", 2),), False, HOUR_MS, live_bytes=100)
+KEPT = Kept({2: "the newest version"}, (1,), (), HOUR_MS, 0)
+
+
+def planned(*dead: Dead, live: int | None = 100, **more: Any) -> VacuumPlan:
+    """A plan over files of 10 bytes each; those whose name has ``missing`` or ``link`` are that."""
+    found = {
+        d.path: None if "missing" in d.path else FileInfo(d.path, 10, 1, link="link" in d.path) for d in dead
+    }
+    from dataclasses import replace
+
+    versions = replace(VERSIONS, live_bytes=live)
+    garbage = Garbage(dead, outside=more.pop("outside", ()))
+    return plan_vacuum("t", versions, KEPT, garbage, found, GROUNDS, **more)
+
+
+def dead(path: str, kind: str = "data", order: int = 1, partition: str = "") -> Dead:
+    return Dead(path, kind, order, order, partition)
+
+
+def test_oldest_first_and_each_file_once() -> None:
+    plan = planned(dead("/t/c", order=3), dead("/t/b", order=1), dead("/t/a", order=1), dead("/t/c", order=2))
+    assert [f.path for f in plan.files] == ["/t/a", "/t/b", "/t/c"]
+    assert plan.bytes == 30
+    assert plan.by_kind() == {"data": (3, 30)}
+
+
+def test_what_must_not_go_is_told_and_stays() -> None:
+    plan = planned(
+        dead("/t/a"),
+        dead("/t/../u/x"),
+        dead("/etc/passwd"),
+        dead("/t/metadata/x.avro"),
+        dead("/t/metadata/m.avro", "manifest"),
+        dead("/t/link"),
+        dead("/t/missing"),
+        dead("/t/used"),
+        outside=("s3://other/x",),
+        spared={"/t/used": "db.clone uses it"},
+    )
+    assert [f.path for f in plan.files] == ["/t/a", "/t/metadata/m.avro"]
+    assert plan.spared == {
+        "s3://other/x": "it lies outside of the table's location",
+        "/t/../u/x": "its steps are not plain names",
+        "/etc/passwd": "it lies outside of the table's location",
+        "/t/metadata/x.avro": "it lies in metadata, which is not this step's to delete from",
+        "/t/link": "it is reached through a symbolic link",
+        "/t/used": "db.clone uses it",
+    }
+    assert plan.gone_before == 1
+    text = str(plan)
+    assert "/etc/passwd: it lies outside" in text
+    assert "1 files were gone before" in text
+    assert "1 versions stay, 1 go" in text
+
+
+def test_the_brake_counts_data_and_takes_no_chances() -> None:
+    half = [dead(f"/t/{i}") for i in range(10)]
+    brake(planned(*half), 0.5)  # 100 of 200 bytes
+    with pytest.raises(RetentionError, match=r"11 files of 110 bytes would go, 52% of all bytes"):
+        brake(planned(*half, dead("/t/x")), 0.5)
+    brake(planned(*half, dead("/t/x")), 1.0)
+    brake(planned(*half, dead("/t/metadata/m", "manifest")), 0.5)
+    with pytest.raises(RetentionError, match="not known"):
+        brake(planned(dead("/t/a"), live=None), 0.5)
+    brake(planned(live=None), 0.5)
+    with pytest.raises(RetentionError):
+        brake(planned(dead("/t/a"), live=0), 0.99)
+
+
+def doomed(version: int, count: int, partition: str = "", kind: str = "data") -> list[Doomed]:
+    return [Doomed(f"/t/{partition}{version}-{i}", kind, 1, version, partition) for i in range(count)]
+
+
+def test_batches_end_with_a_version_once_they_are_large_enough() -> None:
+    files = [*doomed(1, 2), *doomed(2, 3), *doomed(3, 1), *doomed(4, 9)]
+    cut = [[f.version for f in batch] for batch in batches(files, least=4, most=6)]
+    #       1 and 2 make 5: enough; 3 alone is not, so 4 comes with it, up to the most
+    assert cut == [[1, 1, 2, 2, 2], [3, 4, 4, 4, 4, 4], [4, 4, 4, 4]]
+
+
+@given(st.lists(st.integers(1, 5), max_size=60), st.integers(1, 10), st.integers(1, 10))
+def test_batches_are_all_files_in_order_and_never_too_large(
+    versions: list[int], least: int, most: int
+) -> None:
+    files = [f for i, v in enumerate(sorted(versions)) for f in doomed(v, 1, str(i))]
+    cut = list(batches(files, least, most))
+    assert [f for batch in cut for f in batch] == files
+    assert all(1 <= len(batch) <= most for batch in cut)
+
+
+def test_partitions_apart_and_metadata_last() -> None:
+    files = [
+        *doomed(1, 1, "a=1"),
+        *doomed(1, 1, "a=2"),
+        *doomed(2, 1, "a=1"),
+        *doomed(0, 1, "a=1", "manifest"),
+    ]
+    parts = by_partition(files)
+    assert [[f.version for f in part] for part in parts.values()] == [[1, 2], [1], [0]]
+
+
+def test_the_proof_says_what_was_examined_and_what_will_go() -> None:
+    plan = planned(dead("/t/b"), dead("/t/a"), dead("/t/metadata/m", "manifest"))
+    record = json.loads(proof(plan, "run", 7))
+    assert (record["run_id"], record["at_ms"], record["files"], record["bytes"]) == ("run", 7, 3, 30)
+    assert record["kept"] == {"2": "the newest version"}
+    assert record["gone"] == [1]
+    assert record["by_kind"] == {"data": [2, 20], "manifest": [1, 10]}
+    assert record["sha256"] == digest(["/t/metadata/m", "/t/a", "/t/b"])
+    assert digest(["a"]) != digest(["b"])
+    plain = json.loads(json.dumps(plan.to_dict()))
+    assert [f["path"] for f in plain["files"]] == ["/t/a", "/t/b", "/t/metadata/m"]
