@@ -16,9 +16,10 @@ from lakekeeper.engine.maintain import Request, maintain
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.runner import MemoryRunner
+from tests.model.asking import COMMIT_FAULTS
 from tests.model.program import Run, Scripted
 from tests.model.users import ACTS
-from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Scope
+from tests.model.world import LONG, PARTS, Scope
 
 SMALL: Mapping[str, Any] = {
     "max-rows-per-file": 3,
@@ -27,7 +28,7 @@ SMALL: Mapping[str, Any] = {
     "commit.quiet-window-ms": 0,
     "replay.max-deleted-ratio": 0.75,
 }
-ALL = tuple(act for act in ACTS if act not in ("load", "delete_widest"))
+ALL = tuple(act for act in ACTS if act not in ("load", "delete_widest", "tag", "untag"))
 ROWS = ("delete_equal", "delete_first", "delete_last", "drop_file", "cow_delete", "cow_update")
 STOPS = ("error", "error after", "stop before", "stop after")
 TABLES = {

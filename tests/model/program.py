@@ -22,15 +22,24 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.engine import delete as engine_delete
+from lakekeeper.engine import intents as engine_intents
 from lakekeeper.engine import maintain as engine_maintain
+from lakekeeper.engine import removal as engine_removal
 from lakekeeper.engine import rewrite as engine_rewrite
+from lakekeeper.engine import sweep as engine_sweep
+from lakekeeper.engine import trash as engine_trash
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Capabilities, Commit, Held, Observer, Tidied, Traces
 from lakekeeper.testing.memory import Parts
+from tests.model.ports import PrivateNotes, ScriptedStorage, SharedNotes
 
 _MOST_QUESTIONS = 400
 _MOMENT = 5_000  # ms, when programs begin: version 4 is as old as that, later ones come from the future
+_SLOTS = 4  # of intents and of the bin: looking at 64 of them each time would be most of the work
+
+
+_DIRTY = ("error after", "stop before", "stop after", "down", "down after")
 
 
 class Pause(BaseException):
@@ -51,10 +60,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call returned, or raised."""
+    """What a call returned, or raised; and, in a shared world, the notes and the time just after it."""
 
     value: Any = None
     error: BaseException | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +85,15 @@ class Trace:
     """One history of answers to a program of one name.
 
     ``clean``: its own files may not be left behind at its end; ``replays``, ``conflicts``: so far. ``ahead`` is what
-    it asks after a word to the observer that nothing goes wrong with, as far as that is known already.
+    it asks after a word to the observer that nothing goes wrong with, as far as that is known already. ``shared``:
+    notes and time are the world's, and words to the observer are no steps; ``reads`` are the notes that were read
+    since the last answer.
     """
 
     name: str
     run: Run
     capabilities: Capabilities
+    shared: bool = False
     parent: Trace | None = None
     answer: Answer | None = None
     depth: int = 0
@@ -88,8 +102,9 @@ class Trace:
     replays: int = 0
     conflicts: int = 0
     ahead: tuple[Question | Done, ...] = ()
+    reads: Mapping[str, str | None] = field(default_factory=dict)
     next: Question | Done = field(init=False)
-    children: dict[Any, Trace] = field(default_factory=dict)
+    children: dict[Any, list[Trace]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         first, *later = self.ahead or _run(self)
@@ -101,23 +116,26 @@ class Trace:
 
     def after(self, token: Any, answer: Answer, fault: str) -> Trace:
         """The history with one more answer; ``token`` is equal for equal answers."""
-        found = self.children.get(token)
-        if found is None:
-            dirty = fault in ("error after", "stop before", "stop after") or fault.startswith("unknown")
-            found = Trace(
-                name=self.name,
-                run=self.run,
-                capabilities=self.capabilities,
-                parent=self,
-                answer=answer,
-                depth=self.depth + 1,
-                clean=self.clean and not dirty,
-                faults=(*self.faults, fault) if fault else self.faults,
-                replays=self.replays,
-                conflicts=self.conflicts + isinstance(answer.error, Conflict),
-                ahead=() if fault else self.ahead,
-            )
-            self.children[token] = found
+        known = self.children.setdefault(token, [])
+        for found in known:
+            if all(answer.notes.get(name) == text for name, text in found.reads.items()):
+                return found
+        dirty = fault in _DIRTY or fault.startswith("unknown")
+        found = Trace(
+            name=self.name,
+            run=self.run,
+            capabilities=self.capabilities,
+            shared=self.shared,
+            parent=self,
+            answer=answer,
+            depth=self.depth + 1,
+            clean=self.clean and not dirty,
+            faults=(*self.faults, fault) if fault else self.faults,
+            replays=self.replays,
+            conflicts=self.conflicts + isinstance(answer.error, Conflict),
+            ahead=() if fault else self.ahead,
+        )
+        known.append(found)
         return found
 
     def answers(self) -> list[Answer]:
@@ -148,51 +166,49 @@ class Trace:
         return f"{self.name}.{self.depth}"
 
 
-class PrivateNotes:
-    """What one program keeps beside its table, where nobody else looks."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    def read(self, name: str) -> str | None:
-        return self.texts.get(name)
-
-    def keep(self, name: str, text: str) -> str:
-        return self.texts.setdefault(name, text)
-
-    def replace(self, name: str, text: str) -> None:
-        self.texts[name] = text
-
-    def remove(self, name: str) -> None:
-        self.texts.pop(name, None)
-
-
 class Scripted:
     """An adapter that gives the answers of a history, then stops the engine at its next question."""
 
-    def __init__(self, capabilities: Capabilities, answers: Sequence[Answer]) -> None:
-        self.capabilities = capabilities
+    def __init__(self, trace: Trace) -> None:
+        self.capabilities = trace.capabilities
         self.table = "db.t"
         self.question: Question | None = None
         self.told: list[Question] = []
-        self.notes = PrivateNotes()
-        self._answers = answers
+        self.notes: Any = SharedNotes(self) if trace.shared else PrivateNotes()
+        self.storage: Any = ScriptedStorage(self)
+        self.seen = Answer()
+        self.reads: dict[str, str | None] = {}
+        self._shared = trace.shared
+        self._answers = trace.answers()
         self._next = 0
+
+    def noted(self, name: str) -> str | None:
+        """A note, as it was when the last question was answered; who has asked nothing yet looks around first."""
+        if self.question is not None:
+            return None
+        if self._next == 0:
+            self.ask("look")
+        text = self.seen.notes.get(name)
+        if self._next == len(self._answers):
+            self.reads[name] = text
+        return text
 
     def ask(self, method: str, *args: Any) -> Any:
         if self.question is None and self._next < len(self._answers):
-            answer = self._answers[self._next]
+            answer = self.seen = self._answers[self._next]
             self._next += 1
             if answer.error is not None:
                 raise answer.error.with_traceback(None)
             return answer.value
         if self.question is None:
             self.question = Question(method, args)
-        elif method == "discard":
+        elif method == "discard" or method.startswith("notes."):
             return None  # cleaning up on the way out, after we stopped the engine: it never happened
         raise Pause
 
     def observe(self, phase: str, info: Mapping[str, Any]) -> None:
+        if self._shared:
+            return
         if self.question is None and self._next >= len(self._answers):
             self.told.append(Question("phase", (phase, info)))
         else:
@@ -201,13 +217,6 @@ class Scripted:
     @property
     def deletes(self) -> Scripted:
         return self
-
-    @property
-    def storage(self) -> Any:
-        return self
-
-    def folders(self, _tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        return ("data",)
 
     def properties(self) -> Mapping[str, str]:
         return {}
@@ -253,10 +262,10 @@ def _run(trace: Trace) -> list[Question | Done]:
     """What the engine asks after the answers of ``trace``: words to the observer, then a question or its end."""
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
-    adapter = Scripted(trace.capabilities, trace.answers())
+    adapter = Scripted(trace)
     ticks = iter(range(_MOMENT, 2_000_000))
-    clock = Clock(now_ms=lambda: next(ticks), wait=lambda _seconds: None)
-    _Names.current = trace.name
+    clock = Clock(now_ms=lambda: adapter.seen.now + next(ticks), wait=lambda _seconds: None)
+    Names.current = trace.name
     done = Done()
     try:
         value = trace.run(adapter, adapter.observe, clock)
@@ -267,19 +276,20 @@ def _run(trace: Trace) -> list[Question | Done]:
         done = Done(error=error.with_traceback(None))
     else:
         done = Done(value)
+    trace.reads = adapter.reads
     return [*adapter.told, adapter.question or done]
 
 
-class _Names:
+class Names:
     """Stands for the module ``uuid`` in the engine: ids are the names of the programs."""
 
     current = ""
 
     def __init__(self) -> None:
-        self.hex = _Names.current
+        self.hex = Names.current
 
     @classmethod
-    def uuid4(cls) -> _Names:
+    def uuid4(cls) -> Names:
         return cls()
 
 
@@ -314,6 +324,29 @@ class _InlinePool:
         """Nothing runs on."""
 
 
+class _Pool:
+    """Stands for a pool whose work is waited for one by one."""
+
+    def __init__(self, *_args: Any, **_options: Any) -> None:
+        """Threads make no difference here."""
+
+    def __enter__(self) -> _Pool:  # noqa: PYI034  # Self is not in Python 3.10
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing runs on."""
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> _Awaited:
+        return _Awaited(lambda: call(*args))
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """Work that is done when it is waited for."""
+
+    result: Callable[[], Any]
+
+
 def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inline], set[_Inline]]:
     waiting = sorted(futures, key=lambda f: f.number)
     waiting[0].perform()
@@ -340,8 +373,13 @@ def deterministic() -> Iterator[None]:
     with (
         patch.object(engine_rewrite, "ThreadPoolExecutor", _InlinePool),
         patch.object(engine_rewrite, "wait", _wait_inline),
-        patch.object(engine_maintain, "uuid", _Names),
-        patch.object(engine_delete, "uuid", _Names),
+        patch.object(engine_maintain, "uuid", Names),
+        patch.object(engine_delete, "uuid", Names),
+        patch.object(engine_sweep, "uuid", Names),
+        patch.object(engine_removal, "ThreadPoolExecutor", _Pool),
+        patch.object(engine_intents, "SLOTS", _SLOTS),
+        patch.object(engine_intents, "VACUUMS", 2),
+        patch.object(engine_trash, "SLOTS", _SLOTS),
         patch.object(engine_maintain, "make_plan", remembered),
         patch.object(engine_maintain, "mean_depth", depth),
         patch.object(planner, "mean_depth", depth),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.report import DeleteReport, MergeReport
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, RetentionError, Unknown
 from lakekeeper.testing.versions import Version
 from tests.model.oracle import Violation
 from tests.model.program import Done, Stop, Trace
@@ -13,6 +14,10 @@ from tests.model.store import Extra, Node
 
 if TYPE_CHECKING:
     from tests.model.world import World
+
+
+_FULL = ("are registered as at work", "the recycle bin holds", "could not be moved back")
+"""Why somebody may be refused where nothing is wrong: slots are few, and what is in the bin may be in part only."""
 
 
 def ended(world: World, trace: Trace, node: Node, extra: Extra) -> None:
@@ -23,11 +28,13 @@ def ended(world: World, trace: Trace, node: Node, extra: Extra) -> None:
     _leftovers(world, trace, extra)
     _count(world, trace, done)
     if done.error is not None:
-        _error(trace, done.error, ours)
+        _error(world, trace, done.error, ours)
     elif isinstance(done.value, MergeReport):
         _merge_report(done.value, ours, node)
     elif isinstance(done.value, DeleteReport):
         _delete_report(done.value, ours, node)
+    elif isinstance(done.value, VacuumReport):
+        _vacuum_report(world, done.value, trace)
 
 
 def _leftovers(world: World, trace: Trace, extra: Extra) -> None:
@@ -39,15 +46,23 @@ def _leftovers(world: World, trace: Trace, extra: Extra) -> None:
         raise Violation(f"{trace.name} ended with a known outcome and left {left} behind")
 
 
-def _error(trace: Trace, error: BaseException, ours: list[Version]) -> None:
+def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]) -> None:
     """An error is one of those that were promised, has a cause, and nothing landed unless it says so."""
+    said, keep = str(error), world.scope.keep
+    down = keep is not None and any(fault.startswith("down") for fault in trace.faults)
     expected: dict[type[BaseException], bool] = {
         Conflict: True,
-        Rejected: "rejected" in trace.faults,
+        Rejected: "rejected" in trace.faults or "took longer than" in said,
         Unknown: any(fault.startswith("unknown") for fault in trace.faults),
         Stop: any(fault.startswith("stop") for fault in trace.faults),
         # A delete that can not read its table says so; a rewrite loses that group only.
         OSError: bool(trace.parent and trace.parent.asks == "find"),
+        AdapterError: down
+        or "empty" in trace.faults
+        or (keep is not None and any(why in said for why in _FULL)),
+        RetentionError: "empty" in trace.faults
+        or (keep is not None and keep.share < 1 and "max-share" in said),
+        NotFound: keep is not None and "recycle bin" in said,
     }
     if not expected.get(type(error), False):
         raise Violation(f"{trace.name} ended with {type(error).__name__}: {error}") from error
@@ -104,6 +119,27 @@ def _delete_report(report: DeleteReport, ours: list[Version], node: Node) -> Non
         gone = len(node.nodes[number - 1].model.rows) - len(node.nodes[number].model.rows)
     if report.deleted_rows_count != gone:
         raise Violation(f"{report.deleted_rows_count} rows are said to be deleted, {gone} were")
+
+
+def _vacuum_report(world: World, report: VacuumReport, trace: Trace) -> None:
+    """It tells of what its deletes brought, and goes no further than the brake lets it."""
+    keep = world.scope.keep
+    assert keep is not None
+    gone, at = 0, trace
+    while at.parent is not None and at.answer is not None:
+        if at.parent.asks in ("storage.delete", "storage.move") and at.answer.error is None:
+            gone += len(at.answer.value)
+        at = at.parent
+    if report.deleted_files_count != gone:
+        raise Violation(f"{gone} files were deleted, {report.deleted_files_count} are said to be")
+    plan = report.plan
+    if plan is not None and gone and plan.bytes > keep.share * (plan.bytes + (plan.live_bytes or 0)):
+        raise Violation(
+            f"{plan.bytes} bytes were deleted beside {plan.live_bytes}, and the brake is {keep.share}"
+        )
+    world.counts["vacuum deleted"] += gone > 0
+    world.counts["expired"] += report.expired_snapshots_count > 0
+    world.counts["expired after a conflict"] += report.expired_snapshots_count > 0 and report.retries > 0
 
 
 def _count(world: World, trace: Trace, done: Done) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from tests.model.cells import scopes
 from tests.model.oracle import Violation, read
 from tests.model.program import deterministic
+from tests.model.sweeps import sweep_scopes
 from tests.model.world import Move, Scope, State, World
 
 History = tuple[Any, ...]
@@ -74,6 +75,7 @@ def _search(world: World, found: Found) -> None:
         stack: list[tuple[State, History]] = [(first, ())]
         while stack:
             state, before = stack.pop()
+            history = before
             for move in world.moves(state):
                 history = (before, move)
                 after = world.take(state, move)
@@ -117,6 +119,11 @@ def search_all(chosen: Sequence[Scope], processes: int = 1) -> Iterator[Found]:
         yield from pool.imap(_by_name, [(scope.name, depth_of(chosen)) for scope in chosen])
 
 
+def all_scopes(depth: int) -> list[Scope]:
+    """Those of maintenance alone, and those with a vacuum."""
+    return [*scopes(depth), *sweep_scopes(depth)]
+
+
 def depth_of(chosen: Sequence[Scope]) -> int:
     """How much deeper than the least these scopes are."""
     least = {scope.name: scope.users for scope in scopes(0)}
@@ -126,7 +133,7 @@ def depth_of(chosen: Sequence[Scope]) -> int:
 def _by_name(what: tuple[str, int]) -> Found:
     """A scope holds functions, which do not go from one process to another: it is looked up there."""
     name, depth = what
-    return search(next(scope for scope in scopes(depth) if scope.name == name))
+    return search(next(scope for scope in all_scopes(depth) if scope.name == name))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for depth in itertools.count():
         started = time.perf_counter()
         total = Found(f"all scopes, depth {depth}")
-        for found in search_all(scopes(depth), asked.processes):
+        for found in search_all(all_scopes(depth), asked.processes):
             print(found, flush=True)
             if found.violation:
                 print(found.violation, flush=True)

@@ -7,10 +7,11 @@ when in his own work, so that two orders of the same independent steps end in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.retention import Ref
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import Fault, MemoryAdapter
 from lakekeeper.testing.values import Row
@@ -40,6 +41,25 @@ class Node:
         return self.version.number
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Shelf:
+    """What there is beside the versions, each state of it one object.
+
+    gone     numbers of files that a version names and that are not in their place any more
+    moved    what lies in the recycle bin: path → number
+    """
+
+    notes: Mapping[str, str]
+    refs: Mapping[str, Ref]
+    expired: frozenset[int]
+    gone: frozenset[int]
+    moved: Mapping[str, int]
+
+
+BARE = Shelf({}, {}, frozenset(), frozenset(), {})
+"""Beside a table that nobody ever cleaned."""
+
+
 class Registry:
     """Files and versions by content."""
 
@@ -49,6 +69,8 @@ class Registry:
         self.numbers: dict[int, int] = {}
         self.by_number: list[DataFile] = []
         self.nodes: dict[Any, Node] = {}
+        self.shelves: dict[Any, Shelf] = {((), (), BARE.expired, BARE.gone, ()): BARE}
+        self.born: dict[int, int] = {}
 
     def file(self, key: Any, make: Callable[[], DataFile]) -> DataFile:
         found = self.files.get(key)
@@ -70,7 +92,7 @@ class Registry:
         entries = tuple(self._entry(entry) for entry in version.files.values())
         shape = (version.schema, version.partition_by, version.spec, version.key, version.layout)
         picture = (version.number, shape, tuple(version.properties.items()), entries)
-        key = (id(parent), version.operation, version.run_id, picture)
+        key = (id(parent), version.operation, version.run_id, version.at_ms, picture)
         found = self.nodes.get(key)
         if found is not None:
             return found, False
@@ -89,6 +111,26 @@ class Registry:
         node.nodes = (*(parent.nodes if parent else ()), node)
         self.nodes[key] = node
         return node, True
+
+    def shelf(self, table: ModelTable, node: Node) -> Shelf:
+        """What there is beside the versions of a table that stands at ``node``."""
+        disk = table.disk
+        gone = frozenset(self.numbers[id(f)] for path, f in node.disk.items() if disk.get(path) is not f)
+        moved = tuple(
+            sorted((path, self.number(f)) for path, f in disk.items() if path.startswith(OURS)),
+        )
+        key = (
+            tuple(sorted(table.notes.items())),
+            tuple(sorted(table.refs.items(), key=lambda ref: ref[0])),
+            frozenset(table.expired),
+            gone,
+            moved,
+        )
+        found = self.shelves.get(key)
+        if found is None:
+            notes, refs, expired, gone, moved = key
+            found = self.shelves[key] = Shelf(dict(notes), dict(refs), expired, gone, dict(moved))
+        return found
 
     def _entry(self, entry: Entry) -> Any:
         return (
@@ -118,8 +160,11 @@ class Registry:
         return value
 
 
+OURS = "_lakekeeper/"
+
+
 class ModelTable(MemoryTable):
-    """A memory table that can be set to any node; ``author`` is who acts now."""
+    """A memory table that can be set to any node; ``author`` is who acts now, ``jumped`` ms that passed in jumps."""
 
     def __init__(
         self, registry: Registry, kinds: Mapping[str, str], parts: Sequence[str], settings: Settings
@@ -127,23 +172,39 @@ class ModelTable(MemoryTable):
         super().__init__("db.t", kinds, partition_by=parts, settings=settings)
         self.registry = registry
         self.author = "setup"
+        self.jumped = 0
         self._made: dict[str, int] = {}
         self._forced = ""
 
-    def load(self, node: Node, extra: Iterable[int], author: str) -> None:
-        """Be the table of ``node`` with some more files on the disk."""
+    def load(
+        self, node: Node, extra: Iterable[int], author: str, shelf: Shelf | None = None, jumped: int = 0
+    ) -> None:
+        """Be the table of ``node`` with some more files on the disk, and what else there is beside it, if any."""
         self.versions = list(node.chain)
         self.disk = dict(node.disk)
+        files = self.registry.by_number
         for number in extra:
-            file = self.registry.by_number[number]
-            self.disk[file.path] = file
+            self.disk[files[number].path] = files[number]
         self.author = author
         self._made = {}
+        if shelf is None:
+            return
+        for number in shelf.gone:
+            del self.disk[files[number].path]
+        for path, number in shelf.moved.items():
+            self.disk[path] = files[number]
+        self.notes, self.refs, self.expired = dict(shelf.notes), dict(shelf.refs), set(shelf.expired)
+        self.jumped = jumped
+        self._jump_ms = jumped - jumped_at(node.version)
+        born = self.registry.born
+        self.made_at = {
+            path: 1000 + born.get(self.registry.numbers[id(f)], 0) for path, f in self.disk.items()
+        }
 
     def write_file(self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True) -> DataFile:
         path = named(self, "file", "data/")
         content = tuple(tuple(row.items()) for row in stored)
-        key = (path, at.spec, at.partition_by, at.schema, content)
+        key = (path, at.spec, at.partition_by, at.schema, content, self.jumped)
 
         def make() -> DataFile:
             self._forced = path
@@ -151,7 +212,20 @@ class ModelTable(MemoryTable):
 
         file = self.registry.file(key, make)
         self.disk[path] = file
+        self.registry.born[self.registry.numbers[id(file)]] = self.jumped
+        self.made_at[path] = 1000 + self.jumped
         return file
+
+    def stage(self, stored: Row) -> DataFile:
+        """A writer's file that he has yet to commit."""
+        return self.write_file(self.current, [stored])
+
+    def publish(self, file: DataFile) -> int:
+        """Commit it."""
+        return self.apply(
+            "WRITE",
+            lambda now: replace(now, files={**now.files, file.path: Entry(file, now.at_ms + 1000)}),
+        )
 
     def _count(self, what: str) -> int:
         self._made[what] = self._made.get(what, 0) + 1
@@ -162,6 +236,11 @@ class ModelTable(MemoryTable):
             path, self._forced = self._forced, ""
             return path
         return named(self, what, prefix)
+
+
+def jumped_at(version: Version) -> int:
+    """What had passed in jumps when a version was made: but for them, each is a second after the one before."""
+    return version.at_ms - 1000 * (version.number + 1)
 
 
 def named(table: ModelTable, what: str, prefix: str) -> str:

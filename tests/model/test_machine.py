@@ -15,11 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
+from tests.model.asking import COMMIT_FAULTS, possible_faults
 from tests.model.bugs import BUGS, trusting
 from tests.model.cells import ALL, ROWS, STOPS, TABLES, delete, rewrite
 from tests.model.oracle import Violation, read
 from tests.model.program import Run, deterministic
-from tests.model.world import COMMIT_FAULTS, LONG, PARTS, Actor, Move, Scope, State, World
+from tests.model.world import LONG, PARTS, Actor, Move, Scope, State, World
 
 PROGRAMS: dict[str, Run] = {
     "full": rewrite(),
@@ -105,7 +106,7 @@ class Histories(RuleBasedStateMachine):
         if kind == "crash":
             self._take(Move("crash", slot, ""))
         while kind != "crash" and self.state.actors[slot].trace is not None:
-            if kind in self.world.faults(self.state, slot, (kind,)):
+            if kind in possible_faults(self.state, slot, (kind,)):
                 self._take(Move("fault", slot, kind))
                 return
             self._take(Move("step", slot, ""))

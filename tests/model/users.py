@@ -132,11 +132,31 @@ def repartition(table: ModelTable, node: Node) -> Model | None:
     return node.model
 
 
+def tag(table: ModelTable, node: Node) -> Model | None:
+    """Name the version before the newest."""
+    if _TAG in table.refs:
+        return None
+    table.tag(_TAG, node.number - 1)
+    return node.model
+
+
+def untag(table: ModelTable, node: Node) -> Model | None:
+    return None if table.refs.pop(_TAG, None) is None else node.model
+
+
+_TAG = "t"
+BESIDE: Mapping[str, Callable[[Node], int]] = {
+    "tag": lambda node: node.number - 1,
+    "undo": lambda node: node.number - 1,
+    "restore": lambda _node: BASE,
+}
+"""Acts that rely on an older version, and on which."""
+
 ACTS: Mapping[str, Act] = {
     act.__name__: act
     for act in (
         append, load, overwrite, delete_equal, delete_first, delete_last, delete_widest, drop_file, cow_delete,
-        cow_update, restore, undo, foreign, add_column, rename, set_property, repartition,
+        cow_update, restore, undo, foreign, add_column, rename, set_property, repartition, tag, untag,
     )
 }  # fmt: skip
 
@@ -208,6 +228,11 @@ def _back_to(table: ModelTable, node: Node, number: int) -> Model | None:
         return None
     table.apply("RESTORE", lambda now: replace(now, files=old.version.files))
     return replace(node.model, rows=old.model.rows)
+
+
+def staged_row(node: Node) -> tuple[Row, Values]:
+    """A row of a file that is committed later: as it is stored, and as the model spells it."""
+    return {K_FIELD: 8, V_FIELD: "s", "3": 0, ROW_ID: 8}, (8 if node.reads_ids else 0, 8, "s", 0)
 
 
 def setup_rows(rows: Iterable[tuple[Any, ...]]) -> list[Row]:

@@ -8,19 +8,20 @@ checked after each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.testing.lake import Settings
-from lakekeeper.testing.memory import Fault
 from lakekeeper.testing.versions import ROW_ID
-from tests.model import promises
+from tests.model import keeping, promises
+from tests.model.asking import COMMIT_FAULTS, answered, possible_faults
+from tests.model.keeping import Keep
 from tests.model.oracle import Model, Violation
 from tests.model.program import Answer, Done, Question, Run, Stop, Trace
-from tests.model.store import Extra, ModelAdapter, ModelTable, Node, Registry
-from tests.model.users import ACTS, K, setup_rows
+from tests.model.store import BARE, OURS, Extra, ModelAdapter, ModelTable, Node, Registry, Shelf
+from tests.model.users import ACTS, BESIDE, K, setup_rows, staged_row
 
 Rows = tuple[tuple[tuple[int, int, str], ...], ...]
 FLAT: Rows = (((0, 1, "a"), (0, 2, "b"), (0, 9, "z")), ((0, 1, "a"),), ((0, 3, "c"),))
@@ -32,17 +33,16 @@ LONG: Rows = (
 PARTS: Rows = (((0, 1, "a"), (0, 9, "z")), ((0, 1, "a"),), ((1, 1, "a"),), ((1, 3, "c"),))
 """Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before anything begins."""
 
-COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late", "conflict with itself")
-"""A commit is refused; its answer is lost, and it landed, did not or will; it landed, was sent again and told so."""
-_COMMITS = ("commit", "delete")
-_WORK = ("read", "write", "traces", "mask", "find")
+_ALONG = ("storage.look", "storage.named")
+"""What is asked along with the step before: it says the same at any later moment, or nobody could tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What may happen in a search: programs by name, and how often users act, faults and crashes happen.
 
-    ``acts`` are the users' possible actions; ``restarts`` new runs of the first program after its crash.
+    ``acts`` are the users' possible actions; ``restarts`` new runs of the first program after its crash. ``keep``:
+    the table is vacuumed, and this is what stays; ``jumps`` of so many ``hours`` happen.
     """
 
     name: str
@@ -56,6 +56,9 @@ class Scope:
     fault_kinds: tuple[str, ...] = COMMIT_FAULTS
     files: Rows = FLAT
     partitioned: bool = False
+    keep: Keep | None = None
+    jumps: int = 0
+    hours: tuple[int, ...] = ()
 
 
 class Actor(NamedTuple):
@@ -76,6 +79,9 @@ class State(NamedTuple):
     faults: int
     crashes: int
     late: Trace | None
+    shelf: Shelf = BARE
+    jumped: int = 0
+    jumps: int = 0
 
 
 class Move(NamedTuple):
@@ -103,8 +109,10 @@ class World:
         kinds = {"k": "int", "v": "string", "p": "int"}
         self.table = ModelTable(self.registry, kinds, parts, settings)
         self.adapter = ModelAdapter(self.table)
-        self._acted: dict[tuple[Node, str], Node | None] = {}
+        self._acted: dict[Any, tuple[Node, Shelf] | None] = {}
         self._stepped: dict[Any, Any] = {}
+        self.checked: set[Any] = set()
+        self.settled: set[Any] = set()
 
     def first(self) -> State:
         """The state that all begins from: three files, four live rows, one deleted before."""
@@ -113,18 +121,20 @@ class World:
             self._start(i, self.scope.restarts if i == 0 else 0, 1) for i in range(len(self.scope.programs))
         )
         scope = self.scope
-        return State(node, frozenset(), actors, scope.users, scope.faults, scope.crashes, None)
+        users, faults, crashes = scope.users, scope.faults, scope.crashes
+        return State(node, frozenset(), actors, users, faults, crashes, None, jumps=scope.jumps)
 
     def _start(self, slot: int, left: int, count: int) -> Actor:
         name, run = list(self.scope.programs.items())[slot]
         key = ("start", slot, count)
         if key not in self._stepped:
-            self._stepped[key] = Trace(f"{name}{count}", run, self.adapter.capabilities)
+            self._stepped[key] = self.begin(name, run, count).trace
         return Actor(self._stepped[key], left, count)
 
     def begin(self, name: str, run: Run, count: int) -> Actor:
         """A program at its start."""
-        return Actor(Trace(f"{name}{count}", run, self.adapter.capabilities), 0, count)
+        shared = self.scope.keep is not None
+        return Actor(Trace(f"{name}{count}", run, self.adapter.capabilities, shared), 0, count)
 
     # -- moves --------------------------------------------------------------------------------------------------
 
@@ -132,56 +142,79 @@ class World:
         """What may happen next; nothing once all programs have ended."""
         live = [(i, actor.trace) for i, actor in enumerate(state.actors) if actor.trace is not None]
         if not live and state.late is None:
+            keeping.settle(self, state)
             return
         for slot, trace in live:
             question = trace.next
             assert isinstance(question, Question)
             yield Move("step", slot, question.method)
             if state.faults:
-                for fault in self.faults(state, slot, self.scope.fault_kinds):
+                for fault in possible_faults(state, slot, self.scope.fault_kinds):
                     yield Move("fault", slot, fault)
             if state.crashes:
                 yield Move("crash", slot, "")
+        yield from self._outside(state)
+
+    def _outside(self, state: State) -> Iterator[Move]:
+        """What happens by no program's doing."""
         if state.late is not None:
             yield Move("land", -1, "")
         if state.users:
-            for act in self.scope.acts:
-                yield Move("user", -1, act)
-
-    def faults(self, state: State, slot: int, kinds: Iterable[str]) -> Iterator[str]:
-        """Those of ``kinds`` that the next call of a program can be met with."""
-        trace = state.actors[slot].trace
-        assert trace is not None
-        question = trace.next
-        assert isinstance(question, Question)
-        for fault in kinds:
-            if fault in COMMIT_FAULTS:
-                possible = question.method in _COMMITS and not (fault.endswith("late") and state.late)
-            elif fault.startswith("error"):
-                possible = question.method in _WORK
-            else:
-                possible = True
-            if possible:
-                yield fault
+            yield from (Move("user", -1, act) for act in self.scope.acts)
+        if state.jumps:
+            yield from (Move("jump", hours, "") for hours in self.scope.hours)
 
     def take(self, state: State, move: Move) -> State | None:
         """The state after a move; None where there is nothing to do. Raises Violation."""
         if move.kind == "user":
-            node = self._act(state.node, move.what)
-            return None if node is None else state._replace(node=node, users=state.users - 1)
+            acted = self._act(state, move.what)
+            if acted is None:
+                return None
+            return state._replace(node=acted[0], shelf=acted[1], users=state.users - 1)
+        if move.kind == "jump":
+            # What was on its way so long never lands.
+            jumped = state.jumped + move.slot * HOUR_MS
+            return state._replace(jumped=jumped, jumps=state.jumps - 1, late=None)
         if move.kind == "land":
             return self._land(state)
         if move.kind == "crash":
             return self._crash(state, move.slot)
         return self._step(state, move.slot, move.what if move.kind == "fault" else "")
 
-    def _act(self, node: Node, act: str) -> Node | None:
-        key = (node, act)
+    def _act(self, state: State, act: str) -> tuple[Node, Shelf] | None:
+        node, shelf = state.node, state.shelf
+        key = (node, act, shelf, state.jumped)
         if key not in self._acted:
-            self.table.load(node, (), f"{act}{node.number}")
-            model = ACTS[act](self.table, node)
-            self._acted[key] = None if model is None else self._made(node, model, ())
+            self._load(node, frozenset(), f"{act}{node.number}", shelf, state.jumped)
+            self._acted[key] = self._done(state, act)
         return self._acted[key]
+
+    def _done(self, state: State, act: str) -> tuple[Node, Shelf] | None:
+        """The table after a user's act; a version is looked at by name only where readers can rely on it."""
+        node, shelf, keep = state.node, state.shelf, self.scope.keep
+        if keep is not None and (back := BESIDE.get(act)) is not None:
+            number = back(node)
+            if not keeping.relied_on(self, keep, node, shelf, state.jumped, number):
+                return None
+        model = ACTS[act](self.table, node)
+        if model is None:
+            return None
+        if len(self.table.versions) > len(node.chain):
+            node = self._made(node, model, ())
+        return node, self._shelf(node, shelf, state.jumped)
+
+    def _load(self, node: Node, extra: Extra, author: str, shelf: Shelf, jumped: int) -> None:
+        self.table.load(node, extra, author, shelf if self.scope.keep else None, jumped)
+
+    def _shelf(self, node: Node, before: Shelf, jumped: int) -> Shelf:
+        """What is beside the table now; whatever must be kept has to be there."""
+        if self.scope.keep is None:
+            return BARE
+        shelf = self.registry.shelf(self.table, node)
+        keeping.check(self, self.scope.keep, node, shelf, jumped)
+        if shelf.gone - before.gone:
+            self.counts["a file of a version was freed"] += 1
+        return shelf
 
     def _crash(self, state: State, slot: int) -> State:
         actor = state.actors[slot]
@@ -195,58 +228,48 @@ class World:
         actor = state.actors[slot]
         trace = actor.trace
         assert trace is not None
-        key = (trace, state.node, state.extra, fault)
+        if self.scope.keep is not None and keeping.overtaken(self, trace, state):
+            self.counts["died late"] += 1
+            return state._replace(actors=_with(state.actors, slot, actor._replace(trace=None)))
+        key = (trace, state.node, state.extra, state.shelf, state.jumped, fault)
         known = self._stepped.get(key)
         if known is None:
-            known = self._stepped[key] = self._perform(trace, state.node, state.extra, fault)
-            if isinstance(known[2].next, Done):
-                promises.ended(self, known[2], known[0], known[1])
-        node, extra, after = known
+            known = self._stepped[key] = self._perform(trace, state, fault)
+            if isinstance(known[3].next, Done):
+                promises.ended(self, known[3], known[0], known[1])
+        node, extra, shelf, after = known
+        if self.scope.keep is not None and len(extra) < len(state.extra):
+            keeping.in_flight(self, state, trace, extra)
         late = trace if fault == "unknown, late" else state.late
         left = state.faults - 1 if fault else state.faults
         actor = actor._replace(trace=None if isinstance(after.next, Done) else after)
-        return state._replace(
-            node=node, extra=extra, actors=_with(state.actors, slot, actor), faults=left, late=late
-        )
+        actors = _with(state.actors, slot, actor)
+        return state._replace(node=node, extra=extra, shelf=shelf, actors=actors, faults=left, late=late)
 
-    def _perform(self, trace: Trace, node: Node, extra: Extra, fault: str) -> tuple[Node, Extra, Trace]:
-        question = trace.next
+    def _perform(self, trace: Trace, state: State, fault: str) -> tuple[Node, Extra, Shelf, Trace]:
+        """One step, and what is asked along with it."""
+        node, extra, shelf, after = self._once(trace, state, fault)
+        while isinstance(after.next, Question) and after.next.method in _ALONG:
+            now = state._replace(node=node, extra=extra, shelf=shelf)
+            node, extra, shelf, after = self._once(after, now, "")
+        return node, extra, shelf, after
+
+    def _once(self, trace: Trace, state: State, fault: str) -> tuple[Node, Extra, Shelf, Trace]:
+        node, extra, shelf, question = state.node, state.extra, state.shelf, trace.next
         assert isinstance(question, Question)
         if question.method == "phase":
             answer = Answer(error=Stop("stopped")) if fault else Answer()
-            return node, extra, trace.after(fault, answer, fault)
-        self.table.load(node, extra, trace.author)
-        answer = self._answer(question, node, fault)
+            return node, extra, shelf, trace.after(fault, answer, fault)
+        self._load(node, extra, trace.author, shelf, state.jumped)
+        answer = answered(self, question, node, fault)
         now = self._after(trace, question, node)
         left = self._left(now, node, extra)
-        return now, left, trace.after(self._token(answer, fault), answer, fault)
-
-    def _answer(self, question: Question, node: Node, fault: str) -> Answer:
-        """Do what was asked, with the fault; errors are answers too."""
-        if fault in ("error", "stop before"):
-            return Answer(error=OSError("storage") if fault == "error" else Stop("stopped"))
-        lost = fault in ("unknown, lost", "unknown, late")
-        self.adapter.fault = "unknown, lost" if lost else _commit_fault(fault)
-        try:
-            value = self._call(question, node)
-        except AdapterError as error:
-            raise Violation(f"{question.method}: {error}") from error
-        except Exception as error:  # the engine is to deal with it
-            return Answer(error=error)
-        finally:
-            self.adapter.fault = None
-        if fault == "conflict with itself":
-            return Answer(error=Conflict(f"db.t: lost to version {self.table.current.number}"))
-        if fault in ("error after", "stop after"):
-            return Answer(error=OSError("storage") if fault == "error after" else Stop("stopped"))
-        return Answer(value)
-
-    def _call(self, question: Question, node: Node) -> Any:
-        if question.method == "snapshot":
-            return self.adapter.snapshot_of(node, *question.args)
-        if question.method in ("traces", "mask", "find", "delete", "tidy"):
-            return getattr(self.adapter.deletes, question.method)(*question.args)
-        return getattr(self.adapter, question.method)(*question.args)
+        token = self._token(answer, fault)
+        if self.scope.keep is not None:
+            shelf = self._shelf(now, shelf, state.jumped)
+            answer = replace(answer, notes=shelf.notes, now=keeping.START_MS + state.jumped)
+            token = (token, state.jumped)
+        return now, left, shelf, trace.after(token, answer, fault)
 
     def _token(self, answer: Answer, fault: str) -> Any:
         if answer.error is not None:
@@ -258,9 +281,11 @@ class World:
         if len(self.table.versions) == len(node.chain):
             return node
         run_id = self.table.current.run_id
-        if any(version.run_id == run_id for version in node.chain):
+        if run_id and any(version.run_id == run_id for version in node.chain):
             raise Violation(f"run {run_id} committed twice")
         model = node.model
+        if question.method == "publish":
+            model = model.plus([staged_row(node)[1]])
         if question.method == "delete":
             base = node.nodes[question.args[1].version].model
             model = model.less(row for row in base.rows if row[K] == 1)
@@ -284,14 +309,19 @@ class World:
         return made
 
     def _left(self, now: Node, before: Node, extra: Extra) -> Extra:
-        """The files that no version names; all that are named must be on the disk."""
+        """The files that no version names; where nobody cleans, all that are named must be on the disk."""
         disk = self.table.disk
-        for path, file in now.disk.items():
-            if disk.get(path) is not file:
-                raise Violation(f"{path} is named by a version and is gone from the disk")
-        if now is before and len(disk) == len(now.disk) + len(extra):
-            return extra
-        return frozenset(self.registry.number(f) for path, f in disk.items() if path not in now.disk)
+        if self.scope.keep is None:
+            for path, file in now.disk.items():
+                if disk.get(path) is not file:
+                    raise Violation(f"{path} is named by a version and is gone from the disk")
+            if now is before and len(disk) == len(now.disk) + len(extra):
+                return extra
+        return frozenset(
+            self.registry.number(f)
+            for path, f in disk.items()
+            if path not in now.disk and not path.startswith(OURS)
+        )
 
     def _land(self, state: State) -> State:
         """A commit whose answer was lost gets through at last, if the table still permits it."""
@@ -299,12 +329,14 @@ class World:
         assert trace is not None
         question = trace.next
         assert isinstance(question, Question)
-        self.table.load(state.node, state.extra, trace.author)
-        answer = self._answer(question, state.node, "")
+        self._load(state.node, state.extra, trace.author, state.shelf, state.jumped)
+        answer = answered(self, question, state.node, "")
         node = self._after(trace, question, state.node)
         if answer.error is None:
             self.counts["landed late"] += 1
-        return state._replace(node=node, extra=self._left(node, state.node, state.extra), late=None)
+        left = self._left(node, state.node, state.extra)
+        shelf = self._shelf(node, state.shelf, state.jumped)
+        return state._replace(node=node, extra=left, shelf=shelf, late=None)
 
 
 def first_node(world: World) -> Node:
@@ -326,10 +358,6 @@ def first_node(world: World) -> Node:
     table.delete("k = 9")
     note(node.model.without(lambda row: bool(row[K] == 9)))
     return node
-
-
-def _commit_fault(fault: str) -> Fault | None:
-    return fault if fault in ("rejected", "unknown, landed") else None  # type: ignore[return-value]
 
 
 def _with(actors: tuple[Actor, ...], slot: int, actor: Actor) -> tuple[Actor, ...]:

@@ -1,0 +1,105 @@
+"""How a question of a program is answered: by the memory adapter, as it should be or with a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.errors import AdapterError, Conflict, Unknown
+from lakekeeper.testing.memory import Fault
+from tests.model.oracle import Violation
+from tests.model.program import Answer, Question, Stop
+from tests.model.store import Node
+from tests.model.users import staged_row
+
+if TYPE_CHECKING:
+    from tests.model.world import State, World
+
+COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late", "conflict with itself")
+"""A commit is refused; its answer is lost, and it landed, did not or will; it landed, was sent again and told so."""
+_COMMITS = ("commit", "delete")
+_NEVER = ("error", "stop before", "down")
+_THOUGH_DONE = ("error after", "stop after", "down after")
+_WORK = ("read", "write", "traces", "mask", "find")
+SWEEP_FAULTS = ("down", "down after", "empty", "unknown, landed", "unknown, lost")
+"""The storage does not answer before or after it did what was asked; the log is empty; an expiry is not answered."""
+
+
+def possible_faults(state: State, slot: int, kinds: Iterable[str]) -> Iterator[str]:
+    """Those of ``kinds`` that the next call of a program can be met with."""
+    trace = state.actors[slot].trace
+    assert trace is not None
+    question = trace.next
+    assert isinstance(question, Question)
+    for fault in kinds:
+        if fault in ("unknown, landed", "unknown, lost") and question.method == "storage.expire":
+            possible = True
+        elif fault in COMMIT_FAULTS:
+            possible = question.method in _COMMITS and not (fault.endswith("late") and state.late)
+        elif fault in ("down", "down after"):
+            possible = question.method.startswith(("storage.", "notes."))
+        elif fault == "empty":
+            possible = question.method == "storage.versions"
+        elif fault.startswith("error"):
+            possible = question.method in _WORK
+        else:
+            possible = True
+        if possible:
+            yield fault
+
+
+def answered(world: World, question: Question, node: Node, fault: str) -> Answer:
+    """Do what was asked, with the fault; errors are answers too."""
+    expires = question.method == "storage.expire"
+    if fault in _NEVER or (expires and fault == "unknown, lost"):
+        return Answer(error=_error(fault))
+    lost = fault in ("unknown, lost", "unknown, late")
+    world.adapter.fault = "unknown, lost" if lost else _commit_fault(fault)
+    try:
+        value = _call(world, question, node)
+    except AdapterError as error:
+        if not question.method.startswith("storage."):
+            raise Violation(f"{question.method}: {error}") from error
+        return Answer(error=error)
+    except Exception as error:  # the engine is to deal with it
+        return Answer(error=error)
+    finally:
+        world.adapter.fault = None
+    if fault == "conflict with itself":
+        return Answer(error=Conflict(f"db.t: lost to version {world.table.current.number}"))
+    if fault in _THOUGH_DONE or (expires and fault == "unknown, landed"):
+        return Answer(error=_error(fault))
+    return Answer(replace(value, items=()) if fault == "empty" else value)
+
+
+def _error(fault: str) -> BaseException:
+    if fault.startswith("error"):
+        return OSError("storage")
+    if fault.startswith("stop"):
+        return Stop("stopped")
+    if fault.startswith("down"):
+        return AdapterError("db.t: the storage does not answer")
+    return Unknown("db.t: no answer to the expiry")
+
+
+def _call(world: World, question: Question, node: Node) -> Any:
+    if question.method == "snapshot":
+        return world.adapter.snapshot_of(node, *question.args)
+    if question.method in ("traces", "mask", "find", "delete", "tidy"):
+        return getattr(world.adapter.deletes, question.method)(*question.args)
+    if question.method == "look":
+        return None
+    if question.method == "stage":
+        return world.table.stage(staged_row(node)[0])
+    if question.method == "publish":
+        return world.table.publish(*question.args)
+    part, _, method = question.method.partition(".")
+    if part in ("notes", "storage"):
+        value = getattr(getattr(world.adapter, part), method)(*question.args)
+        return tuple(value) if method in ("files", "named") else value
+    return getattr(world.adapter, question.method)(*question.args)
+
+
+def _commit_fault(fault: str) -> Fault | None:
+    return fault if fault in ("rejected", "unknown, landed") else None  # type: ignore[return-value]

@@ -1,0 +1,232 @@
+"""What a vacuum must leave alone, told from what happened and not by the code under test; and what goes.
+
+jumped    0        30        60        90        time passes in jumps of hours; commits take none of it
+version   3 ──────►4 ──────────────────►5
+at 90, with a grace of 48 h, a reader may still have 4: it was the newest until now
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.trash import empty
+from tests.model.oracle import Violation
+from tests.model.program import Names, Question, Trace
+from tests.model.store import Extra, Node, Shelf, jumped_at
+
+if TYPE_CHECKING:
+    from tests.model.world import State, World
+
+START_MS = 1_000_000
+"""The time when programs begin: all commits of a history are made before the next jump."""
+_HURRIED = ("write", "mask", "commit", "delete", "tidy", "notes.replace", "notes.remove")
+_LATER_MS = 2_000 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is asked of all vacuums of a scope; hours. ``orphans``: writers do not register, so the last one lists.
+
+    ``bin``: files may be on their way into the bin, which no commit can see.
+    """
+
+    age: int = 24
+    last: int = 1
+    named: tuple[int, ...] = ()
+    timeout: int = 50
+    grace: int = 72
+    share: float = 1.0
+    orphans: bool = False
+    bin: bool = False
+
+    @property
+    def options(self) -> Options:
+        """The options of programs, in their own spelling."""
+        return resolve(
+            {
+                "retention-hours": self.age,
+                "retain-last": self.last,
+                "vacuum.intent-timeout-hours": self.timeout,
+                "vacuum.orphan-grace-hours": self.grace,
+                "vacuum.max-share": self.share,
+                "vacuum.min-batch-delete-size": 1,
+                "vacuum.max-batch-delete-size": 2,
+                "vacuum.max-concurrent-deletes": 1,
+                "commit.retry.num-retries": 1,
+            }
+        )
+
+
+def held(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> dict[int, str]:
+    """Versions that must read as ever, each with why."""
+    found = dict.fromkeys(range(max(0, node.number + 1 - keep.last), node.number + 1), "is one of the last")
+    for version, after in zip(node.chain, node.chain[1:], strict=False):
+        if jumped_at(after) > jumped - keep.age * HOUR_MS:
+            found[version.number] = "was the newest within the grace"
+    found |= {ref.head: f"is tagged {name}" for name, ref in shelf.refs.items()}
+    found |= dict.fromkeys(keep.named, "is named by the caller")
+    for intent in _intents(shelf):
+        read, until = intent["read_version"], intent["at_ms"] + keep.timeout * HOUR_MS
+        if read is not None and not intent["ended"] and START_MS + jumped < until:
+            found[read] = f"is read by run {intent['run_id']}"
+    return found
+
+
+def check(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> None:
+    """All that is held is there. Raises Violation."""
+    key = (node, shelf, jumped)
+    if key in world.checked:
+        return
+    world.checked.add(key)
+    if not shelf.gone and not shelf.expired:
+        return
+    numbers = world.registry.numbers
+    known = held(world, keep, node, shelf, jumped)
+    if not world.scope.settings.linear and not keep.bin:
+        known |= {n: "did not expire" for n in range(node.number + 1) if n not in {*known, *shelf.expired}}
+    for number, why in known.items():
+        if number in shelf.expired:
+            raise Violation(f"version {number} {why}, and expired")
+        for path, entry in node.chain[number].files.items():
+            if numbers[id(entry.file)] in shelf.gone:
+                raise Violation(f"version {number} {why}, and {path} is gone")
+        world.counts[f"kept: {why.split(' run ')[0]}"] += number < node.number
+
+
+def relied_on(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int, number: int) -> bool:
+    """May a user name or restore this version? On a log that nobody can lock, only one that is held anyway."""
+    files = (world.registry.numbers[id(e.file)] for e in node.chain[number].files.values())
+    if number in shelf.expired or any(each in shelf.gone for each in files):
+        return False
+    unlocked = world.scope.settings.linear or keep.bin
+    return not unlocked or number in held(world, keep, node, shelf, jumped)
+
+
+def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
+    """Files that nobody names were deleted: whose were they? Raises Violation where he is at work."""
+    keep = world.scope.keep
+    if keep is None or not by.asks.startswith("storage."):
+        return
+    alive = {actor.trace.name for actor in state.actors if actor.trace is not None}
+    for number in state.extra - left:
+        path = world.registry.by_number[number].path
+        name = path.removeprefix("data/").split(".")[0]
+        if name not in alive:
+            world.counts["leftovers deleted"] += 1
+        elif name.startswith("w"):
+            if state.jumped - world.registry.born[number] < keep.grace * HOUR_MS:
+                raise Violation(f"{path} is being written, and is gone")
+        elif any(_at_work(each, name, keep, state.jumped) for each in _intents(state.shelf)):
+            raise Violation(f"{path} was written by {name}, which is at work, and is gone")
+
+
+def overtaken(world: World, trace: Trace, state: State) -> bool:
+    """Did so much time pass since the last answer that this step is taken for one that never comes?
+
+    A commit that is on its way for longer than the grace, a version that is registered long after it was read, and a
+    writer who commits what has been taken for an orphan: no vacuum can wait for these.
+    """
+    keep, question = world.scope.keep, trace.next
+    assert keep is not None
+    assert isinstance(question, Question)
+    if question.method == "publish":
+        return _outlived(world, keep, question.args[0].path, state, trace)
+    if trace.answer is None:
+        return False
+    since = START_MS + state.jumped - trace.answer.now
+    if question.method in _HURRIED and not trace.name.startswith("v"):
+        return since >= keep.grace * HOUR_MS
+    registers = question.method == "notes.keep" and '"kind": "rewrite"' in question.args[1]
+    return registers and since > 0
+
+
+def _outlived(world: World, keep: Keep, path: str, state: State, trace: Trace) -> bool:
+    files = {world.registry.by_number[n].path: n for n in state.extra}
+    if path not in files:
+        return True
+    if state.jumped - world.registry.born[files[path]] < keep.grace * HOUR_MS:
+        return False
+    others = [a.trace for a in state.actors if a.trace is not None and a.trace is not trace]
+    return any(_has_looked(other) for other in others)
+
+
+def _has_looked(trace: Trace) -> bool:
+    """Has it listed files, and read the log after that? What is committed later it cannot know."""
+    at: Trace | None = trace.parent
+    read = False
+    while at is not None:
+        read = read or at.asks == "storage.versions"
+        if read and at.asks == "storage.files":
+            return True
+        at = at.parent
+    return False
+
+
+def settle(world: World, state: State) -> None:
+    """Everybody is gone for good: the next vacuum leaves nothing behind, and one more finds nothing to do."""
+    keep = world.scope.keep
+    key = (state.node, state.extra, state.shelf, state.jumped)
+    if keep is None or key in world.settled:
+        return
+    world.settled.add(key)
+    world.counts["settled"] += 1
+    jumped = state.jumped + _LATER_MS
+    table = world.table
+    table.load(state.node, state.extra, "settle", state.shelf, jumped)
+    kept = held(world, keep, state.node, state.shelf, jumped)
+    for _ in empty(world.adapter, None, START_MS + jumped):
+        pass
+    first = _settling(world, keep, jumped)
+    shelf = world.registry.shelf(table, state.node)
+    check(world, keep, state.node, shelf, jumped)
+    plan = first.plan
+    assert plan is not None
+    stays = {n for n in range(state.node.number + 1) if n in kept or _after(kept, n, world)}
+    if set(plan.kept) != {n for n in stays if n not in state.shelf.expired}:
+        raise Violation(f"versions {sorted(plan.kept)} are kept, {sorted(stays)} were to be")
+    named = {path for number in stays for path in state.node.chain[number].files}
+    if left := sorted(set(table.disk) - named):
+        raise Violation(f"{left} are left behind by the next vacuum")
+    if notes := sorted(name for name in table.notes if name.startswith("intents/") or "/list-" in name):
+        raise Violation(f"notes {notes} are left behind by the next vacuum")
+    again = _settling(world, keep, jumped)
+    if again.deleted_files_count or again.expired_snapshots_count * (not world.scope.settings.linear):
+        raise Violation(f"a second vacuum deleted {again.deleted_files_count} files")
+    world.counts["settled runs"] += bool(first.settled_runs)
+    world.counts["settled files"] += first.deleted_files_count > 0
+
+
+def _after(kept: dict[int, str], number: int, world: World) -> bool:
+    return world.scope.settings.linear and number >= min(kept)
+
+
+def _settling(world: World, keep: Keep, jumped: int) -> VacuumReport:
+    options = keep.options.with_(**{"vacuum.max-share": 1.0})
+    request = VacuumRequest(options, named=keep.named, orphans=keep.orphans)
+    Names.current = "settle"
+    clock = Clock(now_ms=lambda: START_MS + jumped, wait=lambda _seconds: None)
+    try:
+        return vacuum(world.adapter, request, clock=clock)
+    except Exception as error:
+        raise Violation(f"the next vacuum ended with {type(error).__name__}: {error}") from error
+
+
+def _intents(shelf: Shelf) -> Iterator[dict[str, Any]]:
+    for name, text in shelf.notes.items():
+        if name.startswith("intents/"):
+            intent = json.loads(text)
+            if intent["kind"] != "vacuum":
+                yield intent
+
+
+def _at_work(intent: Mapping[str, Any], name: str, keep: Keep, jumped: int) -> bool:
+    mine = intent["run_id"].startswith(f"{name}-")
+    return bool(mine and START_MS + jumped < intent["at_ms"] + keep.timeout * HOUR_MS)

@@ -1,0 +1,95 @@
+"""What a program sees beside the table's log: notes and files. Each call is a question, but for what others cannot see.
+
+Notes are read as they were when the last question was answered: a reader of notes is never the one who acts. That way
+64 looks for an intent are no 64 steps, and a history is the same one for two programs that read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.containment import Grounds
+from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.retention import Kept, Versions
+from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+
+if TYPE_CHECKING:
+    from tests.model.program import Scripted
+
+
+class PrivateNotes:
+    """What one program keeps beside its table, where nobody else looks."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def read(self, name: str) -> str | None:
+        return self.texts.get(name)
+
+    def keep(self, name: str, text: str) -> str:
+        return self.texts.setdefault(name, text)
+
+    def replace(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+    def remove(self, name: str) -> None:
+        self.texts.pop(name, None)
+
+
+class SharedNotes:
+    """Notes that all programs see: each write is a step, a read belongs to the step before it."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+
+    def read(self, name: str) -> str | None:
+        return self._scripted.noted(name)
+
+    def keep(self, name: str, text: str) -> str:
+        return self._scripted.ask("notes.keep", name, text)
+
+    def replace(self, name: str, text: str) -> None:
+        self._scripted.ask("notes.replace", name, text)
+
+    def remove(self, name: str) -> None:
+        self._scripted.ask("notes.remove", name)
+
+
+class ScriptedStorage:
+    """The files of the table, as questions."""
+
+    grounds = Grounds(("mem:/db.t",), ("_lakekeeper",))
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._ask = scripted.ask
+
+    def folders(self, _tasks: Sequence[MergeTask]) -> tuple[str, ...]:
+        return ("data",)
+
+    def strangers(self) -> Sequence[str]:
+        return ()
+
+    def versions(self, since: int | None = None) -> Versions:
+        return self._ask("storage.versions", since)
+
+    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+        return self._ask("storage.garbage", versions, kept, frozenset(hints))
+
+    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
+        return self._ask("storage.expire", versions, kept, run_id)
+
+    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        return list(self._ask("storage.look", tuple(paths))) if paths else []
+
+    def delete(self, files: Sequence[Doomed]) -> list[str]:
+        return list(self._ask("storage.delete", tuple(files)))
+
+    def move(self, moves: Mapping[str, str]) -> list[str]:
+        return list(self._ask("storage.move", dict(moves)))
+
+    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+        return iter(self._ask("storage.files", folders))
+
+    def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        return set(self._ask("storage.named", versions, tuple(sorted(paths))))

@@ -1,0 +1,191 @@
+"""Long random histories with vacuums, names, a bin and jumps of time, in any order; at the end somebody cleans up."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from tests.model import keeping
+from tests.model.asking import COMMIT_FAULTS, SWEEP_FAULTS, possible_faults
+from tests.model.bugs import Bug
+from tests.model.cells import ROWS, delete, rewrite
+from tests.model.keeping import Keep
+from tests.model.oracle import Violation
+from tests.model.program import Run, deterministic
+from tests.model.sweeps import LINES, WEEKS, restore, sweep, write
+from tests.model.vacuum_bugs import VACUUM_BUGS
+from tests.model.world import FLAT, Actor, Move, Scope, State, World
+
+KEEPS: Mapping[str, Keep] = {
+    "plain": Keep(orphans=True),
+    "more": Keep(age=48, last=3, named=(2,), orphans=True),
+    "patient": Keep(timeout=200, grace=72, orphans=True),
+    "bin": Keep(orphans=True, bin=True),
+}
+ACTS = (*ROWS, "append", "overwrite", "overwrite", "overwrite", "undo", "restore", "tag", "tag", "untag")
+SLOT = (0, 1, 2)
+STEPS = 40
+EXAMPLES = 300
+SOMETIMES = (
+    "crash", "died late", "vacuum deleted", "expired", "expired after a conflict", "leftovers deleted",
+    "settled runs", "settled files", "kept: is read by", "kept: is tagged t", "kept: is one of the last",
+    "kept: is named by the caller", "kept: was the newest within the grace", "ended: Rejected", "ended: Unknown",
+    "ended: RetentionError", "ended: AdapterError",
+)  # fmt: skip
+
+
+def programs(keep: Keep) -> dict[str, Run]:
+    """By name; vacuums begin with a v, and the writer who does not register with a w."""
+    hours: dict[str, Any] = {
+        "vacuum_intent_timeout_hours": keep.timeout,
+        "vacuum_orphan_grace_hours": keep.grace,
+    }
+    found = {
+        "rewrite": rewrite(**hours),
+        "delete": delete(**hours),
+        "vacuum": sweep(keep),
+        "vorphans": sweep(keep, orphans=True),
+        "writer": write,
+    }
+    if keep.bin:
+        found |= {"vbin": sweep(keep, trash=True), "vback": restore("vbin")}
+    return found
+
+
+NAMES = ("rewrite", "rewrite", "delete", "vacuum", "vacuum", "vorphans", "writer", "vbin", "vback")
+
+
+def _each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(list(itertools.product(*choices)))
+
+
+class Sweeps(RuleBasedStateMachine):
+    """Each rule is one or a few steps of one actor; what is checked after each is in ``tests.model.keeping``."""
+
+    counts: ClassVar[Counter[str]] = Counter()
+    world: World
+    state: State
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(deterministic())
+        self.sound = True
+
+    @initialize(line=st.sampled_from(sorted(LINES)), keep=st.sampled_from(sorted(KEEPS)))
+    def make(self, line: str, keep: str) -> None:
+        scope = Scope(
+            line, LINES[line], {}, ACTS, users=STEPS, faults=STEPS, crashes=STEPS, files=FLAT, keep=KEEPS[keep],
+            jumps=STEPS,
+        )  # fmt: skip
+        self.world = World(scope, self.counts)
+        nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
+        self.state = self.world.first()._replace(actors=nobody)
+        self.programs = programs(KEEPS[keep])
+        self.started = 0
+
+    @rule(act=st.sampled_from(ACTS))
+    def user(self, act: str) -> None:
+        self._take(Move("user", -1, act))
+
+    @rule(hours=st.sampled_from((30, 30, 60, WEEKS)))
+    def advance_clock(self, hours: int) -> None:
+        self._take(Move("jump", hours, ""))
+
+    @rule(what=_each(SLOT, NAMES, (1, 3, 6, 30)))
+    def go(self, what: tuple[int, str, int]) -> None:
+        """Some steps of a program."""
+        slot, program, steps = what
+        self._busy(slot, program)
+        for _ in range(steps):
+            if self.state.actors[slot].trace is not None:
+                self._take(Move("step", slot, ""))
+
+    @rule(what=_each(SLOT, NAMES, ("storage.garbage", "storage.expire", "storage.delete", "commit"), ACTS))
+    def race(self, what: tuple[int, str, str, str]) -> None:
+        """Somebody acts just before a program does a certain thing."""
+        slot, program, method, act = what
+        self._busy(slot, program)
+        while (trace := self.state.actors[slot].trace) is not None:
+            if trace.asks == method:
+                self._take(Move("user", -1, act))
+                return
+            self._take(Move("step", slot, ""))
+
+    @rule(what=_each(SLOT, NAMES, (*COMMIT_FAULTS, *SWEEP_FAULTS, "crash", "crash", "crash"), (0, 2, 5, 9)))
+    def fail(self, what: tuple[int, str, str, int]) -> None:
+        """After some steps, the next call that can fail in this way does."""
+        slot, program, kind, steps = what
+        self.go((slot, program, steps))
+        if kind == "crash" and self.state.actors[slot].trace is not None:
+            self._take(Move("crash", slot, ""))
+        while kind != "crash" and self.state.actors[slot].trace is not None:
+            if kind in possible_faults(self.state, slot, (kind,)):
+                self._take(Move("fault", slot, kind))
+                return
+            self._take(Move("step", slot, ""))
+
+    @rule()
+    def land(self) -> None:
+        if self.state.late is not None:
+            self._take(Move("land", -1, ""))
+
+    def _busy(self, slot: int, program: str) -> None:
+        """A free slot is given a new program."""
+        if self.state.actors[slot].trace is None and program in self.programs:
+            self.started += 1
+            actors = list(self.state.actors)
+            actors[slot] = self.world.begin(program, self.programs[program], self.started)
+            self.state = self.state._replace(actors=tuple(actors))
+
+    def _take(self, move: Move) -> None:
+        self.sound = False
+        self.state = self.world.take(self.state, move) or self.state
+        self.sound = True
+
+    def teardown(self) -> None:
+        try:
+            if self.sound:
+                nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
+                keeping.settle(self.world, self.state._replace(actors=nobody, late=None))
+        finally:
+            self.stack.close()
+
+
+def _play(examples: int, *, phases: tuple[Phase, ...]) -> None:
+    Sweeps.counts.clear()
+    run_state_machine_as_test(
+        Sweeps,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            # A history of forty steps is large and slow by design, and rules often find nothing to do.
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.slow
+def test_long_random_histories_with_vacuums() -> None:
+    _play(EXAMPLES, phases=(Phase.generate, Phase.shrink))
+    assert {what for what in SOMETIMES if not Sweeps.counts[what]} == set()
+
+
+@pytest.mark.parametrize("name", ["tags are forgotten", "what the dead have left is forgotten"])
+def test_the_machine_finds_a_seeded_bug_of_a_vacuum(name: str) -> None:
+    bug: Bug = next(bug for bug in VACUUM_BUGS if bug.name == name)
+    with bug.planted(), pytest.raises(Violation):
+        _play(200, phases=(Phase.generate,))
