@@ -25,15 +25,16 @@ from tests.model.vacuum_bugs import VACUUM_BUGS
 from tests.model.world import FLAT, Actor, Move, Scope, State, World
 
 KEEPS: Mapping[str, Keep] = {
-    "plain": Keep(orphans=True),
-    "more": Keep(age=48, last=3, named=(2,), orphans=True),
-    "patient": Keep(timeout=200, grace=72, orphans=True),
-    "bin": Keep(orphans=True, bin=True),
+    "plain": Keep(),
+    "writers": Keep(orphans=True),
+    "more": Keep(age=48, last=3, named=(2,)),
+    "patient": Keep(timeout=200, grace=72),
+    "bin": Keep(bin=True),
 }
 ACTS = (*ROWS, "append", "overwrite", "overwrite", "overwrite", "undo", "restore", "tag", "tag", "untag")
 SLOT = (0, 1, 2)
 STEPS = 40
-EXAMPLES = 300
+EXAMPLES = 500
 SOMETIMES = (
     "crash", "died late", "vacuum deleted", "expired", "expired after a conflict", "leftovers deleted",
     "settled runs", "settled files", "kept: is read by", "kept: is tagged t", "kept: is one of the last",
@@ -53,8 +54,9 @@ def programs(keep: Keep) -> dict[str, Run]:
         "delete": delete(**hours),
         "vacuum": sweep(keep),
         "vorphans": sweep(keep, orphans=True),
-        "writer": write,
     }
+    if keep.orphans:
+        found |= {"writer": write}
     if keep.bin:
         found |= {"vbin": sweep(keep, trash=True), "vback": restore("vbin")}
     return found
