@@ -98,6 +98,16 @@ class Tidied:
     added_delete_files: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataChange:
+    """What folding of metadata did, or would do: files that planning opens before and after, the version, and why."""
+
+    files_before: int
+    files_after: int
+    version: int | None
+    why: str
+
+
 class RowDeletes(Protocol[Rows]):
     """What an adapter knows of single rows: which died, where they lie now, how to delete them.
 
@@ -231,6 +241,13 @@ class Storage(Protocol):
         """Where rewrites of these tasks put their files; of none: where deletes of rows, and their tidying, put theirs.
 
         The latter are all folders that such a delete can write to, whatever rows it means.
+        """
+        ...
+
+    def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
+        """Fold metadata that planning opens file by file, where that is worth it; changes no row and no data file.
+
+        Raises Conflict, Rejected or Unknown.
         """
         ...
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "delete",
     "vacuum",
     "drop-partition",
+    "compact-metadata",
     "trash list",
     "trash restore",
     "trash empty",

@@ -17,7 +17,8 @@ from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError
 from lakekeeper.spark.jvm import causes
-from lakekeeper_delta import orphans, sweeping
+from lakekeeper.spi import MetadataChange
+from lakekeeper_delta import metadata, orphans, sweeping
 from lakekeeper_delta.disk import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
@@ -119,6 +120,10 @@ class DeltaStorage:
         """Folders of the inputs, of their partitions, and the table's own, where deletion vectors lie."""
         with self._answering("its location"):
             return orphans.folders(self._log, self._disk, tasks)
+
+    def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
+        """Fold metadata; see ``metadata.compact_metadata``."""
+        return metadata.compact_metadata(self._log, dry_run=dry_run)
 
     def strangers(self) -> Sequence[str]:
         """LIST: other tables' metadata below the table or in a folder around it."""

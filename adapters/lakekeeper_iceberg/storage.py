@@ -12,7 +12,9 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError
+from lakekeeper.spi import MetadataChange
 from lakekeeper_iceberg import expiry, garbage, levels, strangers
+from lakekeeper_iceberg import metadata as folding
 from lakekeeper_iceberg.disk import Disk, inside, is_child
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import FOLDER
@@ -100,7 +102,13 @@ class IcebergStorage:
         metadata = self.table().operations().current()
         root = levels.data_root(str(metadata.location()), self._properties(metadata))
         made = {levels.folder(root, t.key.key_id if t.key else "", t.level) for t in tasks}
+        # Delete files lie where the table's own writers put them.
+        made |= {root, *(f"{root}/{t.partition}" for t in tasks if t.partition)}
         return (*sorted(made), self._metadata_folder(metadata))
+
+    def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
+        """Fold metadata; see ``metadata.compact_metadata``."""
+        return folding.compact_metadata(self.jvm, self.table(), self.name, dry_run=dry_run)
 
     def strangers(self) -> Sequence[str]:
         base = self.table().operations().current()

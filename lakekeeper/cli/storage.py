@@ -25,6 +25,7 @@ def add_to(app: typer.Typer) -> None:
     """Make these commands ones of ``app``."""
     app.command()(vacuum)
     app.command()(drop_partition)
+    app.command()(compact_metadata)
     app.add_typer(trash)
 
 
@@ -119,6 +120,17 @@ def drop_partition(
     with setup.progress() as progress:
         report = setup.table(table).drop_partition(where, force=force, observer=progress, options=options)
     setup.show(report)
+    return 0
+
+
+@with_setup
+def compact_metadata(setup: Setup, table: TableName, *, dry_run: DryRun = False) -> int:
+    """Fold metadata that planning opens file by file.
+
+    Iceberg: small manifests; Delta: a checkpoint. Changes no row and no data file.
+    """
+    setup.check({})
+    setup.show(setup.table(table).compact_metadata(dry_run=dry_run))
     return 0
 
 

@@ -157,6 +157,36 @@ class DeleteReport:
         return as_html(str(self))
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataReport:
+    """The result of ``compact_metadata``: files that planning opens, before and after.
+
+    version      the one that was made (Iceberg), or that a checkpoint was written of (Delta); None: nothing was done
+    """
+
+    table: str
+    dry_run: bool
+    files_before: int
+    files_after: int
+    version: int | None
+    ended: str
+    duration_ms: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Was anything written?"""
+        return self.version is not None and not self.dry_run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        would = "would open" if self.dry_run else "opens"
+        files = f"{self.files_after:,} metadata files ({self.files_before:,} before)"
+        return f"{self.table}: {self.ended}; planning {would} {files}"
+
+
 def count_status(groups: tuple[GroupResult, ...]) -> Mapping[str, int]:
     """Groups by status."""
     counts: dict[str, int] = {}

@@ -154,7 +154,12 @@ def _check(table: str, versions: Versions) -> None:
     if versions.refused:
         raise RetentionError(f"{table}: {versions.refused}; nothing was deleted")
     known = {v.id for v in versions.items}
-    if not known or not any(r.name == "main" for r in versions.refs):
+    if known and not any(r.name == "main" for r in versions.refs):
+        raise RetentionError(
+            f"{table}: the table has no current version, only branches or tags, so that nobody can tell what it is to "
+            "be; nothing was deleted. Point main at a version first"
+        )
+    if not known:
         raise RetentionError(
             f"{table}: no version could be read, so nobody can tell what is in use; nothing was deleted"
         )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakekeeper.core.containment import spelled
+from lakekeeper.core.containment import Grounds, refusal, spelled
 from lakekeeper.core.options import Options
 from lakekeeper.core.retention import HOUR_MS, Versions
 from lakekeeper.core.vacuum import Dead, FileInfo, Garbage
@@ -43,10 +43,13 @@ class Unnamed:
         """Those of them that are in ``paths``."""
         return replace(self, infos={path: info for path, info in self.infos.items() if path in paths})
 
-    def with_garbage(self, garbage: Garbage) -> Garbage:
-        """They and what the log told; orphans go last."""
+    def with_garbage(self, garbage: Garbage, grounds: Grounds) -> Garbage:
+        """They and what the log told; orphans go last. Those in a folder of the format's are metadata of it."""
         last = max((dead.order for dead in garbage.files), default=0) + 1
-        made = tuple(Dead(path, "orphan", -1, last, why=self.why) for path in self.infos)
+        made = (
+            Dead(path, "metadata" if refusal(path, grounds) else "orphan", -1, last, why=self.why)
+            for path in self.infos
+        )
         return replace(garbage, files=(*garbage.files, *made))
 
 

@@ -184,7 +184,7 @@ class _Sweep:
         )
         if self.request.orphans:
             unnamed = self._seen_twice(unnamed)
-        garbage = unnamed.with_garbage(garbage)
+        garbage = unnamed.with_garbage(garbage, storage.grounds)
         paths = [dead.path for dead in garbage.files]
         found = dict(zip(paths, storage.look(paths), strict=True))
         plan = plan_vacuum(

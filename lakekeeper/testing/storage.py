@@ -14,6 +14,7 @@ from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
 from lakekeeper.core.retention import Version as Known
 from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.spi import MetadataChange
 from lakekeeper.testing.lake import MemoryTable
 
 USUAL_AGE_MS = 168 * HOUR_MS
@@ -148,6 +149,10 @@ class MemoryStorage:
     def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
         """One folder holds all data."""
         return ("data",)
+
+    def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
+        """The memory lake's metadata is one object."""
+        return MetadataChange(1, 1, None, "nothing to fold")
 
     def strangers(self) -> Sequence[str]:
         """Tables of the lake never lie in one another."""

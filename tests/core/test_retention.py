@@ -97,7 +97,7 @@ def test_a_negative_grace_is_refused_even_so() -> None:
     "versions, said",
     [
         (Versions("u", (), (), False, H), "no version"),
-        (Versions("u", (Version(1, NOW),), (Ref("b", 1),), False, H), "no version"),
+        (Versions("u", (Version(1, NOW),), (Ref("b", 1),), False, H), "only branches"),
         (Versions("u", (Version(1, NOW),), (Ref("main", 1), Ref("b", 7)), False, H), "history is cut"),
         (replace(line(10), refused="gc.enabled is false"), "gc.enabled is false"),
     ],

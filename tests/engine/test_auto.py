@@ -283,7 +283,7 @@ def test_tables_side_by_side_are_told_in_order() -> None:
     met = threading.Barrier(2, timeout=60)
 
     class Meeting(FakeTable):
-        def compact(self, **_: Any) -> MergeReport:  # type: ignore[override]  # whatever it is given
+        def compact(self, **_: Any) -> MergeReport:
             met.wait()
             return report("compact", "committed")
 

@@ -1,0 +1,32 @@
+"""Fold the log: a checkpoint in place of the commits that a reader opens one by one."""
+
+from __future__ import annotations
+
+from lakekeeper.errors import Rejected
+from lakekeeper.spi import MetadataChange
+from lakekeeper_delta.native import Log
+
+WORTH = 10
+"""Commits after the last checkpoint from which on another one pays: what Delta's own writers do by default."""
+
+
+def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
+    """Write a checkpoint where at least ``WORTH`` commits came since the last; raises Rejected where that fails.
+
+    Delta cleans its log with it, as far as the table's own ``delta.logRetentionDuration`` permits.
+    """
+    state = log.latest()
+    # The state that is kept by version does not know of a checkpoint that was written since.
+    segment = log.log.update(False, log.jvm.none(), log.catalog_table).logSegment()
+    commits = int(segment.deltas().size())
+    checkpoint = int(segment.checkpointProvider().version())
+    parts = 0 if checkpoint < 0 else 1
+    if commits < WORTH:
+        since = f"version {checkpoint}" if parts else "the table was made"
+        return MetadataChange(commits + parts, commits + parts, None, f"{commits} commits since {since}")
+    if not dry_run:
+        try:
+            log.log.checkpoint(state.snapshot, log.catalog_table)
+        except Exception as error:
+            raise Rejected(f"{log.name}: no checkpoint could be written ({error})") from error
+    return MetadataChange(commits + parts, 1, state.version, f"a checkpoint of version {state.version}")

@@ -1,0 +1,31 @@
+"""Folding of metadata: less for planning to open, the same rows in every version."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from tests.formats.lakes import Lake
+
+
+def test_metadata_is_folded_where_it_pays(spark: SparkSession, lake: Lake) -> None:
+    properties = (
+        {"commit.manifest-merge.enabled": "false"} if lake.iceberg else {"delta.checkpointInterval": "100"}
+    )
+    name = lake.create("id BIGINT", properties=properties)
+    table = lk.table(spark, name)
+    assert not table.compact_metadata().changed
+    for i in range(11):
+        lake.append(name, spark.range(i, i + 1))
+    before = lake.fingerprint(name)
+    told = table.compact_metadata(dry_run=True)
+    assert told.files_before >= 11
+    assert told.files_after == 1
+    assert not told.changed
+    done = table.compact_metadata()
+    assert (done.files_before, done.files_after, done.changed) == (told.files_before, 1, True)
+    assert lake.fingerprint(name) == before
+    again = table.compact_metadata()
+    assert not again.changed
+    assert again.files_before <= 2
+    assert "metadata files" in str(again)
