@@ -80,8 +80,12 @@ class Registration:
     def require(self) -> None:
         """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
         self.require_time()
-        if _run_at(self.notes, self.slot) != self.intent.run_id:
+        if not self.stands():
             raise self._dead()
+
+    def stands(self) -> bool:
+        """Is it still there? A vacuum takes away what it takes for done with."""
+        return _run_at(self.notes, self.slot) == self.intent.run_id
 
     def require_time(self) -> None:
         """Before each write: what is written later than this, no vacuum would look for. Raises Rejected."""

@@ -83,7 +83,8 @@ class Records:
         """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
         paths = [file.path for file in plan.files]
         parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
-        if self._registration is None:
+        if self._registration is None or not self._registration.stands():
+            # Another vacuum may have dealt with all that we had listed, but not with what we list now.
             intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
             self._registration = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
         elif len(parts) > self._registration.intent.parts:

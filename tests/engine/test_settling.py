@@ -164,3 +164,30 @@ def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
     list(empty(adapter, None, table.now_ms))
     assert entries(adapter.notes) == {}
     assert not [path for path in table.disk if "trash" in path]
+
+
+def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_first() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    expiries: list[int] = []
+
+    def meanwhile(what: str) -> None:
+        if what == "expire" and not expiries:
+            expiries.append(1)
+            run(table, age_ms=DAY)  # takes over what the first attempt listed; its commit makes us look again
+            table.later(2 * DAY)
+            table.overwrite([{"k": 9}])
+            expiries.append(2)
+        elif what == "delete" and len(expiries) == 2:
+            raise _Crash
+
+    table.before = meanwhile
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    table.before = lambda _: None
+    assert table.leftovers()
+    run(table, age_ms=DAY)
+    assert table.leftovers() == set()
+    assert not [name for name in table.notes if "list-" in name]

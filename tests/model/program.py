@@ -378,7 +378,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_sweep, "uuid", Names),
         patch.object(engine_removal, "ThreadPoolExecutor", _Pool),
         patch.object(engine_intents, "SLOTS", _SLOTS),
-        patch.object(engine_intents, "VACUUMS", 2),
+        patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
         patch.object(engine_maintain, "make_plan", remembered),
         patch.object(engine_maintain, "mean_depth", depth),
