@@ -56,7 +56,13 @@ def _policy(
     name: str, *, final: bool = False, options: Mapping[str, object] | None = None, layout: str = ""
 ) -> Contestant:
     def work(bench: Bench) -> object:
-        given = {"target-file-size-bytes": bench.target, "commit.quiet-window-ms": 0, **(options or {})}
+        given = {
+            "target-file-size-bytes": bench.target,
+            # 128 files of the target size in a group at most, as by default.
+            "max-file-group-size-bytes": 128 * bench.target,
+            "commit.quiet-window-ms": 0,
+            **(options or {}),
+        }
         table = lk.table(bench.spark, bench.name)
         return table.recluster(
             f"{layout}({', '.join(bench.key)})" if layout else bench.key,
