@@ -10,16 +10,19 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lakekeeper.core.vacuum import FileInfo
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import causes
+from lakekeeper_delta.bulk import BulkFiles
 from lakekeeper_delta.locations import Locator
 from lakekeeper_delta.native import Log
 
 THREADS = 8
+_PAGE = 250  # files that one thread asks about
 _ENTRIES = 5_000  # of a folder in one text
 _STATUS = re.compile(
     r"(.*); isDirectory=(true|false);(?: length=(\d+);)?.* modification_time=(\d+)\b", re.DOTALL
@@ -45,6 +48,7 @@ class Disk:
         self.conf = log.log.newDeltaHadoopConf()
         folder = log.log.dataPath()
         self._files = folder.getFileSystem(self.conf)
+        self._bulk = BulkFiles(log.jvm, self._files)
         default = self._view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf)
         authority = default.getAuthority()
         self.locator = Locator(
@@ -68,38 +72,35 @@ class Disk:
 
     def status(self, location: str) -> FileInfo | None:
         """A file as it is; None where there is none, or a folder."""
-        try:
-            status = self._files.getFileStatus(self.path(location))
-            if not status.isFile():
-                return None
-            return FileInfo(location, int(status.getLen()), int(status.getModificationTime()))
-        except Exception as error:
-            if missing(error):
-                return None
-            raise self._unanswered(location, error) from error
+        return self.statuses([location])[0]
 
-    def kind(self, location: str) -> str:
+    def statuses(self, locations: Sequence[str]) -> list[FileInfo | None]:
+        """Files as they are, in order."""
+        return [found[0] if found and found[1] else None for found in self._seen(locations)]
+
+    def kinds(self, locations: Sequence[str]) -> list[str]:
         """``file``, ``folder``, or empty where there is nothing."""
-        try:
-            return "file" if self._files.getFileStatus(self.path(location)).isFile() else "folder"
-        except Exception as error:
-            if missing(error):
-                return ""
-            raise self._unanswered(location, error) from error
+        return ["" if found is None else "file" if found[1] else "folder" for found in self._seen(locations)]
 
-    def lines(self, location: str, kept: str = "", dropped: str = "") -> str:
-        """Lines of a text in which a pattern of Java's is found, and another one is not; all for none."""
+    def _seen(self, locations: Sequence[str]) -> list[tuple[FileInfo, bool] | None]:
+        pages = [locations[at : at + _PAGE] for at in range(0, len(locations), _PAGE)]
+        try:
+            return [found for page in in_parallel(self._bulk.seen, pages) for found in page]
+        except Exception as error:
+            raise self._unanswered(f"{locations[0]} or one after it", error) from error
+
+    def lines(self, location: str, dropped: str = "") -> str:
+        """The lines of a text, but for those in which a pattern of Java's is found."""
         java = self._view.java
         try:
             stream = self._files.open(self.path(location))
             try:
                 charset = java.nio.charset.StandardCharsets.UTF_8
+                if not dropped:
+                    return str(self._view.org.apache.commons.io.IOUtils.toString(stream, charset))
                 lines = java.io.BufferedReader(java.io.InputStreamReader(stream, charset)).lines()
-                if kept:
-                    lines = lines.filter(java.util.regex.Pattern.compile(kept).asPredicate())
-                if dropped:
-                    lines = lines.filter(java.util.regex.Pattern.compile(dropped).asPredicate().negate())
-                return str(lines.collect(java.util.stream.Collectors.joining("\n")))
+                wanted = java.util.regex.Pattern.compile(dropped).asPredicate().negate()
+                return str(lines.filter(wanted).collect(java.util.stream.Collectors.joining("\n")))
             finally:
                 stream.close()
         except Exception as error:
@@ -122,32 +123,24 @@ class Disk:
     def remove(self, locations: Sequence[str]) -> None:
         """Delete files, in bulk where the store can. What cannot be deleted stays: who asks has to look."""
         try:
-            bulk = self._files.createBulkDelete(self.path(self.root))
-            size = int(bulk.pageSize())
+            store = self._files.createBulkDelete(self.path(self.root))
+            size = int(store.pageSize())
         except Exception:  # a store without: one by one
-            bulk, size = None, 1
-        if size > 1:
-            pages = [locations[i : i + size] for i in range(0, len(locations), size)]
-            list(in_parallel(lambda page: self._remove_page(bulk, page), pages))
-        else:
-            list(in_parallel(self._remove_one, locations))
-        if bulk is not None:
-            bulk.close()
+            store, size = None, 1
+        step = size if size > 1 else _PAGE
+        pages = [locations[at : at + step] for at in range(0, len(locations), step)]
+        remove = (lambda page: self._remove_page(store, page)) if size > 1 else self._remove_each
+        list(in_parallel(remove, pages))
+        if store is not None:
+            store.close()
 
-    def _remove_page(self, bulk: Any, page: Sequence[str]) -> None:
-        paths = self._view.java.util.ArrayList()
-        for location in page:
-            paths.add(self.path(location))
-        try:
-            bulk.bulkDelete(paths)
-        except Exception:  # they stay, and the look afterwards tells so
-            return
+    def _remove_page(self, store: Any, page: Sequence[str]) -> None:
+        with suppress(Exception):  # they stay, and the look afterwards tells so
+            store.bulkDelete(self._bulk.paths(page))
 
-    def _remove_one(self, location: str) -> None:
-        try:
-            self._files.delete(self.path(location), False)
-        except Exception:  # it stays, and the look afterwards tells so
-            return
+    def _remove_each(self, page: Sequence[str]) -> None:
+        with suppress(Exception):  # the same
+            self._bulk.delete(page)
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; a failure leaves it where it is, or is seen by a look at both."""

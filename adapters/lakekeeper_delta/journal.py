@@ -19,8 +19,8 @@ from lakekeeper.core.vacuum import FileInfo
 from lakekeeper_delta.locations import Locator
 
 _VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
-PLAIN_ADD = '^\\{"add":\\{'
-"""Lines (a pattern of Java's) that name a file that came, as Delta writes them."""
+ADD_LINE = r'^\s*\{\s*"add"\s*:'
+"""Lines (a pattern of Java's and Python's) that name a file that came."""
 
 
 def kind_of(location: str) -> str:

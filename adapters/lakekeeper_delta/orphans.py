@@ -102,8 +102,10 @@ def strangers(disk: Disk) -> list[str]:
         ours = (f"{disk.root}/_delta_log", f"{disk.root}/{FOLDER}")
         level = [folder for folder in below if folder not in ours]
     for folder in disk.locator.above():
-        found += [f"{folder}/{name}" for name in _OTHERS if disk.kind(f"{folder}/{name}") == "folder"]
-        if disk.kind(f"{folder}/metadata") == "folder":
+        names = [f"{folder}/{name}" for name in (*_OTHERS, "metadata")]
+        there = [name for name, kind in zip(names, disk.kinds(names), strict=True) if kind == "folder"]
+        found += [name for name in there if not name.endswith("/metadata")]
+        if f"{folder}/metadata" in there:
             found += _metadata_in(f"{folder}/metadata", disk.entries(f"{folder}/metadata"), own=False)
     return sorted(found)
 

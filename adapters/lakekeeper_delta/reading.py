@@ -10,7 +10,8 @@ the first that exists: asked for by halves, since a log is cleaned from its begi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,12 @@ from lakekeeper_delta.changes import read_commits
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.disk import THREADS, Disk, in_parallel
 from lakekeeper_delta.features import check
-from lakekeeper_delta.journal import PLAIN_ADD, Journal
+from lakekeeper_delta.journal import ADD_LINE, Journal
 from lakekeeper_delta.native import Log, State
 
 LARGE = 1 << 20
 """A commit of more bytes is not brought into the driver as a whole."""
-_ADD = '{"add":{'
+_ADD = re.compile(ADD_LINE)
 _TRIES = 3
 
 
@@ -116,7 +117,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collecti
     latest = 0
     for version, (info, text) in zip(
         range(first, newest + 1),
-        in_parallel(lambda v: _fetched(log, disk, v), range(first, newest + 1)),
+        _fetched(log, disk, range(first, newest + 1)),
         strict=True,
     ):
         try:
@@ -148,13 +149,16 @@ def _first(disk: Disk, low: int, newest: int) -> int:
     return high
 
 
-def _fetched(log: Log, disk: Disk, version: int) -> tuple[FileInfo, str | None]:
-    """A commit's file, and its text unless it is large."""
-    place = commit_file(disk, version)
-    info = disk.status(place)
-    if info is None:
-        raise _gap(log, version)
-    return info, disk.lines(place) if info.bytes <= LARGE else None
+def _fetched(log: Log, disk: Disk, versions: range) -> Iterator[tuple[FileInfo, str | None]]:
+    """Each commit's file, and its text unless it is large."""
+    places = [commit_file(disk, version) for version in versions]
+    infos = []
+    for version, info in zip(versions, disk.statuses(places), strict=True):
+        if info is None:
+            raise _gap(log, version)
+        infos.append(info)
+    texts = in_parallel(lambda info: disk.lines(info.path) if info.bytes <= LARGE else None, infos)
+    return zip(infos, texts, strict=True)
 
 
 def _gap(log: Log, version: int) -> AdapterError:
@@ -169,14 +173,13 @@ def _apply(log: Log, disk: Disk, journal: Journal, version: int, text: str | Non
     if text is None:
         return _apply_large(log, disk, journal, version)
     lines = text.split("\n")
-    rest = _parsed("\n".join(line for line in lines if not line.startswith(_ADD)))
-    adds = [line for line in lines if line.startswith(_ADD)]
+    adds = [line for line in lines if _ADD.match(line)]
+    rest = _parsed("\n".join(line for line in lines if not _ADD.match(line)))
     journal.drop(version, rest)
     if journal.asks_for_adds(version):
-        plain = [json.loads(line)["add"] for line in adds]
-        journal.bring(version, [*plain, *(action["add"] for action in rest if "add" in action)])
-    elif not all(line.endswith("}}") for line in adds):
-        raise ValueError("a line breaks off")
+        journal.bring(version, [json.loads(line)["add"] for line in adds] + _adds(rest))
+    else:
+        _parsed("\n".join(line for line in adds if not line.endswith("}}")))  # fails where one breaks off
     if not rest and not adds:
         raise ValueError("the file is empty")
     return _time(rest)
@@ -192,17 +195,20 @@ def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
     if not journal.gone and not journal.asked:
         begin = json.loads(disk.first_line(place))
         if begin.get("commitInfo", {}).get("isBlindAppend") is True:
-            return _time(
-                [begin]
-            )  # it dropped nothing, and brought back nothing of what had gone: nothing had
-    rest = _parsed(disk.lines(place, dropped=PLAIN_ADD))
+            # It dropped nothing, and brought back nothing of what had gone: nothing had.
+            return _time([begin])
+    rest = _parsed(disk.lines(place, dropped=ADD_LINE))
     journal.drop(version, rest)
-    journal.bring(version, [action["add"] for action in rest if "add" in action])
+    journal.bring(version, _adds(rest))
     wanted = {*journal.gone, *journal.asked}
     if wanted:
         adds = read_commits(log, range(version, version + 1)).where("add is not null").select("add.*")
         journal.bring(version, live.matching(adds, wanted))
     return _time(rest)
+
+
+def _adds(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [action["add"] for action in actions if "add" in action]
 
 
 def _parsed(text: str) -> list[dict[str, Any]]:

@@ -16,11 +16,9 @@ def look(disk: Disk, paths: Sequence[str]) -> list[FileInfo | None]:
     """Each file as it is now, in order."""
     links = Links(disk)
 
-    def one(path: str) -> FileInfo | None:
-        info = disk.status(disk.locator.at(path))
-        return None if info is None else replace(info, path=path, link=links.reach(disk.locator.at(path)))
-
-    return list(in_parallel(one, paths))
+    places = [disk.locator.at(path) for path in paths]
+    found = zip(paths, places, disk.statuses(places), strict=True)
+    return [info and replace(info, path=path, link=links.reach(place)) for path, place, info in found]
 
 
 def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
@@ -41,32 +39,33 @@ def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
 
 def _kinds(disk: Disk, paths: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
     """What each is; where the storage does not answer nothing is known, and nobody is told that it is gone."""
-
-    def one(path: str) -> str:
-        try:
-            return disk.kind(places[path])
-        except AdapterError:
-            return "unknown"
-
-    return dict(zip(paths, in_parallel(one, paths), strict=True))
+    try:
+        found = disk.kinds([places[path] for path in paths])
+    except AdapterError:
+        found = ["unknown"] * len(paths)
+    return dict(zip(paths, found, strict=True))
 
 
 def move(disk: Disk, grounds: Grounds, moves: Mapping[str, str]) -> list[str]:
     """Rename what may be renamed; the sources that are at their targets now."""
     links = Links(disk)
 
-    def one(item: tuple[str, str]) -> bool:
-        source, target = item
-        if any(_refused(disk, grounds, links, path, reserved=True) for path in item):
-            return False
-        old, new = disk.locator.at(source), disk.locator.at(target)
-        # Some stores rename over what is there.
-        if disk.kind(old) == "file" and not disk.kind(new):
-            disk.rename(old, new)
-        return not disk.kind(old) and disk.kind(new) == "file"
+    allowed = [
+        pair
+        for pair in moves.items()
+        if not any(_refused(disk, grounds, links, p, reserved=True) for p in pair)
+    ]
+    pairs = [(disk.locator.at(source), disk.locator.at(target)) for source, target in allowed]
 
-    done = in_parallel(one, moves.items())
-    return [source for source, moved in zip(moves, done, strict=True) if moved]
+    def states() -> list[tuple[str, str]]:
+        olds, news = disk.kinds([old for old, _ in pairs]), disk.kinds([new for _, new in pairs])
+        return list(zip(olds, news, strict=True))
+
+    # Some stores rename over what is there.
+    free = [pair for pair, state in zip(pairs, states(), strict=True) if state == ("file", "")]
+    list(in_parallel(lambda pair: disk.rename(*pair), free))
+    done = zip(allowed, states(), strict=True)
+    return [source for (source, _), state in done if state == ("", "file")]
 
 
 class Links:

@@ -31,6 +31,7 @@ class DeltaTable:
     def __init__(self, log: Log, identifier: TableName) -> None:
         self._log = log
         self._identifier = identifier
+        self._storage = DeltaStorage(log)
 
     @property
     def table(self) -> str:
@@ -124,7 +125,7 @@ class DeltaTable:
     @property
     def storage(self) -> DeltaStorage:
         """The table's files, for a vacuum."""
-        return DeltaStorage(self._log)
+        return self._storage
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
         """What was committed since, read from the log."""
