@@ -85,7 +85,8 @@ class Registration:
 
     def stands(self) -> bool:
         """Is it still there? A vacuum takes away what it takes for done with."""
-        return _run_at(self.notes, self.slot) == self.intent.run_id
+        there = _intent_at(self.notes, self.slot)
+        return there is not None and there.run_id == self.intent.run_id
 
     def require_time(self) -> None:
         """Before each write: what is written later than this, no vacuum would look for. Raises Rejected."""
@@ -106,6 +107,8 @@ class Registration:
     def close(self) -> None:
         """Take the intent away; leave it, as ended, where files may have been left."""
         with suppress(Exception):  # the work is done; what stays registered is settled by the next vacuum
+            if not self.stands():
+                return  # taken for dead: the slot may be somebody else's by now
             if self.clean:
                 self.notes.remove(self.slot)
             else:
@@ -164,16 +167,20 @@ def registered(notes: Notes) -> Mapping[str, Intent]:
     return found
 
 
-def unregister(notes: Notes, slot: str, run_id: str) -> None:
-    """Take an intent away that is done with, unless the slot is somebody else's by now."""
-    if _run_at(notes, slot) == run_id:
+def unregister(notes: Notes, slot: str, intent: Intent) -> None:
+    """Take an intent away that is done with, unless it has changed, or the slot is somebody else's by now."""
+    if _intent_at(notes, slot) == intent:
         notes.remove(slot)
 
 
-def _run_at(notes: Notes, slot: str) -> str:
+def list_part(run_id: str, number: int) -> str:
+    """The note with one of the ``parts`` of a list of what is to be deleted."""
+    return f"vacuum/{run_id}/list-{number:04d}.json"
+
+
+def _intent_at(notes: Notes, slot: str) -> Intent | None:
     text = notes.read(slot)
-    there = read_intent(text) if text else None
-    return there.run_id if there else ""
+    return read_intent(text) if text else None
 
 
 def _slot(number: int) -> str:

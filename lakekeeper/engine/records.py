@@ -12,14 +12,14 @@ Without a cursor the whole log is read again; without a list, files that a crash
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lakekeeper.core.retention import Versions
 from lakekeeper.core.vacuum import VacuumPlan, proof
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import VACUUM, Intent, Registration, register, unregister
+from lakekeeper.engine.intents import VACUUM, Intent, Registration, list_part, register, unregister
 from lakekeeper.engine.removal import Removed
 from lakekeeper.engine.trash import CURSOR
 from lakekeeper.errors import AdapterError
@@ -37,9 +37,9 @@ class Records:
     run_id: str
     clock: Clock
     _registration: Registration | None = None
+    _heir: bool = False
     _uuid: str = ""
     _cursor: tuple[int, str] | None = None
-    _read: dict[str, list[str]] = field(default_factory=dict)
 
     def cursor(self) -> int | None:
         """The version that the last vacuum went through; None where there was none, or its note is no good."""
@@ -66,37 +66,49 @@ class Records:
         found: set[str] = set()
         for intent in intents.values():
             if intent.kind == VACUUM:
-                found.update(self._listed(intent))
+                found.update(*(paths for paths in self._listed(intent) if paths is not None))
         return frozenset(found)
 
-    def _listed(self, intent: Intent) -> list[str]:
-        if intent.run_id not in self._read:
-            paths: list[str] = []
-            for part in range(intent.parts):
-                text = self.notes.read(_part(intent.run_id, part))
-                with suppress(ValueError):  # half written: that vacuum had not expired anything yet
-                    paths += [str(path) for path in json.loads(text or "[]")]
-            self._read[intent.run_id] = paths
-        return self._read[intent.run_id]
+    def _listed(self, intent: Intent) -> Iterator[list[str] | None]:
+        """The parts of a vacuum's list; None for one that is not there, or half written: nothing has expired yet."""
+        for part in range(intent.parts):
+            text = self.notes.read(list_part(intent.run_id, part))
+            try:
+                yield [str(path) for path in json.loads(text)] if text else None
+            except ValueError:
+                yield None
 
     def before(self, plan: VacuumPlan) -> None:
         """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
         paths = [file.path for file in plan.files]
         parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
-        if self._registration is None or not self._registration.stands():
-            # Another vacuum may have dealt with all that we had listed, but not with what we list now.
-            intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
-            self._registration = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
-        elif len(parts) > self._registration.intent.parts:
-            self._registration.note(parts=len(parts))
-        for number, part in enumerate(parts):
-            self.notes.replace(_part(self.run_id, number), json.dumps(part))
+        registration = self._listing(plan, parts)
+        while not registration.stands():  # another vacuum took us for dead, and our list away
+            registration = self._listing(plan, parts)
         text = proof(plan, self.run_id, self.clock.now_ms())
         self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
         if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
             raise AdapterError(
                 f"{plan.table}: the record of what is to be deleted could not be kept; nothing was deleted"
             )
+
+    def _listing(self, plan: VacuumPlan, parts: Sequence[Sequence[str]]) -> Registration:
+        """Register a list of so many more parts, then write it.
+
+        The registration of an earlier attempt may be gone: another vacuum dealt with all that it listed.
+        """
+        standing = self._registration
+        if standing is not None and standing.stands():
+            first = standing.intent.parts
+            standing.note(parts=first + len(parts))
+        else:
+            first = 0
+            intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
+            standing = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
+        for number, part in enumerate(parts, first):
+            self.notes.replace(list_part(self.run_id, number), json.dumps(part))
+        self._registration = standing
+        return standing
 
     def after(self, plan: VacuumPlan, removed: Removed) -> None:
         """Write what was really gone; a failure here changes nothing of it."""
@@ -112,8 +124,8 @@ class Records:
             self.notes.replace(f"vacuum/{self.run_id}/done.json", json.dumps(record))
 
     def withdrawn(self) -> None:
-        """Nothing was expired and nothing will be deleted: the list goes."""
-        if self._registration is not None:
+        """Nothing was expired and nothing will be deleted: the list goes, unless another's was given up for it."""
+        if self._registration is not None and not self._heir:
             self._forget(self._registration.slot, self._registration.intent)
 
     def finished(
@@ -139,21 +151,21 @@ class Records:
     def took_over(self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int) -> None:
         """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
 
-        One of which a file is still named may be of a vacuum at work, which is yet to expire what names it.
+        Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
+        file is still named may be of a vacuum at work, which is yet to expire what names it.
         """
         now_ms = self.clock.now_ms()
         with suppress(AdapterError):
             for slot, intent in intents.items():
                 if intent.kind != VACUUM or intent.run_id == self.run_id:
                     continue
-                if now_ms >= intent.dies_ms(timeout_ms) or dealt_with.issuperset(self._listed(intent)):
+                if now_ms >= intent.dies_ms(timeout_ms) or all(
+                    paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
+                ):
+                    self._heir = True
                     self._forget(slot, intent)
 
     def _forget(self, slot: str, intent: Intent) -> None:
         for part in range(intent.parts):
-            self.notes.remove(_part(intent.run_id, part))
-        unregister(self.notes, slot, intent.run_id)
-
-
-def _part(run_id: str, number: int) -> str:
-    return f"vacuum/{run_id}/list-{number:04d}.json"
+            self.notes.remove(list_part(intent.run_id, part))
+        unregister(self.notes, slot, intent)

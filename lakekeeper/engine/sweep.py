@@ -123,6 +123,7 @@ class _Sweep:
                 return self._report(picture, None, started, "nothing to do")
             brake(plan, self.request.options.number("vacuum.max-share"))
             records.before(plan)
+            self._take_over(records, intents, picture)
             try:
                 if not self.request.trash:
                     self.adapter.storage.expire(picture.versions, picture.kept, self.run_id)
@@ -137,7 +138,6 @@ class _Sweep:
             removal = Removal(self.adapter, self.request.options, self.events, self.clock)
             removed = removal.run(plan, self.run_id if self.request.trash else "")
             records.after(plan, removed)
-            self._take_over(records, intents, picture)
             if not removed.failed:
                 records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
             return self._report(

@@ -20,6 +20,7 @@ from lakekeeper.core.containment import below
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import VACUUM, Intent, list_part, register
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spi import Adapter, Notes
 
@@ -139,6 +140,7 @@ def restore_files(adapter: Adapter[Any], name: str) -> TrashEntry:
     """
     slot, entry = find(adapter, name)
     back = {target: source for source, target, _ in _moves(adapter.notes, entry)}
+    _hint(adapter, entry, list(back.values()))
     done = set(adapter.storage.move(back)) if back else set()
     left = [target for target in back if target not in done]
     there = dict(zip(left, adapter.storage.look([back[target] for target in left]), strict=True))
@@ -148,10 +150,21 @@ def restore_files(adapter: Adapter[Any], name: str) -> TrashEntry:
             f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
             "others are back, and the entry stays. Run it again"
         )
-    # They are garbage again, which the next vacuum is to find.
+    # They are garbage again, which the next vacuum is to find, whatever one at work now notes when it is done.
     adapter.notes.remove(CURSOR)
     _forget(adapter.notes, slot, entry)
     return entry
+
+
+def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
+    """List what comes back, for the next vacuum; orphans among it no log would tell of."""
+    parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
+    run_id = f"{entry.name}-back"  # the vacuum that it came by may still be at work, with a list of its own
+    intent = Intent(run_id, VACUUM, entry.at_ms, parts=len(parts))
+    with suppress(AdapterError):  # no slot is free: then the log tells, but for orphans
+        register(adapter.notes, adapter.table, intent, Clock(), 0)
+        for number, part in enumerate(parts):
+            adapter.notes.replace(list_part(run_id, number), json.dumps(part))
 
 
 def empty(adapter: Adapter[Any], hours: float | None, now_ms: int) -> Iterator[TrashEntry]:

@@ -14,8 +14,8 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import SLOTS, Intent, at_work, register, registered
 from lakekeeper.engine.maintain import maintain
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import empty, entries
-from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.engine.trash import empty, entries, restore_files
+from lakekeeper.errors import AdapterError, Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
@@ -191,3 +191,97 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
     run(table, age_ms=DAY)
     assert table.leftovers() == set()
     assert not [name for name in table.notes if "list-" in name]
+
+
+def with_a_bin(table: MemoryTable) -> str:
+    """Old versions' files and what a dead run left are in the bin; the entry's name."""
+    clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
+    register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+    left = table.write_file(table.current, [table.current.schema.store({"k": 1, "_row_id": 99})]).path
+    table.later(5 * DAY)
+    name = run(table, age_ms=DAY, trash=True).trash
+    assert left not in table.disk
+    return name
+
+
+def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: MemoryTable) -> None:
+    there = set(table.disk)
+    restore_files(MemoryAdapter(table), with_a_bin(table))
+    assert set(table.disk) > there
+    run(table, age_ms=DAY)
+    assert set(table.disk) == set(table.current.files)
+    assert registered(MemoryAdapter(table).notes) == {}
+
+
+def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    name = with_a_bin(table)
+
+    def back(what: str) -> None:
+        if what == "note vacuum/cursor.json":
+            table.before = lambda _: None
+            restore_files(MemoryAdapter(table), name)
+
+    table.before = back
+    run(table, age_ms=DAY)  # moves the cursor on, over what is back now
+    assert set(table.disk) > set(table.current.files)
+    run(table, age_ms=DAY)
+    assert set(table.disk) == set(table.current.files)
+
+
+def test_vacuums_that_fail_time_and_again_do_not_fill_the_slots(table: MemoryTable) -> None:
+    def refuse(what: str) -> None:
+        if what == "delete":
+            raise AdapterError("permission denied")
+
+    table.later(2 * DAY)
+    table.before = refuse
+    for _ in range(3):
+        with pytest.raises(AdapterError, match="denied"):
+            run(table, age_ms=DAY)
+        assert len(registered(MemoryAdapter(table).notes)) == 1
+    table.before = lambda _: None
+    run(table, age_ms=DAY)
+    assert set(table.disk) == set(table.current.files)
+    assert registered(MemoryAdapter(table).notes) == {}
+
+
+def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+
+    def crash(what: str) -> None:
+        if what == "delete":
+            raise _Crash
+
+    table.before = crash
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    left = table.leftovers()
+    assert left
+    table.later(3 * DAY)
+    table.overwrite([{"k": 5}])
+    table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
+    with pytest.raises(Conflict):
+        run(table, age_ms=0, allow_unsafe=True)
+    table.before = lambda _: None
+    run(table, age_ms=DAY)
+    assert not left & set(table.disk)
+
+
+def test_who_was_taken_for_dead_leaves_the_slot_to_the_next(table: MemoryTable) -> None:
+    notes = MemoryAdapter(table).notes
+    with at_work_at(table) as late:
+        table.later(30 * DAY)
+        run(table, age_ms=100 * DAY)
+        with at_work_at(table) as other:
+            other.note(run_id="other")
+            late.clean = False
+            late.close()
+            [intent] = registered(notes).values()
+            assert (intent.run_id, intent.ended) == ("other", False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 START_MS = 1_000_000
 """The time when programs begin: all commits of a history are made before the next jump."""
-_HURRIED = ("write", "mask", "commit", "delete", "tidy", "notes.replace", "notes.remove")
+_HURRIED = ("write", "mask", "commit", "delete", "tidy")
 _LATER_MS = 2_000 * HOUR_MS
 
 
@@ -131,8 +131,9 @@ def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
 def overtaken(world: World, trace: Trace, state: State) -> bool:
     """Did so much time pass since the last answer that this step is taken for one that never comes?
 
-    A commit that is on its way for longer than the grace, a version that is registered long after it was read, and a
-    writer who commits what has been taken for an orphan: no vacuum can wait for these.
+    A call that is on its way for longer than the grace, or than the timeout where it rests on a look at who is
+    registered; a version that is registered long after it was read; a writer who commits what has been taken for an
+    orphan: no vacuum can wait for these.
     """
     keep, question = world.scope.keep, trace.next
     assert keep is not None
@@ -142,7 +143,9 @@ def overtaken(world: World, trace: Trace, state: State) -> bool:
     if trace.answer is None:
         return False
     since = START_MS + state.jumped - trace.answer.now
-    if question.method in _HURRIED and not trace.name.startswith("v"):
+    if question.method in ("storage.expire", "notes.replace", "notes.remove"):
+        return since >= keep.timeout * HOUR_MS
+    if question.method in _HURRIED:
         return since >= keep.grace * HOUR_MS
     registers = question.method == "notes.keep" and '"kind": "rewrite"' in question.args[1]
     return registers and since > 0

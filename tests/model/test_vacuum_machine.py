@@ -29,7 +29,7 @@ KEEPS: Mapping[str, Keep] = {
     "writers": Keep(orphans=True),
     "more": Keep(age=48, last=3, named=(2,)),
     "patient": Keep(timeout=200, grace=72),
-    "bin": Keep(bin=True, orphans=True),  # leftovers that come out of the bin are orphans
+    "bin": Keep(bin=True),
 }
 ACTS = (*ROWS, "append", "overwrite", "overwrite", "overwrite", "undo", "restore", "tag", "tag", "untag")
 SLOT = (0, 1, 2)
