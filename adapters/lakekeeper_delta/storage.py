@@ -121,6 +121,15 @@ class DeltaStorage:
         with self._answering("its location"):
             return orphans.folders(self._log, self._disk, tasks)
 
+    def newest(self) -> State:
+        """The newest version: what Delta has in memory, if it is that; else Delta looks again, which lists."""
+        with self._answering("its log"):
+            state = self._log.in_memory()
+            there = self._disk.status(commit_file(self._disk, state.version)) is not None
+            if there and newest_after(self._log, self._disk, state.version) == state.version:
+                return state
+        return self._log.latest()
+
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Fold metadata; see ``metadata.compact_metadata``."""
         return metadata.compact_metadata(self._log, dry_run=dry_run)

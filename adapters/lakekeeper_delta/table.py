@@ -51,8 +51,8 @@ class DeltaTable:
         )
 
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, as of now."""
-        return self._log.latest().properties
+        """The table's properties, as of now; nothing is listed where no commit came since Delta last looked."""
+        return self._storage.newest().properties
 
     def refuse_unsupported(self) -> State:
         """The newest version; raises Unsupported for a feature that is not on the allow-list, NotFound for no table."""

@@ -28,6 +28,7 @@ from lakekeeper.core.render import table as page
 
 DEAD = 1_000
 _DAY = 86_400
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -78,6 +79,7 @@ class DeltaBench:
     root: Path
     live: int
     version: int = 0
+    meta: Any = None
 
     def make(self, on_disk: bool) -> None:
         (self.root / "_delta_log").mkdir(parents=True)
@@ -90,10 +92,8 @@ class DeltaBench:
             "configuration": {},
             "createdTime": 0,
         }
-        lines = [
-            json.dumps({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}),
-            json.dumps({"metaData": meta}),
-        ]
+        self.meta = meta
+        lines = [json.dumps({"protocol": _PROTOCOL}), json.dumps({"metaData": meta})]
         at = self._at()
         self._commit([*lines, *(_add(_name(i), 1 << 20, at) for i in range(self.live))])
         if on_disk:
@@ -126,6 +126,10 @@ class DeltaBench:
         with path.open("w") as out:
             out.writelines(f"{line}\n" for line in [info, *lines])
         os.utime(path, (at, at))
+        # As Delta's own writers leave it: what the table is, without reading its state.
+        known = {"tableSizeBytes": self.live << 20, "numFiles": self.live, "numMetadata": 1, "numProtocol": 1}
+        summary = known | {"metadata": self.meta, "protocol": _PROTOCOL}
+        path.with_suffix(".crc").write_text(json.dumps(summary))
         self.version += 1
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
@@ -54,6 +55,15 @@ def test_what_goes_is_what_no_kept_version_reads_and_no_list_call_is_made(worked
         assert looked.garbage.through == looked.kept.oldest
     assert incremental.names("deletes")
     assert not any(worked.path.rglob("_change_data/*.parquet"))
+
+
+def test_the_whole_call_makes_no_list_call(worked: Scene) -> None:
+    with faulty_storage(worked.spark) as storage:
+        table = lk.table(worked.spark, str(worked.path))
+        storage.arm(worked.path, "list")
+        report = table.vacuum(retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1})
+        assert storage.disarm() == []
+    assert report.deleted_files_count > 0
 
 
 @pytest.fixture
