@@ -123,6 +123,12 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock, timeout_ms:
         slot = _slot(number)
         if notes.keep(slot, text) == text:
             return Registration(notes, slot, intent, clock, timeout_ms)
+    ended = [(there.at_ms, slot) for slot, there in registered(notes).items() if there.ended]
+    if ended and intent.kind != VACUUM:
+        # Nobody works under it any more; what that run left is an orphan from now on, and no run is locked out.
+        slot = min(ended)[1]
+        notes.replace(slot, text)
+        return Registration(notes, slot, intent, clock, timeout_ms)
     raise AdapterError(
         f"{table}: {SLOTS} runs are registered as at work on it, nothing was written. Some of them were killed, or "
         "failed and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"

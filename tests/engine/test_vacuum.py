@@ -13,7 +13,7 @@ from lakekeeper.core.options import resolve
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import Intent, register, registered
+from lakekeeper.engine.intents import SLOTS, Intent, register, registered
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty, entries, restore_files
 from lakekeeper.errors import AdapterError, Conflict, NotFound, RetentionError
@@ -361,3 +361,15 @@ def test_a_run_that_ends_well_leaves_no_intent() -> None:
     assert report.commits == 1
     assert registered(scene.adapter.notes) == {}
     assert scene.table.touched.listings == 0
+
+
+def test_runs_that_ended_lock_nobody_out() -> None:
+    table = MemoryTable("db.t", {"k": "int"})
+    notes, clock = MemoryAdapter(table).notes, Clock(lambda: 0)
+    for number in range(SLOTS):
+        register(notes, "t", Intent(f"r{number}", "rewrite", number, ended=number != 3), clock, HOUR_MS)
+    late = register(notes, "t", Intent("late", "rewrite", 99), clock, HOUR_MS)
+    held = {intent.run_id for intent in registered(notes).values()}
+    assert late.stands()
+    assert {"late", "r3"} <= held
+    assert "r0" not in held
