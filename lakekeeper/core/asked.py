@@ -9,6 +9,7 @@ Bounds of blocks and of queries become dense ranks of one line, doubled, so that
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -211,7 +212,8 @@ def value_of(value: Any, kind: str) -> Any:
             else _refuse(value, kind)
         )
     if kind == "float":
-        return float(value)
+        number = float(value)
+        return math.nan if math.isnan(number) else number  # one object: two NaN are no equal keys of a dict
     if kind.startswith("decimal"):
         return _decimal(value, kind)
     if kind == "binary":

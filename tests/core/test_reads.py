@@ -255,6 +255,13 @@ def test_other_kinds_are_compared_as_spark_does(kind: str) -> None:
     assert reads_of(snapshot, asked, 1000).share.tolist() == [0.5, 0.5]
 
 
+def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
+    nan = float("nan")
+    snapshot = picture([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
+    asked = workload({"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)})
+    assert reads_of(snapshot, asked, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])
+
+
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_along_the_line_of_a_policy_the_same_queries_are_met(rng: random.Random) -> None:

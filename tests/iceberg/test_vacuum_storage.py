@@ -266,7 +266,8 @@ def test_orphans_and_what_is_named(scene: Scene) -> None:
     recluster(scene)
     root = location(scene)
     task = task_for(snapshot, snapshot.blocks.path.to_pylist())
-    level, metadata = adapter.storage.folders([task])
+    data, level, metadata = adapter.storage.folders([task])
+    assert data == f"{root}/data"
     orphan = root / level.removeprefix(f"{root}/") / "k=1" / "orphan.parquet"
     orphan.parent.mkdir(parents=True)
     orphan.write_text("orphan")

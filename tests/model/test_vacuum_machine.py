@@ -34,7 +34,7 @@ KEEPS: Mapping[str, Keep] = {
 ACTS = (*ROWS, "append", "overwrite", "overwrite", "overwrite", "undo", "restore", "tag", "tag", "untag")
 SLOT = (0, 1, 2)
 STEPS = 40
-EXAMPLES = 250
+EXAMPLES = 500
 SOMETIMES = (
     "crash", "died late", "vacuum deleted", "expired", "expired after a conflict", "leftovers deleted",
     "settled runs", "settled files", "kept: is read by", "kept: is tagged t", "kept: is one of the last",
