@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.advise import Advice
 from lakekeeper.core.info import ClusteringInformation, measure
 from lakekeeper.core.keys import parse_layout
-from lakekeeper.core.options import PROPERTY_PREFIX, Options, lookup, resolve
+from lakekeeper.core.options import PROPERTY_PREFIX, lookup
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.report import DeleteReport, MergeReport
 from lakekeeper.core.simulate import SimulationReport
@@ -25,14 +25,13 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.hot import Backoff
 from lakekeeper.engine.maintain import Request, look, maintain, plan_for
-from lakekeeper.engine.registry import find_format, find_policies
+from lakekeeper.engine.registry import find_policies
 from lakekeeper.engine.simulate import Course, simulate_table
 from lakekeeper.engine.tidy import merge_deletes
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.opening import open_adapter
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
@@ -298,10 +297,6 @@ class Table(Vacuuming):
         runner = SparkRunner(self._spark)
         return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
 
-    def options(self, call: Mapping[str, Any] | None = None) -> Options:
-        """The options in force for this table, each with where it came from."""
-        return resolve(call, lakekeeper_confs(self._spark), self._adapter.properties())
-
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is to rest on."""
         return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
@@ -366,9 +361,8 @@ def table(spark: SparkSession, name: str) -> Table:
 def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -> Table:
     """:func:`table`, for somebody who remembers in ``backoff`` where users are writing."""
     require_classic(spark)
-    resolved = resolve_name(spark, name)
-    adapter = find_format(resolved.provider, name).open(spark, resolved)
-    return Table(spark, resolved, adapter, backoff=backoff)
+    opened = open_adapter(spark, name)
+    return Table(spark, opened.name, opened.adapter, backoff=backoff)
 
 
 def _columns(columns: Sequence[str] | str | None) -> tuple[tuple[str, ...] | None, str]:

@@ -58,8 +58,7 @@ def drop_table(
     at_ms = 0 if force else (clock or Clock()).now_ms()
     namespace = (found.catalog, *found.namespace)
     kept = f"{found.name}{DROPPED}{at_ms}"
-    target = ".".join(quote(step) for step in (*found.namespace, kept))
-    spark.sql(f"ALTER TABLE {found.sql} RENAME TO {target}")
+    spark.sql(f"ALTER TABLE {found.sql} RENAME TO {_joined(*found.namespace, kept)}")
     return DroppedTable(_joined(*namespace, found.name), _joined(*namespace, kept), at_ms)
 
 
@@ -92,8 +91,7 @@ def restore_table(spark: SparkSession, name: str) -> DroppedTable:
         raise NotFound(name, "the recycle bin has no table of that name")
     if spark.catalog.tableExists(wanted):
         raise OptionError("name", name, "a name that no table has now: rename that one first")
-    target = ".".join(quote(step) for step in steps[1:])
-    spark.sql(f"ALTER TABLE {fits[-1].kept_as} RENAME TO {target}")
+    spark.sql(f"ALTER TABLE {fits[-1].kept_as} RENAME TO {_joined(*steps[1:])}")
     return fits[-1]
 
 

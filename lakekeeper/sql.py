@@ -16,10 +16,9 @@ from lakekeeper.core.options import Options, resolve
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.registry import find_format
 from lakekeeper.errors import AdapterError, TableError
+from lakekeeper.opening import Opened, open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
-from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.statements import changed_table
 from lakekeeper.spi import Adapter, Format, Observer
 
@@ -46,7 +45,7 @@ def sql(
     opened = _opened(spark, target) if target else None
     if opened is None:
         return spark.sql(statement)
-    format_, adapter = opened
+    format_, adapter = opened.format, opened.adapter
     resolved = resolve(options, lakekeeper_confs(spark), adapter.properties())
     events = Events(adapter.table, "", observer)
     clock = Clock()
@@ -85,11 +84,9 @@ def _may_run_again(
         return False
 
 
-def _opened(spark: SparkSession, target: str) -> tuple[Format, Adapter[Any]] | None:
-    """The format and adapter of a statement's table; None where lakekeeper knows none: then it made no commit there."""
+def _opened(spark: SparkSession, target: str) -> Opened | None:
+    """A statement's table; None where lakekeeper knows none: then it made no commit there."""
     try:
-        name = resolve_name(spark, target)
-        format_ = find_format(name.provider, target)
-        return format_, format_.open(spark, name)
+        return open_adapter(spark, target)
     except (AdapterError, TableError):
         return None

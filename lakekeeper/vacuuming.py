@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.options import Options
+from lakekeeper.core.keys import quote
+from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.report import DeleteReport, MetadataReport
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
@@ -14,12 +15,12 @@ from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.drop import drop_rows
-from lakekeeper.engine.registry import find_format
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import TrashEntry
 from lakekeeper.errors import OptionError
+from lakekeeper.opening import open_adapter
+from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.names import resolve as resolve_name
 from lakekeeper.spark.streams import versions_to_read
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
@@ -37,8 +38,8 @@ class Vacuuming:
     _clock: Clock
 
     def options(self, call: Mapping[str, Any] | None = None) -> Options:
-        """The options in force."""
-        raise NotImplementedError
+        """The options in force for this table, each with where it came from."""
+        return resolve(call, lakekeeper_confs(self._spark), self._adapter.properties())
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -76,7 +77,7 @@ class Vacuuming:
             older_than_ms=_moment_ms(older_than),
             named=tuple(p for p in protect if isinstance(p, int)),
             active=versions_to_read(self._spark, resolved.words("vacuum.streaming-checkpoints")),
-            users=[_adapter(self._spark, p) for p in protect if isinstance(p, str)],
+            users=[open_adapter(self._spark, p).adapter for p in protect if isinstance(p, str)],
             orphans=orphans,
             trash=trash,
             dry_run=dry_run,
@@ -140,7 +141,7 @@ class Vacuuming:
         check_where(self._spark, self._name, entry.where, steady=True)
         before = self._spark.sql(f"SELECT * FROM {self._name.sql} VERSION AS OF {entry.version:d}")  # noqa: S608 - a number, and a name that is quoted
         now = self._spark.table(self._name.sql).columns
-        rows = before.where(entry.where).select(*[_quoted(c) for c in before.columns if c in now])
+        rows = before.where(entry.where).select(*[quote(c) for c in before.columns if c in now])
         rows.writeTo(self._name.sql).append()
         trash.forget(self._adapter, entry.name)
         return entry
@@ -168,12 +169,3 @@ def _moment_ms(moment: datetime | None) -> int | None:
         raise OptionError("older_than", moment, "a datetime")
     at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return int(at.timestamp() * 1000)
-
-
-def _adapter(spark: SparkSession, name: str) -> Adapter[Any]:
-    resolved = resolve_name(spark, name)
-    return find_format(resolved.provider, name).open(spark, resolved)
-
-
-def _quoted(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"

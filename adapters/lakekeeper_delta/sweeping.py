@@ -82,11 +82,11 @@ class Links:
         if not self._disk.local or not self._disk.locator.inside(location):
             return False
         path = location.removeprefix("file:")
-        folder = os.path.dirname(path)  # noqa: PTH120
+        folder = os.path.dirname(path)  # noqa: PTH120  # a million paths may be asked for
         if folder not in self._plain:
             wanted = os.path.normpath(self._real + folder[len(self._home) :])
             self._plain[folder] = os.path.realpath(folder) == wanted
-        return not self._plain[folder] or os.path.islink(path)  # noqa: PTH114
+        return not self._plain[folder] or os.path.islink(path)  # noqa: PTH114  # the same
 
 
 def _refused(disk: Disk, grounds: Grounds, links: Links, path: str, *, reserved: bool) -> bool:

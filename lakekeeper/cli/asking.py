@@ -8,10 +8,15 @@ import sys
 import typer
 
 
-def agreed(question: str) -> bool:
-    """What the user answers at a terminal; wrong use where there is nobody to ask."""
+def require_terminal() -> None:
+    """Raise a usage error where nobody can be asked."""
     if not sys.stdin.isatty():
         raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
+
+
+def agreed(question: str) -> bool:
+    """What the user answers at a terminal; wrong use where there is nobody to ask."""
+    require_terminal()
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:  # end of input, or Ctrl-C

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
 
-from lakekeeper.cli.asking import agreed, failed
+from lakekeeper.cli.asking import agreed, failed, require_terminal
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
@@ -83,7 +84,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         "options": options,
     }
     if not dry_run and not yes:
-        require_terminal()
+        require_terminal()  # before Spark starts
     opened = setup.table(table)
     with setup.progress() as progress:
         if dry_run or not yes:
@@ -176,14 +177,6 @@ def empty(
     return 0
 
 
-def require_terminal() -> None:
-    """Raise a usage error where nobody can be asked, before Spark starts."""
-    import sys
-
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
-
-
 class _Entries:
     """Entries of the bin, as a page or as JSON."""
 
@@ -191,8 +184,6 @@ class _Entries:
         self._found = found
 
     def to_dict(self) -> dict[str, Any]:
-        from dataclasses import asdict
-
         return {"entries": [asdict(entry) for entry in self._found]}
 
     def __str__(self) -> str:

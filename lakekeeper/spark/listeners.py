@@ -124,19 +124,19 @@ class _Listener:
     def __init__(self, owner: Listening) -> None:
         self._owner = owner
 
-    def onSuccess(self, _name: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Spark's name
+    def onSuccess(self, _name: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802  # Spark calls it by this name
         self._owner.note(execution)
 
-    def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802 - Spark's name
+    def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
         """A query that failed has read nobody knows what."""
 
     def equals(self, other: Any) -> bool:
         return self is other
 
-    def hashCode(self) -> int:  # noqa: N802 - Java's name
+    def hashCode(self) -> int:  # noqa: N802  # Java calls it by this name
         return id(self) & 0x7FFFFFFF
 
-    def toString(self) -> str:  # noqa: N802 - Java's name
+    def toString(self) -> str:  # noqa: N802  # Java calls it by this name
         return "lakekeeper workload listener"
 
 
