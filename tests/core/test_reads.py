@@ -258,7 +258,9 @@ def test_other_kinds_are_compared_as_spark_does(kind: str) -> None:
 def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
     nan = float("nan")
     snapshot = picture([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
-    asked = workload({"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)})
+    asked = workload(
+        {"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)}
+    )
     assert reads_of(snapshot, asked, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])
 
 
