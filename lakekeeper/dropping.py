@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.keys import quote
 from lakekeeper.core.options import resolve as resolve_options
-from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.spark.confs import lakekeeper_confs
@@ -103,9 +102,9 @@ def empty_dropped(
     clock: Clock | None = None,
 ) -> tuple[DroppedTable, ...]:
     """Drop for good, with their files, tables that were in the bin longer than ``vacuum.trash-retention-hours``."""
-    hours = resolve_options(options, lakekeeper_confs(spark)).number("vacuum.trash-retention-hours")
+    keep_ms = resolve_options(options, lakekeeper_confs(spark)).ms("vacuum.trash-retention-hours")
     now = (clock or Clock()).now_ms()
-    due = [t for t in dropped_tables(spark, namespace) if now >= t.at_ms + int(hours * HOUR_MS)]
+    due = [t for t in dropped_tables(spark, namespace) if now >= t.at_ms + keep_ms]
     for table in due:
         spark.sql(f"DROP TABLE {table.kept_as} PURGE")
     return tuple(due)

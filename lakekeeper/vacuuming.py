@@ -150,8 +150,8 @@ class Vacuuming:
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
     ) -> tuple[TrashEntry, ...]:
         """Delete for good what was in the bin for longer than ``vacuum.trash-retention-hours``, or all of it."""
-        hours = None if all_entries else self.options(options).number("vacuum.trash-retention-hours")
-        return tuple(trash.empty(self._adapter, hours, self._clock.now_ms()))
+        keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
+        return tuple(trash.empty(self._adapter, keep_ms, self._clock.now_ms()))
 
 
 def _age_ms(hours: float | None) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from lakekeeper.core.option import Option
 from lakekeeper.core.option_table import OPTIONS
+from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.errors import OptionError, nearest
 
 CONF_PREFIX = "spark.lakekeeper."
@@ -46,6 +47,10 @@ class Options:
     def number(self, name: str) -> float:
         """The value of a number option."""
         return float(self[name])
+
+    def ms(self, name: str) -> int:
+        """The value of an option in hours, in ms."""
+        return int(self.number(name) * HOUR_MS)
 
     def words(self, name: str) -> tuple[str, ...]:
         """The value of a comma-separated option, empty words left out."""

@@ -121,19 +121,21 @@ class VacuumPlan:
         return sum(f.bytes for f in self.files)
 
     @property
+    def data_bytes(self) -> int:
+        """Of the files that go and are not metadata."""
+        return sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
+
+    @property
     def share(self) -> float | None:
-        """Bytes that go, of those and the newest version's; None where the latter are not known."""
+        """Bytes of data that go, of those and the newest version's; None where the latter are not known."""
         if self.live_bytes is None:
             return None
-        data = sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
+        data = self.data_bytes
         return data / (data + self.live_bytes) if data else 0.0
 
     def by_kind(self) -> dict[str, tuple[int, int]]:
         """Kind → files, bytes."""
-        files, sizes = Counter(f.kind for f in self.files), Counter[str]()
-        for file in self.files:
-            sizes[file.kind] += file.bytes
-        return {kind: (files[kind], sizes[kind]) for kind in KINDS if files[kind]}
+        return count_by_kind(self.files)
 
     def digest(self) -> str:
         """SHA-256 over the sorted paths."""
@@ -223,9 +225,17 @@ def plan_vacuum(
     )
 
 
+def count_by_kind(files: Sequence[Doomed]) -> dict[str, tuple[int, int]]:
+    """Kind → files, bytes."""
+    counts, sizes = Counter(f.kind for f in files), Counter[str]()
+    for file in files:
+        sizes[file.kind] += file.bytes
+    return {kind: (counts[kind], sizes[kind]) for kind in KINDS if counts[kind]}
+
+
 def brake(plan: VacuumPlan, most: float) -> None:
     """Raise RetentionError where more than the share ``most`` of the table's bytes would go, or nobody can tell."""
-    data = sum(f.bytes for f in plan.files if f.kind not in METADATA_KINDS)
+    data = plan.data_bytes
     if not data or most >= 1.0:
         return
     if plan.share is None:

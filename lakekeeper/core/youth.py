@@ -21,10 +21,10 @@ import numpy.typing as npt
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints
 from lakekeeper.core.options import Options
 from lakekeeper.core.policies import Env
+from lakekeeper.core.retention import HOUR_MS
 
 Floats = npt.NDArray[np.float64]
-_HOUR_MS = 3_600_000
-_STEPS = (("d", 86_400_000), ("h", _HOUR_MS), ("min", 60_000), ("s", 1000))
+_STEPS = (("d", 86_400_000), ("h", HOUR_MS), ("min", 60_000), ("s", 1000))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def youth_of(blocks: BlockSet, options: Options, env: Env) -> Youth:
         return Youth(np.ones(len(blocks)), np.zeros(len(blocks), np.int64), known=False)
     born = blocks.added_at
     age = np.where(born > 0, np.maximum(env.now_ms - born, 0), -1)
-    half_life = options.number("threshold-half-life-hours") * _HOUR_MS
+    half_life = options.number("threshold-half-life-hours") * HOUR_MS
     factor = np.where(born > 0, np.exp2(-np.maximum(age, 0) / half_life), 0.0)
     return Youth(factor, age, known=True)
 

@@ -76,8 +76,10 @@ class _Delete:
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
             return self._report(first, None, 0, started)
         folders = self.adapter.storage.folders(())
-        hours = self.options.number("vacuum.intent-timeout-hours")
-        with at_work(self.adapter, self.run_id, first.version, folders, self.clock, hours) as registration:
+        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        with at_work(
+            self.adapter, self.run_id, first.version, folders, self.clock, timeout_ms
+        ) as registration:
             report = self._commit(first, registration, started)
             # A commit that lost may leave files whose names nobody knows.
             registration.clean = not report.retries

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
+from lakekeeper.engine.slots import claim, filled, slot_note
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
 
@@ -45,8 +45,8 @@ class Intent:
     parts: int = 0
     timeout_ms: int = 0
 
-    def dies_ms(self, timeout_ms: int) -> int:
-        """When he is taken for dead by who waits for ``timeout_ms``; never before he gives up himself."""
+    def dies_ms(self, timeout_ms: int = 0) -> int:
+        """When he gives up himself; by who waits for ``timeout_ms`` he is taken for dead then, never before."""
         return self.at_ms + max(timeout_ms, self.timeout_ms)
 
     def alive(self, timeout_ms: int, now_ms: int) -> bool:
@@ -74,7 +74,6 @@ class Registration:
     slot: str
     intent: Intent
     clock: Clock
-    timeout_ms: int
     clean: bool = True
 
     def require(self) -> None:
@@ -90,7 +89,7 @@ class Registration:
 
     def require_time(self) -> None:
         """Before each write: what is written later than this, no vacuum would look for. Raises Rejected."""
-        if self.clock.now_ms() >= self.intent.at_ms + self.timeout_ms:
+        if self.clock.now_ms() >= self.intent.dies_ms():
             raise self._dead()
 
     def _dead(self) -> Rejected:
@@ -115,20 +114,20 @@ class Registration:
                 self.note(ended=True)
 
 
-def register(notes: Notes, table: str, intent: Intent, clock: Clock, timeout_ms: int) -> Registration:
+def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registration:
     """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
     text = intent.to_json()
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
-    for number in free:
-        slot = _slot(number)
-        if notes.keep(slot, text) == text:
-            return Registration(notes, slot, intent, clock, timeout_ms)
-    ended = [(there.at_ms, slot) for slot, there in registered(notes).items() if there.ended]
+    place = claim(notes, map(_slot, free), text)
+    ended = (
+        [(there.at_ms, slot) for slot, there in registered(notes).items() if there.ended] if not place else []
+    )
     if ended and intent.kind != VACUUM:
         # Nobody works under it any more; what that run left is an orphan from now on, and no run is locked out.
-        slot = min(ended)[1]
-        notes.replace(slot, text)
-        return Registration(notes, slot, intent, clock, timeout_ms)
+        place = min(ended)[1]
+        notes.replace(place, text)
+    if place:
+        return Registration(notes, place, intent, clock)
     raise AdapterError(
         f"{table}: {SLOTS} runs are registered as at work on it, nothing was written. Some of them were killed, or "
         "failed and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
@@ -142,12 +141,11 @@ def at_work(
     read_version: int | None,
     folders: Sequence[str],
     clock: Clock,
-    hours: float,
+    timeout_ms: int,
 ) -> Iterator[Registration]:
     """Around whatever writes files: registered while it lasts, and after a crash."""
-    timeout_ms = int(hours * HOUR_MS)
     intent = Intent(run_id, _REWRITE, clock.now_ms(), read_version, tuple(folders), timeout_ms=timeout_ms)
-    registration = register(adapter.notes, adapter.table, intent, clock, timeout_ms)
+    registration = register(adapter.notes, adapter.table, intent, clock)
     try:
         yield registration
     except Halted:
@@ -161,16 +159,8 @@ def at_work(
 
 def registered(notes: Notes) -> Mapping[str, Intent]:
     """Slot → intent, of all who are registered. Raises AdapterError where the storage does not answer."""
-    found = {}
-    for number in range(SLOTS + VACUUMS):
-        slot = _slot(number)
-        text = notes.read(slot)
-        if text is None:
-            continue
-        intent = read_intent(text)
-        if intent is not None:
-            found[slot] = intent
-    return found
+    texts = filled(notes, map(_slot, range(SLOTS + VACUUMS)))
+    return {place: intent for place, text in texts if (intent := read_intent(text)) is not None}
 
 
 def unregister(notes: Notes, slot: str, intent: Intent) -> None:
@@ -179,9 +169,9 @@ def unregister(notes: Notes, slot: str, intent: Intent) -> None:
         notes.remove(slot)
 
 
-def list_part(run_id: str, number: int) -> str:
-    """The note with one of the ``parts`` of a list of what is to be deleted."""
-    return f"vacuum/{run_id}/list-{number:04d}.json"
+def list_of(run_id: str) -> str:
+    """The stem of the notes that list what a vacuum is to delete; as many as its intent has ``parts``."""
+    return f"vacuum/{run_id}/list"
 
 
 def _intent_at(notes: Notes, slot: str) -> Intent | None:
@@ -190,4 +180,4 @@ def _intent_at(notes: Notes, slot: str) -> Intent | None:
 
 
 def _slot(number: int) -> str:
-    return f"intents/{number:02d}.json"
+    return slot_note("intents", number)

@@ -60,8 +60,8 @@ def leftovers_of(
 
     While a run older than the grace is at work, none is: files of the dead could be taken for his.
     """
-    timeout = int(options.number("vacuum.intent-timeout-hours") * HOUR_MS)
-    grace = int(options.number("vacuum.orphan-grace-hours") * HOUR_MS)
+    timeout = options.ms("vacuum.intent-timeout-hours")
+    grace = options.ms("vacuum.orphan-grace-hours")
     files: dict[str, FileInfo] = {}
     settled: dict[str, str] = {}
     if _before_all_at_work(intents, options, now_ms) < now_ms - grace:
@@ -80,7 +80,7 @@ def leftovers_of(
 
 def _before_all_at_work(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
     """What was last changed before this moment is nobody's who is registered and at work."""
-    timeout = int(options.number("vacuum.intent-timeout-hours") * HOUR_MS)
+    timeout = options.ms("vacuum.intent-timeout-hours")
     began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
     return min(began, default=now_ms) - _SKEW_MS
 
@@ -98,7 +98,7 @@ def orphans_of(
 
     Raises RetentionError where the storage does not tell the age of a file that nothing names.
     """
-    grace = int(options.number("vacuum.orphan-grace-hours") * HOUR_MS)
+    grace = options.ms("vacuum.orphan-grace-hours")
     dead = {spelled(file.path) for file in garbage.files}
     last = min(now_ms - grace, _before_all_at_work(intents, options, now_ms))
     old = {info.path: info for info in files if info.modified_ms <= last and not info.link}

@@ -189,8 +189,10 @@ def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: 
     """
     before, lost = len(tally.groups), tally.conflicts
     folders = work.adapter.storage.folders(plan.tasks)
-    hours = request.options.number("vacuum.intent-timeout-hours")
-    with at_work(work.adapter, tally.next_run_id(), snapshot.version, folders, clock, hours) as registration:
+    timeout_ms = request.options.ms("vacuum.intent-timeout-hours")
+    with at_work(
+        work.adapter, tally.next_run_id(), snapshot.version, folders, clock, timeout_ms
+    ) as registration:
         _rewrite(replace(work, registration=registration), snapshot, plan, request, tally, clock)
         # A job that failed and a commit that lost may leave files whose names nobody knows.
         failed = any(group.status == "failed" for group in tally.groups[before:])

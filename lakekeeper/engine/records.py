@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from lakekeeper.core.retention import Versions
 from lakekeeper.core.vacuum import VacuumPlan, proof
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import VACUUM, Intent, Registration, list_part, register, unregister
+from lakekeeper.engine.intents import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.removal import Removed
+from lakekeeper.engine.slots import in_parts, part, write_parts
 from lakekeeper.engine.trash import CURSOR
 from lakekeeper.errors import AdapterError
-from lakekeeper.spi import Notes
-
-_PART = 20_000
-_FOREVER_MS = 1 << 60
+from lakekeeper.spi import Notes, Storage
 
 
 @dataclass(slots=True)
@@ -38,28 +36,23 @@ class Records:
     clock: Clock
     _registration: Registration | None = None
     _heir: bool = False
-    _uuid: str = ""
-    _cursor: tuple[int, str] | None = None
 
-    def cursor(self) -> int | None:
-        """The version that the last vacuum went through; None where there was none, or its note is no good."""
+    def versions(self, storage: Storage) -> Versions:
+        """Versions since the last vacuum; all of them where its cursor is of another table that was in this place."""
+        through, table_uuid = self._cursor()
+        versions = storage.versions(through)
+        if through is not None and table_uuid != versions.table_uuid:
+            versions = storage.versions(None)
+        return versions
+
+    def _cursor(self) -> tuple[int | None, str]:
+        """The version that the last vacuum went through, and of which table; None without a note that is any good."""
         text = self.notes.read(CURSOR)
         try:
             plain = json.loads(text) if text else {}
-            self._cursor = (int(plain["through"]), str(plain["uuid"])) if plain else None
+            return (int(plain["through"]), str(plain["uuid"])) if plain else (None, "")
         except (ValueError, TypeError, KeyError):
-            self._cursor = None
-        return self._cursor[0] if self._cursor else None
-
-    def know(self, versions: Versions) -> None:
-        """Remember which table it is. Raises AdapterError for the cursor of another table that was in its place."""
-        self._uuid = versions.table_uuid
-        if self._cursor is not None and self._cursor[1] != self._uuid:
-            self.notes.remove(CURSOR)
-            raise AdapterError(
-                "the table was made anew since the last vacuum, and what that one noted was of the old one; the note "
-                "is removed now, and nothing was deleted: run vacuum again"
-            )
+            return None, ""
 
     def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
         """Paths that earlier vacuums listed and may not have deleted."""
@@ -71,8 +64,8 @@ class Records:
 
     def _listed(self, intent: Intent) -> Iterator[list[str] | None]:
         """The parts of a vacuum's list; None for one that is not there, or half written: nothing has expired yet."""
-        for part in range(intent.parts):
-            text = self.notes.read(list_part(intent.run_id, part))
+        for number in range(intent.parts):
+            text = self.notes.read(part(list_of(intent.run_id), number))
             try:
                 yield [str(path) for path in json.loads(text)] if text else None
             except ValueError:
@@ -80,8 +73,7 @@ class Records:
 
     def before(self, plan: VacuumPlan) -> None:
         """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
-        paths = [file.path for file in plan.files]
-        parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
+        parts = in_parts([file.path for file in plan.files])
         registration = self._listing(plan, parts)
         while not registration.stands():  # another vacuum took us for dead, and our list away
             registration = self._listing(plan, parts)
@@ -104,9 +96,8 @@ class Records:
         else:
             first = 0
             intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
-            standing = register(self.notes, plan.table, intent, self.clock, _FOREVER_MS)
-        for number, part in enumerate(parts, first):
-            self.notes.replace(list_part(self.run_id, number), json.dumps(part))
+            standing = register(self.notes, plan.table, intent, self.clock)
+        write_parts(self.notes, list_of(self.run_id), parts, first)
         self._registration = standing
         return standing
 
@@ -148,8 +139,12 @@ class Records:
             if self._registration is not None:
                 self._forget(self._registration.slot, self._registration.intent)
 
-    def took_over(self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int) -> None:
+    def took_over(
+        self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int | None
+    ) -> None:
         """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
+
+        ``timeout_ms`` None: nobody counts as dead.
 
         Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
         file is still named may be of a vacuum at work, which is yet to expire what names it.
@@ -159,13 +154,14 @@ class Records:
             for slot, intent in intents.items():
                 if intent.kind != VACUUM or intent.run_id == self.run_id:
                     continue
-                if now_ms >= intent.dies_ms(timeout_ms) or all(
+                dead = timeout_ms is not None and now_ms >= intent.dies_ms(timeout_ms)
+                if dead or all(
                     paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
                 ):
                     self._heir = True
                     self._forget(slot, intent)
 
     def _forget(self, slot: str, intent: Intent) -> None:
-        for part in range(intent.parts):
-            self.notes.remove(list_part(intent.run_id, part))
+        for number in range(intent.parts):
+            self.notes.remove(part(list_of(intent.run_id), number))
         unregister(self.notes, slot, intent)

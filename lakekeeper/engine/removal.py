@@ -8,14 +8,13 @@ metadata                      ├─ v1 v2 ─┤      last: as long as it is th
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.options import Options
-from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, VacuumPlan, batches, by_partition
+from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, VacuumPlan, batches, by_partition, count_by_kind
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.trash import Bin
@@ -31,6 +30,14 @@ class Removed:
     failed: int
     batches: int
     by_kind: Mapping[str, tuple[int, int]]
+
+
+NOTHING = Removed(0, 0, 0, 0, {})
+
+
+def foretold(plan: VacuumPlan) -> Removed:
+    """What a removal of the plan brings if each file of it goes; what a dry run reports."""
+    return Removed(len(plan.files), plan.bytes, 0, 0, plan.by_kind())
 
 
 @dataclass(slots=True)
@@ -95,13 +102,10 @@ class Removal:
             self.events.tell("deleted", files=len(gone), version=batch[-1].version)
 
     def _removed(self, plan: VacuumPlan) -> Removed:
-        files, sizes = Counter(f.kind for f in self.gone), Counter[str]()
-        for file in self.gone:
-            sizes[file.kind] += file.bytes
         return Removed(
             files=len(self.gone),
-            bytes=sum(sizes.values()),
+            bytes=sum(file.bytes for file in self.gone),
             failed=len(plan.files) - len(self.gone),
             batches=self.batches,
-            by_kind={kind: (count, sizes[kind]) for kind, count in files.items()},
+            by_kind=count_by_kind(self.gone),
         )

@@ -19,16 +19,16 @@ from typing import Any
 
 from lakekeeper.core.containment import require_roots
 from lakekeeper.core.options import Options
-from lakekeeper.core.retention import HOUR_MS, Kept, Retention, Versions, keep
-from lakekeeper.core.vacuum import METADATA_KINDS, VacuumPlan, brake, plan_vacuum
+from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum import METADATA_KINDS, FileInfo, VacuumPlan, brake, plan_vacuum
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Intent, registered
-from lakekeeper.engine.leftovers import Leftovers, leftovers_of, orphans_of
+from lakekeeper.engine.leftovers import Leftovers, Unnamed, leftovers_of, orphans_of
 from lakekeeper.engine.records import Records
-from lakekeeper.engine.removal import Removal, Removed
+from lakekeeper.engine.removal import NOTHING, Removal, Removed, foretold
 from lakekeeper.engine.trash import held_versions
 from lakekeeper.errors import Conflict, RetentionError
 from lakekeeper.spi import Adapter, Observer
@@ -116,11 +116,11 @@ class _Sweep:
             plan = picture.plan
             self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
             if self.request.dry_run:
-                return self._report(picture, None, started, "dry run")
+                return self._report(picture, foretold(plan), started, "dry run")
             if not plan.files and not self._expires(picture) and not plan.expired_refs:
                 self._take_over(records, intents, picture)
                 records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
-                return self._report(picture, None, started, "nothing to do")
+                return self._report(picture, NOTHING, started, "nothing to do")
             brake(plan, self.request.options.number("vacuum.max-share"))
             records.before(plan)
             self._take_over(records, intents, picture)
@@ -147,11 +147,11 @@ class _Sweep:
 
     def _take_over(self, records: Records, intents: Mapping[str, Intent], picture: _Picture) -> None:
         # What goes into the bin is not all that is dead: then no list goes for its age.
-        records.took_over(intents, picture.dealt_with, 1 << 60 if self.request.trash else self._timeout_ms)
+        records.took_over(intents, picture.dealt_with, None if self.request.trash else self._timeout_ms)
 
     @property
     def _timeout_ms(self) -> int:
-        return int(self.request.options.number("vacuum.intent-timeout-hours") * HOUR_MS)
+        return self.request.options.ms("vacuum.intent-timeout-hours")
 
     def _expires(self, picture: _Picture) -> bool:
         """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
@@ -162,7 +162,7 @@ class _Sweep:
         storage, now = self.adapter.storage, self.clock.now_ms()
         orphans = self._orphans_listed()
         leftovers = leftovers_of(self.adapter, intents, self.request.options, now)
-        versions = storage.versions(records.cursor())
+        versions = records.versions(storage)
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -170,7 +170,6 @@ class _Sweep:
                     "was deleted"
                 )
             return None
-        records.know(versions)
         kept = keep(self.adapter.table, versions, self._retention(intents, now), now)
         garbage = storage.garbage(versions, kept, records.hints(intents))
         unnamed = orphans_of(
@@ -204,7 +203,7 @@ class _Sweep:
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         return _Picture(versions, kept, plan, leftovers, dealt_with)
 
-    def _orphans_listed(self) -> list[Any]:
+    def _orphans_listed(self) -> list[FileInfo]:
         """All files of the table, listed before the log is read: what a commit names after that is named."""
         if not self.request.orphans:
             return []
@@ -216,8 +215,8 @@ class _Sweep:
             )
         return list(self.adapter.storage.files())
 
-    def _seen_twice(self, unnamed: Any) -> Any:
-        """Orphans that a second pass finds just as the first did; RetentionError where the passes differ."""
+    def _seen_twice(self, unnamed: Unnamed) -> Unnamed:
+        """Orphans that a second pass finds just as the first did."""
         again = {info.path: info for info in self.adapter.storage.files()}
         versions = self.adapter.storage.versions(None)
         still = {path for path in unnamed.infos if again.get(path) == unnamed.infos[path]}
@@ -230,13 +229,13 @@ class _Sweep:
         if age is None and request.older_than_ms is not None:
             age = now_ms - request.older_than_ms
         if age is None and options.number("retention-hours") >= 0:
-            age = int(options.number("retention-hours") * HOUR_MS)
+            age = options.ms("retention-hours")
         at_work = {
             intent.read_version: f"run {intent.run_id} at work has read it"
             for intent in intents.values()
             if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }
-        held = held_versions(self.adapter.notes, options.number("vacuum.trash-retention-hours"), now_ms)
+        held = held_versions(self.adapter.notes, options.ms("vacuum.trash-retention-hours"), now_ms)
         return Retention(
             age_ms=age,
             last=options.integer("retain-last"),
@@ -254,26 +253,25 @@ class _Sweep:
                 spared |= dict.fromkeys(named, f"{user.table} uses it")
         return spared
 
-    def _report(self, picture: _Picture, removed: Removed | None, started: int, ended: str) -> VacuumReport:
+    def _report(self, picture: _Picture, removed: Removed, started: int, ended: str) -> VacuumReport:
         plan = picture.plan
-        dry = removed is None and self.request.dry_run
-        expired = len(plan.gone) if (removed is not None or dry) and not self.request.trash else 0
+        deleted = removed is not NOTHING and not self.request.dry_run
         return VacuumReport(
             table=plan.table,
             dry_run=self.request.dry_run,
             version=plan.version,
-            deleted_files_count=len(plan.files) if dry else (removed.files if removed else 0),
-            deleted_bytes_count=plan.bytes if dry else (removed.bytes if removed else 0),
-            deleted_by_kind=plan.by_kind() if dry else (removed.by_kind if removed else {}),
-            failed_files_count=removed.failed if removed else 0,
-            expired_snapshots_count=expired,
+            deleted_files_count=removed.files,
+            deleted_bytes_count=removed.bytes,
+            deleted_by_kind=removed.by_kind,
+            failed_files_count=removed.failed,
+            expired_snapshots_count=0 if removed is NOTHING or self.request.trash else len(plan.gone),
             kept_versions_count=len(plan.kept),
             settled_runs=tuple(sorted(picture.leftovers.settled.values())),
-            batches=removed.batches if removed else 0,
+            batches=removed.batches,
             retries=self.lost,
             run_id=self.run_id,
-            trash=self.run_id if removed and removed.files and self.request.trash else "",
-            proof=f"_lakekeeper/vacuum/{self.run_id}/proof.json" if removed else "",
+            trash=self.run_id if deleted and removed.files and self.request.trash else "",
+            proof=f"_lakekeeper/vacuum/{self.run_id}/proof.json" if deleted else "",
             ended=ended,
             duration_ms=self.clock.now_ms() - started,
             plan=plan,

@@ -81,8 +81,8 @@ class _Tidying:
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         folders = self.adapter.storage.folders(())
-        hours = self.options.number("vacuum.intent-timeout-hours")
-        with at_work(self.adapter, self.run_id, None, folders, self.clock, hours) as registration:
+        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        with at_work(self.adapter, self.run_id, None, folders, self.clock, timeout_ms) as registration:
             tidied = self._commit(registration)
             # A commit that lost may leave files whose names nobody knows.
             registration.clean = not self.lost

@@ -17,17 +17,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.containment import below
-from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import VACUUM, Intent, list_part, register
+from lakekeeper.engine.intents import VACUUM, Intent, list_of, register
+from lakekeeper.engine.slots import claim, filled, in_parts, part, slot_note, write_parts
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
 CURSOR = "vacuum/cursor.json"
 """The note of the version that the last vacuum went through."""
-_PART = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class TrashEntry:
     where: str = ""
     parts: int = 0
 
-    def expires_ms(self, hours: float) -> int:
-        """When it may be deleted for good."""
-        return self.at_ms + int(hours * HOUR_MS)
+    def expires_ms(self, keep_ms: int) -> int:
+        """When it may be deleted for good, if entries are kept for so long."""
+        return self.at_ms + keep_ms
 
 
 @dataclass(slots=True)
@@ -73,9 +72,8 @@ class Bin:
             )
         sizes = {file.path: file.bytes for file in plan.files}
         moves = [[source, target, sizes[source]] for source, target in self._targets.items()]
-        parts = [moves[i : i + _PART] for i in range(0, len(moves), _PART)]
-        for number, part in enumerate(parts):
-            self.adapter.notes.replace(_part(self.name, number), json.dumps(part))
+        parts = in_parts(moves)
+        write_parts(self.adapter.notes, _moves_of(self.name), parts)
         entry = TrashEntry(
             self.name,
             "files",
@@ -95,31 +93,27 @@ class Bin:
 def put(notes: Notes, table: str, entry: TrashEntry) -> None:
     """Note an entry in a free slot. Raises AdapterError where there is none."""
     text = json.dumps(asdict(entry))
-    for number in range(SLOTS):
-        if notes.keep(_slot(number), text) == text:
-            return
-    raise AdapterError(
-        f"{table}: the recycle bin holds {SLOTS} entries, nothing was deleted. Empty it, or vacuum without trash"
-    )
+    if claim(notes, _slots(), text) is None:
+        raise AdapterError(
+            f"{table}: the recycle bin holds {SLOTS} entries, nothing was deleted. Empty it, or vacuum without trash"
+        )
 
 
 def entries(notes: Notes) -> dict[str, TrashEntry]:
     """Slot → entry, oldest first."""
     found = {}
-    for number in range(SLOTS):
-        text = notes.read(_slot(number))
+    for place, text in filled(notes, _slots()):
         with suppress(ValueError, TypeError, KeyError):
-            if text is not None:
-                found[_slot(number)] = _entry(json.loads(text))
+            found[place] = _entry(json.loads(text))
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
-def held_versions(notes: Notes, hours: float, now_ms: int) -> dict[int, str]:
+def held_versions(notes: Notes, keep_ms: int, now_ms: int) -> dict[int, str]:
     """Versions that dropped partitions are restored from, until the bin's time is up."""
     return {
         entry.version: f"in the recycle bin: partition {entry.where}"
         for entry in entries(notes).values()
-        if entry.kind == "partition" and now_ms < entry.expires_ms(hours)
+        if entry.kind == "partition" and now_ms < entry.expires_ms(keep_ms)
     }
 
 
@@ -158,22 +152,21 @@ def restore_files(adapter: Adapter[Any], name: str) -> TrashEntry:
 
 def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
     """List what comes back, for the next vacuum; orphans among it no log would tell of."""
-    parts = [paths[i : i + _PART] for i in range(0, len(paths), _PART)]
+    parts = in_parts(paths)
     run_id = f"{entry.name}-back"  # the vacuum that it came by may still be at work, with a list of its own
     intent = Intent(run_id, VACUUM, entry.at_ms, parts=len(parts))
     with suppress(AdapterError):  # no slot is free: then the log tells, but for orphans
-        register(adapter.notes, adapter.table, intent, Clock(), 0)
-        for number, part in enumerate(parts):
-            adapter.notes.replace(list_part(run_id, number), json.dumps(part))
+        register(adapter.notes, adapter.table, intent, Clock())
+        write_parts(adapter.notes, list_of(run_id), parts)
 
 
-def empty(adapter: Adapter[Any], hours: float | None, now_ms: int) -> Iterator[TrashEntry]:
-    """Delete entries whose time is up (``hours`` after they came; None: all of them), each as it is gone.
+def empty(adapter: Adapter[Any], keep_ms: int | None, now_ms: int) -> Iterator[TrashEntry]:
+    """Delete entries whose time is up (``keep_ms`` after they came; None: all of them), each as it is gone.
 
     An entry of which a file stays is told with what is left of it, and stays.
     """
     for slot, entry in entries(adapter.notes).items():
-        if hours is not None and now_ms < entry.expires_ms(hours):
+        if keep_ms is not None and now_ms < entry.expires_ms(keep_ms):
             continue
         moves = _moves(adapter.notes, entry)
         doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
@@ -200,7 +193,7 @@ def _entry(plain: Mapping[str, Any]) -> TrashEntry:
 def _moves(notes: Notes, entry: TrashEntry) -> list[tuple[str, str, int]]:
     moves: list[tuple[str, str, int]] = []
     for number in range(entry.parts):
-        text = notes.read(_part(entry.name, number))
+        text = notes.read(part(_moves_of(entry.name), number))
         if text is None:
             raise AdapterError(
                 f"trash/{entry.name}: the list of its files is gone; they are in the folder of that name"
@@ -213,12 +206,12 @@ def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
     # The entry first: one whose list is gone can neither be restored nor emptied.
     notes.remove(slot)
     for number in range(entry.parts):
-        notes.remove(_part(entry.name, number))
+        notes.remove(part(_moves_of(entry.name), number))
 
 
-def _slot(number: int) -> str:
-    return f"trash/{number:02d}.json"
+def _slots() -> Iterator[str]:
+    return (slot_note("trash", number) for number in range(SLOTS))
 
 
-def _part(name: str, number: int) -> str:
-    return f"trash/{name}/moves-{number:04d}.json"
+def _moves_of(name: str) -> str:
+    return f"trash/{name}/moves"

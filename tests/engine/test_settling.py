@@ -47,15 +47,15 @@ def run(table: MemoryTable, **wanted: Any) -> VacuumReport:
 
 def at_work_at(table: MemoryTable, hours: float = 24) -> Any:
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    return at_work(MemoryAdapter(table), "r-1", table.current.number, ("data",), clock, hours)
+    return at_work(MemoryAdapter(table), "r-1", table.current.number, ("data",), clock, int(hours * HOUR_MS))
 
 
 def test_it_works_where_the_dead_took_all_slots(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
     for number in range(SLOTS):
-        register(notes, "t", Intent(f"r{number}", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+        register(notes, "t", Intent(f"r{number}", "rewrite", table.now_ms, folders=("data",)), clock)
     with pytest.raises(AdapterError, match="run vacuum"):
-        register(notes, "t", Intent("one more", "rewrite", table.now_ms), clock, DAY)
+        register(notes, "t", Intent("one more", "rewrite", table.now_ms), clock)
     table.later(30 * DAY)
     report = run(table, age_ms=DAY)
     assert report.deleted_files_count > 0
@@ -86,14 +86,14 @@ def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: 
 
 def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
-    dead = register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+    dead = register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock)
     table.later(30 * DAY)
     new = Intent("new", "rewrite", table.now_ms)
 
     def taken(what: str) -> None:
         if what == "delete" and new.run_id not in {i.run_id for i in registered(notes).values()}:
             dead.close()
-            register(notes, "t", new, clock, DAY)
+            register(notes, "t", new, clock)
 
     table.before = taken
     run(table, age_ms=DAY)
@@ -196,7 +196,7 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
 def with_a_bin(table: MemoryTable) -> str:
     """Old versions' files and what a dead run left are in the bin; the entry's name."""
     clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
-    register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock, DAY)
+    register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock)
     left = table.write_file(table.current, [table.current.schema.store({"k": 1, "_row_id": 99})]).path
     table.later(5 * DAY)
     name = run(table, age_ms=DAY, trash=True).trash

@@ -95,7 +95,7 @@ def test_what_somebody_holds_stays(table: MemoryTable, who: str) -> None:
         wanted["active"] = {2: "a stream"}
     else:
         at_work = Intent("r", "rewrite", table.now_ms, read_version=2)
-        register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms), 24 * HOUR_MS)
+        register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms))
     report = run(table, age_ms=DAY, **wanted)
     assert 2 in readable(table)
     assert 1 not in readable(table)
@@ -107,7 +107,7 @@ def test_what_somebody_holds_stays(table: MemoryTable, who: str) -> None:
 
 def test_the_intent_of_a_run_that_is_taken_for_dead_holds_nothing(table: MemoryTable) -> None:
     at_work = Intent("r", "rewrite", table.now_ms, read_version=2)
-    register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms), 24 * HOUR_MS)
+    register(MemoryAdapter(table).notes, "t", at_work, Clock(lambda: table.now_ms))
     table.later(30 * DAY)
     run(table, age_ms=DAY)
     assert 2 not in readable(table)
@@ -134,6 +134,20 @@ def test_a_second_vacuum_deletes_nothing_and_none_ever_lists(table: MemoryTable)
     assert run(table, age_ms=DAY).deleted_files_count == 0
     assert table.touched.deleted == deleted
     assert table.touched.listings == 0
+
+
+def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: MemoryTable) -> None:
+    plain = run(table, age_ms=DAY, dry_run=True)
+    table.notes["vacuum/cursor.json"] = '{"through": 4, "uuid": "another"}'
+    notes = dict(table.notes)
+    told = run(table, age_ms=DAY, dry_run=True)
+    assert table.notes == notes
+    assert told.plan is not None
+    assert plain.plan is not None
+    assert told.plan.files == plain.plan.files != ()
+    assert run(table, age_ms=DAY).deleted_files_count == len(plain.plan.files)
+    if table.settings.linear:
+        assert table.uuid in table.notes["vacuum/cursor.json"]
 
 
 def test_the_brake(table: MemoryTable) -> None:
@@ -271,8 +285,8 @@ def test_the_trash_and_back(table: MemoryTable) -> None:
 def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
     run(table, age_ms=DAY, trash=True)
     adapter = MemoryAdapter(table)
-    assert list(empty(adapter, 168, table.now_ms + 167 * HOUR_MS)) == []
-    [gone] = empty(adapter, 168, table.now_ms + 168 * HOUR_MS)
+    assert list(empty(adapter, 168 * HOUR_MS, table.now_ms + 167 * HOUR_MS)) == []
+    [gone] = empty(adapter, 168 * HOUR_MS, table.now_ms + 168 * HOUR_MS)
     assert gone.files > 0
     assert not [path for path in table.disk if "trash" in path]
     with pytest.raises(NotFound, match="holds nothing"):
@@ -367,8 +381,8 @@ def test_runs_that_ended_lock_nobody_out() -> None:
     table = MemoryTable("db.t", {"k": "int"})
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: 0)
     for number in range(SLOTS):
-        register(notes, "t", Intent(f"r{number}", "rewrite", number, ended=number != 3), clock, HOUR_MS)
-    late = register(notes, "t", Intent("late", "rewrite", 99), clock, HOUR_MS)
+        register(notes, "t", Intent(f"r{number}", "rewrite", number, ended=number != 3), clock)
+    late = register(notes, "t", Intent("late", "rewrite", 99), clock)
     held = {intent.run_id for intent in registered(notes).values()}
     assert late.stands()
     assert {"late", "r3"} <= held

@@ -48,7 +48,7 @@ def made(*, linear: bool) -> MemoryTable:
         table.overwrite([{"k": 10 * day + i} for i in range(3)], [{"k": day}])
         if day == 2:
             intent = Intent("dead-1", "rewrite", table.now_ms, folders=("data",))
-            register(MemoryAdapter(table).notes, "db.t", intent, clock, DAY)
+            register(MemoryAdapter(table).notes, "db.t", intent, clock)
             table.write_file(table.current, [table.current.schema.store({"k": 0, "_row_id": 99})])
     table.tag("t", 2)
     for day in (5, 6, 7):

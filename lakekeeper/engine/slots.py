@@ -1,0 +1,50 @@
+"""Notes that are found without a listing: so many slots and no more, and long lists cut into parts.
+
+intents/00.json   intents/01.json   …                the first free one is taken, all are read
+vacuum/<run>/list-0000.json   …-0001.json   …        20,000 paths in each; how many there are stands elsewhere
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from lakekeeper.spi import Notes
+
+_T = TypeVar("_T")
+_PART = 20_000
+
+
+def slot_note(folder: str, number: int) -> str:
+    """The note of a slot."""
+    return f"{folder}/{number:02d}.json"
+
+
+def claim(notes: Notes, slots: Iterable[str], text: str) -> str | None:
+    """Write a text into the first slot that is free; which one, None where none is. Texts differ from run to run."""
+    return next((each for each in slots if notes.keep(each, text) == text), None)
+
+
+def filled(notes: Notes, slots: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Slots that are taken, each with its text."""
+    for each in slots:
+        text = notes.read(each)
+        if text is not None:
+            yield each, text
+
+
+def part(stem: str, number: int) -> str:
+    """The note of one part of a list."""
+    return f"{stem}-{number:04d}.json"
+
+
+def in_parts(items: Sequence[_T]) -> list[Sequence[_T]]:
+    """A list cut into parts that fit a note each."""
+    return [items[i : i + _PART] for i in range(0, len(items), _PART)]
+
+
+def write_parts(notes: Notes, stem: str, parts: Sequence[Sequence[object]], first: int = 0) -> None:
+    """Write the parts of a list, numbered from ``first``."""
+    for number, items in enumerate(parts, first):
+        notes.replace(part(stem, number), json.dumps(items))
