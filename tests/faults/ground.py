@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,12 @@ class Ground:
         add_files(kept.files, self.home)
         self._point(kept)
 
-    def table(self, adapter: Any = None) -> Table:
-        """The table, opened by somebody who knows nothing of it yet and never waits."""
+    def table(self, adapter: Any = None, *, later_ms: int = 0) -> Table:
+        """The table, opened by somebody who knows nothing of it yet and never waits; so much later."""
         self._forget()
         opened = lk.table(self.spark, self.sql)
-        patient = Clock(wait=lambda _: None)
+        now_ms = Clock().now_ms
+        patient = Clock(now_ms=lambda: now_ms() + later_ms, wait=lambda _: None)
         return Table(self.spark, opened._name, adapter or opened._adapter, clock=patient)
 
     def _keep(self, name: str) -> Kept:
@@ -150,6 +151,10 @@ class Ground:
 
     def live(self) -> set[Path]:
         """Data files of the newest version."""
+        raise NotImplementedError
+
+    def needed(self) -> set[Path]:
+        """Files that the newest version names."""
         raise NotImplementedError
 
     def on_disk(self) -> set[Path]:
@@ -216,6 +221,10 @@ class DeltaGround(Ground):
     def live(self) -> set[Path]:
         return {self.home / path for path, _ in delta_log.replay(self.home).adds}
 
+    def needed(self) -> set[Path]:
+        adds = delta_log.replay(self.home).adds.values()
+        return {self.home / path for add in adds for path in delta_log.files_of(add)}
+
     def _forget(self) -> None:
         jvm: Any = self.spark._jvm
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
@@ -266,8 +275,14 @@ class IcebergGround(Ground):
         return iceberg_log.canonical(reader.table(self.sql).toArrow())
 
     def named(self) -> set[Path]:
+        return self._named_by(self._metadata().metadata.snapshots)
+
+    def needed(self) -> set[Path]:
+        return self._named_by([self._metadata().current_snapshot()])
+
+    def _named_by(self, snapshots: Iterable[Any]) -> set[Path]:
         table, found = self._metadata(), set()
-        for snapshot in table.metadata.snapshots:
+        for snapshot in snapshots:
             found.add(snapshot.manifest_list)
             for manifest in snapshot.manifests(table.io):
                 found.add(manifest.manifest_path)

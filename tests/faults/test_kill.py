@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.ground import KINDS, Ground, IcebergGround
-from tests.faults.trial import PROGRAMS, Trial
-from tests.faults.victim import POINTS, Errand
+from tests.faults.trial import PROGRAMS, VACUUM, Trial
+from tests.faults.victim import POINTS, VACUUM_POINTS, Errand, program
 
 pytestmark = pytest.mark.slow
 Grounds = Callable[[str], Ground]
@@ -23,10 +23,10 @@ _HOME = Path(__file__).parents[2]
 _AFTER = ("commit:within", "commit:after", "committed:1")
 
 
-def errand(ground: Ground, program: str, point: str, warehouse: Path) -> Errand:
-    winner = ground.won[PROGRAMS[program].winner or "delete"]
+def errand(ground: Ground, name: str, point: str, warehouse: Path) -> Errand:
+    winner = ground.won[program(name).winner or "delete"]
     return Errand(
-        program=program,
+        program=name,
         point=point,
         sql=ground.sql,
         home=str(ground.home),
@@ -68,17 +68,21 @@ def gone(process: int) -> bool:
         os.close(handle)
 
 
-def kill_and_look(ground: Ground, warehouse: Path, program: str, point: str) -> None:
-    trial = Trial(ground, PROGRAMS[program]).start()
-    said = killed(errand(ground, program, point, warehouse))
+def kill(ground: Ground, warehouse: Path, name: str, point: str) -> None:
+    said = killed(errand(ground, name, point, warehouse))
     java = int(said.partition("java ")[2].split()[0])
     assert gone(java), "the JVM outlived its driver"
+
+
+def kill_and_look(ground: Ground, warehouse: Path, name: str, point: str) -> None:
+    trial = Trial(ground, PROGRAMS[name]).start()
+    kill(ground, warehouse, name, point)
     trial.raced = len(trial.ground.log()) > len(ground.base.log) and trial.program.winner != ""
     trial.check(spark_everywhere=True)
     landed = trial.commits()
     assert landed == (point in _AFTER)
-    print(f"{ground.kind}, {program}, {point}: {landed} commits, {len(trial.leftovers())} leftovers")
-    trial.finish(landed, spark_everywhere=True)
+    print(f"{ground.kind}, {name}, {point}: {landed} commits, {len(trial.leftovers())} leftovers")
+    trial.clean(trial.finish(landed, spark_everywhere=True))
 
 
 @pytest.mark.parametrize(
@@ -91,6 +95,38 @@ def kill_and_look(ground: Ground, warehouse: Path, program: str, point: str) -> 
 )
 def test_some_points(ground: Grounds, warehouse: Path, kind: str, program: str, point: str) -> None:
     kill_and_look(ground(kind), warehouse, program, point)
+
+
+def kill_and_vacuum(ground: Ground, warehouse: Path, point: str) -> None:
+    """A vacuum is killed; the newest version is whole, and the next vacuum takes all that is left."""
+    trial = Trial(ground, VACUUM, raced=True).start()
+    ground.land("layout")
+    kill(ground, warehouse, VACUUM.name, point)
+    held = ground.held[-1]
+    assert ground.needed() <= ground.on_disk()
+    assert ground.rows(ground.log()[-1].version) == ground.expected(held)
+    print(f"{ground.kind}, vacuum, {point}: {len(ground.on_disk() - ground.needed())} files to go")
+    trial.clean(held)
+
+
+@pytest.mark.parametrize(
+    "kind,point",
+    [
+        pytest.param("delta", "deleted:1", marks=pytest.mark.delta),
+        pytest.param("iceberg-v3", "expire:within", marks=pytest.mark.iceberg),
+    ],
+)
+def test_some_points_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, point: str) -> None:
+    kill_and_vacuum(ground(kind), warehouse, point)
+
+
+@pytest.mark.faults_full
+@pytest.mark.parametrize("point", VACUUM_POINTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_point_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, point: str) -> None:
+    if kind == "delta" and point == "expire:within":
+        pytest.skip("nothing is committed")
+    kill_and_vacuum(ground(kind), warehouse, point)
 
 
 @pytest.mark.faults_full

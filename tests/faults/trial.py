@@ -12,15 +12,33 @@ from typing import Any
 
 from lakekeeper.api import Table
 from lakekeeper.core.report import DeleteReport, MergeReport
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.spi import Observer
 from tests.faults.ground import OPTIONS, USERS, Ground
 
 OURS = frozenset({5, 25})
 """Rows that our own delete takes: one in each group."""
+EVERYTHING: Mapping[str, Any] = {
+    "retention_hours": 0,
+    "allow_unsafe_retention": True,
+    "options": {
+        "vacuum.max-share": 1,
+        "vacuum.min-batch-delete-size": 1,
+        "vacuum.max-batch-delete-size": 2,
+        "vacuum.max-concurrent-deletes": 1,
+    },
+}
+"""A vacuum that keeps the newest version alone, and takes many steps."""
+_DEAD_MS = 200 * HOUR_MS
 
 
 def _recluster(table: Table, observer: Observer) -> MergeReport:
     return table.recluster("k", observer=observer, options=OPTIONS)
+
+
+def _vacuum(table: Table, observer: Observer) -> VacuumReport:
+    return table.vacuum(observer=observer, **EVERYTHING)
 
 
 def _delete(table: Table, observer: Observer) -> DeleteReport:
@@ -39,6 +57,7 @@ class Program:
     takes: frozenset[int] = frozenset()
 
 
+VACUUM = Program("vacuum", _vacuum)
 PROGRAMS = {
     p.name: p
     for p in (
@@ -54,7 +73,7 @@ PROGRAMS = {
 class Ran:
     """How one call of lakekeeper ended."""
 
-    report: MergeReport | DeleteReport | None = None
+    report: MergeReport | DeleteReport | VacuumReport | None = None
     error: BaseException | None = None
 
     @property
@@ -113,6 +132,21 @@ class Trial:
                 )
         return ids
 
+    def clean(self, held: frozenset[int]) -> None:
+        """When whoever was killed counts as dead, a vacuum leaves what the newest version needs and nothing else.
+
+        ``held`` are the ids of its rows. A further vacuum deletes nothing.
+        """
+        ground = self.ground
+        for deletes in (True, False):
+            report = ground.table(later_ms=_DEAD_MS).vacuum(**EVERYTHING)
+            assert report.failed_files_count == 0
+            assert deletes or report.deleted_files_count == 0, "something was left for a second vacuum"
+            assert ground.on_disk() == ground.needed()
+        assert ground.rows(ground.log()[-1].version) == ground.expected(held), "rows differ after a vacuum"
+        ground._forget()
+        assert ground.spark_rows() == ground.expected(held), "Spark reads something else after a vacuum"
+
     def _expected(self) -> list[frozenset[int]]:
         log, base = self.ground.log(), self.ground.base.log
         assert tuple(log[: len(base)]) == base, "the log has lost versions"
@@ -138,8 +172,8 @@ class Trial:
         """Files that no version names."""
         return self.ground.on_disk() - self.ground.named()
 
-    def finish(self, landed: int, *, spark_everywhere: bool = False) -> None:
-        """The same call without a fault brings the table to its end, and does nothing twice."""
+    def finish(self, landed: int, *, spark_everywhere: bool = False) -> frozenset[int]:
+        """The same call without a fault brings the table to its end, and does nothing twice; ids of its rows."""
         ran = self.run(self.ground.table())
         assert ran.error is None, f"the second run failed: {ran.error!r}"
         if self.program.takes:
@@ -150,3 +184,4 @@ class Trial:
         held = self.check(spark_everywhere=spark_everywhere)[-1]
         users = USERS if self.raced and self.program.winner == "delete" else frozenset()
         assert held == self.ground.held[-1] - self.program.takes - users, "not the expected end"
+        return held

@@ -8,11 +8,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.faults.ground import add_files, point_to
-from tests.faults.trial import PROGRAMS
+from tests.faults.trial import PROGRAMS, VACUUM, Program
 
 POINTS = (
     "planned:1",
@@ -28,6 +29,17 @@ POINTS = (
     "committed:1",
 )
 """Phases of the observer with their number, and the engine's look at the log, the swap, and its answer."""
+VACUUM_POINTS = (
+    "planned:1",
+    "expire:before",
+    "expire:within",
+    "expire:after",
+    "before_delete:1",
+    "deleted:1",
+    "before_delete:2",
+    "delete:after",
+)
+"""Those of a vacuum; nothing is committed where it expires on Delta."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +82,24 @@ def main(errand: Errand) -> None:
 
     opened = lk.table(spark, errand.sql)
     adapter: Any = opened._adapter
-    if errand.point.startswith("commit:"):
-        adapter = Ending(adapter, errand.point.partition(":")[2], end)
+    what, _, where = errand.point.partition(":")
+    if what in _LAST:
+        adapter = Ending(adapter, _LAST[what], where, end)
     table = Table(spark, opened._name, adapter)
-    PROGRAMS[errand.program].run(table, observer(errand, end))
+    program(errand.program).run(table, observer(errand, end))
+
+
+def program(name: str) -> Program:
+    return VACUUM if name == VACUUM.name else PROGRAMS[name]
 
 
 def observer(errand: Errand, end: Callable[[], NoReturn]) -> Callable[[str, Mapping[str, Any]], None]:
     """Lands the winner at its phase, ends the process at the point."""
-    program, told = PROGRAMS[errand.program], {"": 0}
+    race, told = program(errand.program), {"": 0}
 
     def observe(phase: str, _: Mapping[str, Any]) -> None:
         told[phase] = told.get(phase, 0) + 1
-        if phase == program.phase and told[phase] == 1:
+        if phase == race.phase and told[phase] == 1:
             add_files(Path(errand.winner), Path(errand.home))
             if errand.pointer:
                 point_to(errand.catalog_file, errand.name, errand.pointer)
@@ -92,23 +109,31 @@ def observer(errand: Errand, end: Callable[[], NoReturn]) -> Callable[[str, Mapp
     return observe
 
 
-class Ending:
-    """Stands for an adapter, or its row-level half, whose commit is the last thing that happens."""
+_LAST = {
+    "commit": {"commit", "deletes.delete"},
+    "expire": {"storage.expire"},
+    "delete": {"storage.delete"},
+}
+"""What is the last thing that happens, by the first word of a point."""
 
-    def __init__(self, real: Any, where: str, end: Callable[[], NoReturn]) -> None:
+
+class Ending:
+    """Stands for an adapter, or a half of it, one of whose methods is the last thing that happens."""
+
+    def __init__(
+        self, real: Any, last: set[str], where: str, end: Callable[[], NoReturn], at: str = ""
+    ) -> None:
         self._real = real
+        self._named = last
         self._where = where
         self._end = end
+        self._at = at
 
-    @property
-    def deletes(self) -> Any:
-        return Ending(self._real.deletes, self._where, self._end)
-
-    def commit(self, *args: Any) -> NoReturn:
-        self._last(self._real.commit, *args)
-
-    def delete(self, *args: Any) -> NoReturn:
-        self._last(self._real.delete, *args)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if name in ("deletes", "storage"):
+            return Ending(found, self._named, self._where, self._end, f"{name}.")
+        return partial(self._last, found) if f"{self._at}{name}" in self._named else found
 
     def _last(self, method: Callable[..., Any], *args: Any) -> NoReturn:
         if self._where == "before":
@@ -117,9 +142,6 @@ class Ending:
             within_the_swap(self._end)
         method(*args)
         self._end()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
 
 def within_the_swap(end: Callable[[], NoReturn]) -> None:
