@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 import lakekeeper as lk
+from tests.oracles import delta_log, iceberg_log
 
 _NUMBER = itertools.count()
 KINDS = ("delta", "iceberg-v2", "iceberg-v3")
@@ -69,6 +72,22 @@ class Lake:
         else:
             rows = self.spark.sql(f"DESCRIBE HISTORY {name}").select("version").orderBy("version").collect()
         return [row[0] for row in rows]
+
+    def rows(self, name: str, version: int) -> Counter[str]:
+        """Rows of a version as another reader than Spark finds them: out of the log and the files alone."""
+        if not self.iceberg:
+            return delta_log.rows(self.home(name), version)
+        log = self.spark.sql(
+            f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC, file DESC"
+        )
+        [newest] = log.limit(1).collect()
+        return iceberg_log.rows(newest[0], version)
+
+    def home(self, name: str) -> Path:
+        """The table's folder on the disk."""
+        row = self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
+        assert row is not None
+        return Path(str(row["data_type"]).removeprefix("file:"))
 
     def on_disk(self, name: str) -> set[str]:
         """Base names of all parquet data files under the table's folder, in the log or not."""

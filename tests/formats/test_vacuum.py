@@ -20,27 +20,10 @@ NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "op
 REWRITE = {"depth-threshold": 1, "policy": "full"}
 
 
-def home(spark: SparkSession, name: str) -> Path:
-    """The table's folder on the disk."""
-    for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect():
-        if row.col_name == "Location":
-            return Path(str(row.data_type).removeprefix("file:"))
-    raise AssertionError("no location")
-
-
 def on_disk(place: Path) -> dict[Path, int]:
     """File → size; lakekeeper's own and checksums left out."""
     files = [p for p in place.rglob("*") if p.is_file() and "_lakekeeper" not in p.parts]
     return {p: p.stat().st_size for p in files if not p.name.endswith(".crc") or "_delta_log" in p.parts}
-
-
-def versions(lake: Lake, name: str) -> list[int]:
-    """Versions, oldest first."""
-    if lake.iceberg:
-        rows = lake.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()
-        return [int(row[0]) for row in rows]
-    rows = lake.spark.sql(f"DESCRIBE HISTORY {name}").collect()
-    return sorted(int(row.version) for row in rows)
 
 
 def rewritten(lake: Lake, times: int = 2) -> str:
@@ -53,7 +36,7 @@ def rewritten(lake: Lake, times: int = 2) -> str:
 
 def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake)
-    before, place = lake.fingerprint(name), home(spark, name)
+    before, place = lake.fingerprint(name), lake.home(name)
     disk = on_disk(place)
     table = lk.table(spark, name)
     told = table.vacuum(dry_run=True, **NOW)
@@ -74,23 +57,28 @@ def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSess
     assert "nothing goes" in str(again)
 
 
-def test_kept_versions_read_the_same(spark: SparkSession, lake: Lake) -> None:
-    name = rewritten(lake, 3)
-    known = {version: lake.fingerprint(name, version) for version in versions(lake, name)}
-    last = list(known)[-2:]
-    lk.table(spark, name).vacuum(retain_last=2, **NOW)
-    assert {version: lake.fingerprint(name, version) for version in last} == {v: known[v] for v in last}
+def test_kept_versions_read_the_same_by_two_readers(spark: SparkSession, lake: Lake) -> None:
+    name = lake.overlapping(2, 20)
+    table = lk.table(spark, name)
+    for k in (3, 5):
+        spark.sql(f"DELETE FROM {name} WHERE id % 7 = {k}")
+        table.recluster("k", options=REWRITE)
+    known = {v: (lake.fingerprint(name, v), lake.rows(name, v)) for v in lake.versions(name)}
+    for keeps in (3, 1):
+        assert table.vacuum(retain_last=keeps, **NOW).deleted_files_count > 0
+        for version in list(known)[-keeps:]:
+            assert (lake.fingerprint(name, version), lake.rows(name, version)) == known[version]
 
 
 def test_nothing_goes_within_the_tables_own_retention(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake, 1)
-    table, disk = lk.table(spark, name), on_disk(home(spark, name))
+    table, disk = lk.table(spark, name), on_disk(lake.home(name))
     assert table.vacuum().deleted_files_count == 0
     with pytest.raises(RetentionError, match="allow_unsafe_retention"):
         table.vacuum(retention_hours=1)
     with pytest.raises(OptionError, match="older_than"):
         table.vacuum(older_than="2020-01-01")  # type: ignore[arg-type]  # the error is what is tested
-    assert on_disk(home(spark, name)) == disk
+    assert on_disk(lake.home(name)) == disk
 
 
 def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake) -> None:
@@ -116,8 +104,8 @@ def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake)
 
 def test_the_recycle_bin(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake)
-    table, place = lk.table(spark, name), home(spark, name)
-    known = {version: lake.fingerprint(name, version) for version in versions(lake, name)[-3:]}
+    table, place = lk.table(spark, name), lake.home(name)
+    known = {version: lake.fingerprint(name, version) for version in lake.versions(name)[-3:]}
     disk = on_disk(place)
     report = table.vacuum(trash=True, **NOW)
     assert report.deleted_files_count > 0
@@ -174,7 +162,7 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
     with pytest.raises(NotFound, match="no table of that name"):
         lk.restore_table(spark, name)
     kept = lk.drop_table(spark, name, force=True)
-    place = home(spark, kept.kept_as)
+    place = lake.home(kept.kept_as)
     assert name in [t.name for t in lk.empty_dropped(spark, f"{catalog}.{namespace}")]
     assert not list(place.rglob("*.parquet"))
     assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
