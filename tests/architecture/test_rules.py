@@ -1,4 +1,4 @@
-"""The index of rules is true: what it names exists, and each rule has a test or a drawn case that names it."""
+"""The indexes of rules and of losses are true: what they name exists, and each has a test or a drawn case."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ from lakekeeper.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "reference" / "rules.md"
+LOSSES = ROOT / "docs" / "reference" / "losses.md"
 DATA = ROOT / "tests" / "core" / "data"
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _TEST = re.compile(r"(?P<path>[\w/]+\.py)::(?P<name>test_\w+)")
+_LOSS = re.compile(r"def (test_\w+)\([^\"]*?:\n    \"\"\"Loss(?:es)? ([\d, ]+)[.:]")
 _CASE = re.compile(r"(?P<path>tests/core/data/\w+\.txt): (?P<text>.+)")
 
 
+def table_of(page: Path, width: int) -> list[list[str]]:
+    """The rows of all tables of a page, without their heads."""
+    lines = page.read_text().splitlines()
+    rows = [
+        line.strip("| ").split(" | ")
+        for line, below in zip(lines, [*lines[1:], ""], strict=True)
+        if line.startswith("| ") and not below.startswith("|--")
+    ]
+    assert all(len(row) == width for row in rows), [row for row in rows if len(row) != width]
+    return rows
+
+
 def rules() -> list[tuple[str, str, str]]:
-    """The rows of all tables: rule, where it lives, what names it."""
-    rows = [line.strip("| ").split(" | ") for line in INDEX.read_text().splitlines() if line.startswith("| ")]
-    assert all(len(row) == 3 for row in rows), [row for row in rows if len(row) != 3]
-    return [(rule, where, named) for rule, where, named in rows if rule != "rule"]
+    """Rule, where it lives, what names it."""
+    return [(rule, where, named) for rule, where, named in table_of(INDEX, 3)]
 
 
 def lives(word: str) -> bool:
@@ -63,6 +75,18 @@ def test_a_rule_lives_where_the_index_says_and_is_named_by_a_test(rule: str, whe
 def test_every_seed_is_in_the_index() -> None:
     assert re.findall(r"\(seed (\d+)\)", INDEX.read_text()) == ["000", "001", "002", "003", "004"]
     assert len(rules()) > 45
+
+
+def test_each_loss_has_a_test_and_each_test_that_tells_its_number_is_on_the_page() -> None:
+    told: dict[int, list[str]] = {int(row[0]): _CODE.findall(row[3]) for row in table_of(LOSSES, 4)}
+    assert list(told) == list(range(51, 82))
+    assert [test for tests in told.values() for test in tests if not names(test)] == []
+    assert [number for number, tests in told.items() if not any(map(_TEST.fullmatch, tests))] == []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name, said in _LOSS.findall(path.read_text()):
+            here = f"{path.relative_to(ROOT)}::{name}"
+            numbers = {int(n) for n in re.findall(r"\d+", said)}
+            assert {n for n in numbers if here not in told.get(n, [])} == set(), here
 
 
 def test_every_case_outside_the_tables_exists_too() -> None:

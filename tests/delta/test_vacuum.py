@@ -199,7 +199,7 @@ def test_a_vector_of_an_unknown_kind(table: ByHand) -> None:
 
 
 def test_a_storage_that_fails_tells_nothing(table: ByHand) -> None:
-    """reliability 81: each call of the log and of the files once."""
+    """Loss 81: each call of the log and of the files once."""
     before = on_disk(table.path)
     with faulty_storage(table.scene.spark) as faults:
         storage = table.scene.adapter().storage
@@ -221,7 +221,7 @@ def test_a_storage_that_fails_tells_nothing(table: ByHand) -> None:
 
 
 def test_what_was_not_deleted_is_not_told(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """reliability 69: a store that answers "done"."""
+    """Loss 69: a store that answers "done"."""
     looked = look(table.scene)
     monkeypatch.setattr(Disk, "remove", lambda _disk, _paths: None)
     assert looked.sweep() == set()
@@ -237,7 +237,7 @@ def test_files_go_in_bulk_where_the_store_can(table: ByHand) -> None:
 
 
 def test_files_under_way_are_not_garbage(table: ByHand) -> None:
-    """reliability 61, 70: written and not committed yet; of no age, of an age of decades, of a time to come."""
+    """Losses 61, 70: written and not committed yet; of no age, of an age of decades, of a time to come."""
     for name, modified in (("now", None), ("zero", 0), ("later", 4e9)):
         table.stray(f"{name}.parquet", modified=modified)
     looked = look(table.scene, hints=["file:/etc/hostname"])
@@ -298,7 +298,7 @@ def test_large_commits_are_looked_through_where_they_lie(
 
 
 def test_files_of_a_shallow_clone_are_its_sources(table: ByHand, tmp_path: Path) -> None:
-    """reliability 73: whoever vacuums the source asks the clone."""
+    """Losses 72, 73: whoever vacuums the source asks the clone; the clone leaves the source's files alone."""
     clone = Scene(table.scene.spark, tmp_path / "clone")
     clone.run(f"CREATE TABLE {{t}} SHALLOW CLONE {table.scene.sql}")
     table.commit(removed(table.add("b.parquet")))
@@ -332,7 +332,7 @@ def test_where_rewrites_put_their_files(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
-    """reliability 51."""
+    """Loss 51: a table around it, one in it, and one of another format in its folder."""
     storage = table.scene.adapter().storage
     assert storage.strangers() == []
     ByHand(Scene(table.scene.spark, table.path / "sub" / "_below"))

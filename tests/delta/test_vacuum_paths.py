@@ -23,7 +23,7 @@ def table(spark: SparkSession, tmp_path: Path) -> ByHand:
 
 
 def test_names_of_partitions(scene: Scene) -> None:
-    """reliability 74-76: encoded once, twice, not at all; and a column that looks like a hidden folder."""
+    """Losses 74, 75, 76: encoded once, twice, not at all; and a column that looks like a hidden folder."""
     odd = ["a b", "a%20b", "a/b", "ä", "a:b", "a+b", "a#b", "a~b", "a%b", "a?b", "a=b", "[x]"]
     values = ", ".join(f"({n}, '{value}')" for n, value in enumerate(odd))
     scene.run(
@@ -74,7 +74,7 @@ def test_deletion_vectors_that_share_a_file(table: ByHand, since: int | None) ->
 
 
 def test_a_deletion_vector_by_its_absolute_path(table: ByHand) -> None:
-    """reliability 71: Delta's own vacuum takes such a file for somebody else's, and deletes it while it is read."""
+    """Loss 71: Delta's own vacuum takes such a file for somebody else's, and deletes it while it is read."""
     live, (first,) = table.vectors([0])
     dead, (second,) = table.vectors([1])
     outside = table.path.parent / "elsewhere.bin"
@@ -176,7 +176,7 @@ def test_what_a_link_leads_to_is_left_alone(table: ByHand, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("spelling", ["{t}/", "{t}/.", "{t}/../{n}", "file:{t}", "{l}", "{l}/"])
 def test_however_the_table_is_named(table: ByHand, tmp_path: Path, spelling: str) -> None:
-    """reliability 77: a slash at the end, a link to the table."""
+    """Loss 77: a slash at the end, a link to the table."""
     link = tmp_path / "link"
     link.symlink_to(table.path)
     add, other = table.add("x.parquet"), table.add("y.parquet")

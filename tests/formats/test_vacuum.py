@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,7 @@ def test_nothing_goes_within_the_tables_own_retention(spark: SparkSession, lake:
 
 
 def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake) -> None:
-    """reliability 62, 80: vacuum between read and commit."""
+    """Losses 62, 80: vacuum between read and commit."""
     name = rewritten(lake, 1)
     before = lake.fingerprint(name)
     swept = []
@@ -100,6 +102,27 @@ def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake)
     assert after[0] == before[0] + 5
     lk.table(spark, name).vacuum(**NOW)
     assert lake.fingerprint(name) == after
+
+
+def test_files_under_way_stay(spark: SparkSession, lake: Lake) -> None:
+    """Losses 61, 70: written and not committed yet, of no age, or of a time to come; one of no known time stops it."""
+    name = rewritten(lake, 1)
+    table, place = lk.table(spark, name), lake.home(name)
+    folder = next(p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts).parent
+    fresh, late, old = (folder / f"{word}.parquet" for word in ("fresh", "late", "old"))
+    for path, days in ((fresh, 0), (late, 400), (old, -400)):
+        path.write_text("under way")
+        at = time.time() + days * 86_400
+        os.utime(path, (at, at))
+    table.vacuum(**NOW)
+    assert {fresh, late, old} <= on_disk(place).keys()
+    assert table.vacuum(orphans=True, **NOW).deleted_by_kind == {"orphan": (1, len("under way"))}
+    assert {fresh, late} <= on_disk(place).keys()
+    assert not old.exists()
+    os.utime(fresh, (0, 0))
+    with pytest.raises(RetentionError, match="does not tell how old 1 files are"):
+        table.vacuum(orphans=True, **NOW)
+    assert {fresh, late} <= on_disk(place).keys()
 
 
 def test_the_recycle_bin(spark: SparkSession, lake: Lake) -> None:

@@ -171,7 +171,7 @@ def test_groups_side_by_side_in_one_process(scene: Scene) -> None:
 
 
 def test_manifests_that_are_merged_away_leave_nothing_behind(scene: Scene) -> None:
-    """reliability 5: with manifests merged, files keep their sequence numbers, and no manifest is left."""
+    """With manifests merged, files keep their sequence numbers, and no manifest is left."""
     scene.create("k INT, v STRING", properties={"commit.manifest.min-count-to-merge": "2"})
     for start in range(0, 60, 20):
         scene.run(fill(start, start + 20))

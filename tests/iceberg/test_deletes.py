@@ -96,7 +96,7 @@ def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene
 
 
 def test_an_equality_delete_during_the_rewrite_goes_on_applying(scene: Scene) -> None:
-    """reliability 0.1: Iceberg drops it as too old, since the outputs keep an older sequence number."""
+    """Iceberg drops it as too old, since the outputs keep an older sequence number."""
     three_files(scene, 2)
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])

@@ -59,7 +59,7 @@ def scene_order(versions: Any, gone: tuple[int, ...]) -> list[int]:
 
 
 def test_tags_and_branches_keep_what_they_reach(scene: Scene) -> None:
-    """55, 57, 58, 65: names with a retention of their own, and a branch whose history is nobody else's."""
+    """Losses 55, 57, 58, 65: names with a retention of their own, and a branch whose history is nobody else's."""
     scene.create("k INT, v STRING").run(*one_row(1), "ALTER TABLE {t} CREATE TAG old", *one_row(2))
     scene.run("ALTER TABLE {t} CREATE TAG short RETAIN 1 DAYS", "DELETE FROM {t} WHERE k = 1", *one_row(3))
     scene.run("ALTER TABLE {t} CREATE BRANCH b WITH SNAPSHOT RETENTION 2 SNAPSHOTS")
@@ -86,7 +86,7 @@ def test_tags_and_branches_keep_what_they_reach(scene: Scene) -> None:
 
 
 def test_history_that_was_rolled_back_or_cut(scene: Scene) -> None:
-    """56, 57: files of a dead end go; a kept snapshot whose parent is gone keeps its own."""
+    """Losses 56, 57: files of a dead end go; a kept snapshot whose parent is gone keeps its own."""
     scene.create("k INT, v STRING").run(*one_row(1))
     first = scene.versions()[0]
     scene.run(*one_row(2), "DELETE FROM {t} WHERE k = 1").call(
@@ -121,7 +121,7 @@ def test_a_staged_snapshot_that_was_picked(scene: Scene, spark: SparkSession) ->
 
 
 def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
-    """52, 53, 67: they are live, whatever snapshots dropped them, and however their paths are spelled now."""
+    """Losses 52, 53, 67: they are live, whatever snapshots dropped them, and however their paths are spelled now."""
     spellings = ["{}", "file:{}", "file://{}"]
     scene.create("k INT, v STRING")
     files = []
@@ -144,7 +144,7 @@ def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
 
 
 def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
-    """60: three engines took live statistics for orphans."""
+    """Loss 60: three engines took live statistics for orphans."""
     scene.create("k INT, v STRING", more="PARTITIONED BY (k)").run(*one_row(1))
     for procedure in ("compute_table_stats", "compute_partition_stats"):
         scene.call(procedure)
@@ -167,7 +167,7 @@ def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
 
 
 def test_equality_deletes_stay_as_long_as_they_delete(scene: Scene) -> None:
-    """59: they were missing from what is reachable."""
+    """Loss 59: they were missing from what is reachable."""
     scene.create("k INT, v STRING").run(fill(0, 10), *one_row(20))
     delete_equal(scene, "k", [3, 4])
     scene.run(*one_row(3))
@@ -180,7 +180,7 @@ def test_equality_deletes_stay_as_long_as_they_delete(scene: Scene) -> None:
 
 
 def test_a_table_whose_files_may_be_others_is_refused(scene: Scene) -> None:
-    """63: imported files belong to another table as well."""
+    """Loss 63: imported files belong to another table as well."""
     scene.create("k INT, v STRING", properties={"gc.enabled": "false"}).run(*one_row(1, 2))
     before, versions = on_disk(scene), scene.versions()
     with pytest.raises(RetentionError, match=r"gc\.enabled is false"):
@@ -211,7 +211,7 @@ def test_the_tables_own_retention_is_told(scene: Scene) -> None:
 
 
 def test_files_outside_the_location_that_the_table_declares(scene: Scene, tmp_path: Path) -> None:
-    """66: data folders beside the default layout, the last one with hashes in it."""
+    """Loss 66: data folders beside the default layout, the last one with hashes in it."""
 
     def outside() -> set[str]:
         return {str(p) for p in tmp_path.rglob("*") if p.is_file() and not p.name.startswith(".")}
@@ -235,7 +235,7 @@ def test_files_outside_the_location_that_the_table_declares(scene: Scene, tmp_pa
 
 
 def test_a_merge_between_plan_and_read_has_its_snapshot(scene: Scene) -> None:
-    """62, 80: what it has read of the log is kept for it."""
+    """Losses 62, 80: what it has read of the log is kept for it."""
     scene.create("k INT, v STRING").run(fill(0, 10))
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])
@@ -248,7 +248,7 @@ def test_a_merge_between_plan_and_read_has_its_snapshot(scene: Scene) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_deletes_nothing(scene: Scene) -> None:
-    """64, 81: half a picture deletes whole tables, whether it is of what stays or of what goes."""
+    """Losses 64, 81: half a picture deletes whole tables, whether it is of what stays or of what goes."""
     scene.create("k INT, v STRING").run(*one_row(1), "DELETE FROM {t}", *one_row(2))
     table = scene.java()
     snapshots = sorted(table.snapshots(), key=lambda s: int(s.sequenceNumber()))
@@ -268,7 +268,7 @@ def test_a_manifest_that_cannot_be_read_deletes_nothing(scene: Scene) -> None:
 
 
 def test_what_a_crash_left_is_found_again_by_its_name_alone(scene: Scene) -> None:
-    """68, 79: the metadata has forgotten it; a file that is live again is not told."""
+    """Losses 68, 79: the metadata has forgotten it; a file that is live again is not told."""
     scene.create("k INT, v STRING").run(*one_row(1))
     file = added_file(scene)
     scene.run(*one_row(2, 3), "DELETE FROM {t} WHERE k < 3")

@@ -47,7 +47,7 @@ def pictured(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept]:
 
 
 def test_whatever_was_committed_since_the_look_is_a_conflict(scene: Scene) -> None:
-    """58: a name that was made meanwhile protects its snapshot."""
+    """Loss 58: a name that was made meanwhile protects its snapshot."""
     rows(scene.create("k INT, v STRING"), 1, 2)
     storage = scene.adapter().storage
     for rival in (
@@ -213,7 +213,7 @@ def test_the_port_deletes_nothing_that_is_not_a_file_of_the_table(scene: Scene, 
 
 
 def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
-    """77: the table's own root may be reached by one."""
+    """Loss 77: the table's own root may be reached by one."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     scene.create("k INT, v STRING", more=f"LOCATION '{tmp_path}/link/t/'")
@@ -223,7 +223,7 @@ def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_only_what_is_really_gone_is_told(scene: Scene) -> None:
-    """69: a delete that says yes and does nothing."""
+    """Loss 69: a delete that says yes and does nothing."""
     rows(scene.create("k INT, v STRING"), 1).run("DELETE FROM {t}")
     with patch.object(Disk, "_delete_all", lambda *_: None):
         assert sweep(scene).gone == frozenset()
@@ -257,7 +257,7 @@ def test_a_storage_that_does_not_answer_tells_nothing(scene: Scene) -> None:
 
 
 def test_orphans_and_what_is_named(scene: Scene) -> None:
-    """51, 53, 54, 59, 60: everything that any snapshot or the log names, and nothing else."""
+    """Losses 51, 53, 54, 59, 60: everything that any snapshot or the log names, and nothing else."""
     scene.create("k INT, v STRING", 3).run(fill(0, 10), "DELETE FROM {t} WHERE k = 3")
     scene.call("compute_table_stats").run("ALTER TABLE {t} CREATE BRANCH b")
     scene.run("INSERT INTO {t}.branch_b VALUES (100, 'b')")
@@ -295,7 +295,7 @@ def test_orphans_and_what_is_named(scene: Scene) -> None:
 
 
 def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
-    """51: the same folder, a folder in a folder, another format, and metadata that nobody can read."""
+    """Loss 51: the same folder, a folder in a folder, another format, and metadata that nobody can read."""
     spark = scene.spark
 
     def made(folder: str) -> Scene:

@@ -138,7 +138,7 @@ def test_format_1(scene: Scene) -> None:
 
 
 def test_a_table_upgraded_from_1_to_3(scene: Scene) -> None:
-    """reliability 6: files of format 1 have sequence number 0; row ids are given at the first commit of format 3."""
+    """Files of format 1 have sequence number 0; row ids are given at the first commit of format 3."""
     scene.create("k INT, v STRING", 1).run(_FILL, _MORE)
     for version in (2, 3):
         scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('format-version'='{version}')")
