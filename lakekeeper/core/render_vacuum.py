@@ -68,7 +68,7 @@ def render_vacuum(report: VacuumReport) -> str:
     if report.expired_snapshots_count:
         lines.append(f"{report.expired_snapshots_count:,} versions can no longer be read")
     if report.failed_files_count:
-        lines.append(f"{report.failed_files_count:,} files could not be deleted; the next vacuum tries again")
+        lines.append(f"{report.failed_files_count:,} files stayed; the next vacuum tries again")
     if report.settled_runs:
         lines.append(f"runs that had died or failed, cleaned up after: {', '.join(report.settled_runs)}")
     if report.retries:

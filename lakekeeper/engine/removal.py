@@ -8,7 +8,7 @@ metadata                      ├─ v1 v2 ─┤      last: as long as it is th
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,18 +18,23 @@ from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, VacuumPlan, batches, 
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.trash import Bin
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took."""
+    """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took.
+
+    ``stopped`` says why it went no further, where somebody else's commit made it stop.
+    """
 
     files: int
     bytes: int
     failed: int
     batches: int
     by_kind: Mapping[str, tuple[int, int]]
+    stopped: str = ""
 
 
 NOTHING = Removed(0, 0, 0, 0, {})
@@ -62,13 +67,19 @@ class _Pace:
 
 @dataclass(slots=True)
 class Removal:
-    """Deletes what a plan names, or moves it to the bin."""
+    """Deletes what a plan names, or moves it to the bin.
+
+    ``check`` is asked before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
+    versions cannot be locked, somebody may bring an old one back.
+    """
 
     adapter: Adapter[Any]
     options: Options
     events: Events
     clock: Clock
+    check: Callable[[], object] = lambda: None
     gone: list[Doomed] = field(default_factory=list)
+    stopped: str = ""
     batches: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -94,12 +105,23 @@ class Removal:
         most = self.options.integer("vacuum.max-batch-delete-size")
         for batch in batches(files, least, most):
             pace.wait(len(batch))
+            if not self._goes_on():
+                return
             self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
             gone = set(bin_.take(batch) if bin_ else self.adapter.storage.delete(batch))
             with self._lock:
                 self.gone += [file for file in batch if file.path in gone]
                 self.batches += 1
             self.events.tell("deleted", files=len(gone), version=batch[-1].version)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            if not self.stopped:
+                try:
+                    self.check()
+                except (Conflict, Rejected, Unknown, AdapterError) as error:
+                    self.stopped = str(error)
+            return not self.stopped
 
     def _removed(self, plan: VacuumPlan) -> Removed:
         return Removed(
@@ -108,4 +130,5 @@ class Removal:
             failed=len(plan.files) - len(self.gone),
             batches=self.batches,
             by_kind=count_by_kind(self.gone),
+            stopped=self.stopped,
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.containment import require_roots
@@ -135,15 +136,18 @@ class _Sweep:
                     raise
                 self.clock.wait(pause_seconds(attempt, self.request.options))
                 continue
-            removal = Removal(self.adapter, self.request.options, self.events, self.clock)
-            removed = removal.run(plan, self.run_id if self.request.trash else "")
+            removed = self._remove(picture)
             records.after(plan, removed)
             if not removed.failed:
                 records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
-            return self._report(
-                picture, removed, started, "done" if not removed.failed else "some files stayed"
-            )
+            return self._report(picture, removed, started, _ended(removed))
         raise AssertionError("the loop returns or raises")
+
+    def _remove(self, picture: _Picture) -> Removed:
+        removal = Removal(self.adapter, self.request.options, self.events, self.clock)
+        if picture.versions.linear:  # nothing was expired: an old version may yet be restored
+            removal.check = partial(self.adapter.storage.expire, picture.versions, picture.kept, self.run_id)
+        return removal.run(picture.plan, self.run_id if self.request.trash else "")
 
     def _take_over(self, records: Records, intents: Mapping[str, Intent], picture: _Picture) -> None:
         # What goes into the bin is not all that is dead: then no list goes for its age.
@@ -276,3 +280,9 @@ class _Sweep:
             duration_ms=self.clock.now_ms() - started,
             plan=plan,
         )
+
+
+def _ended(removed: Removed) -> str:
+    if removed.stopped:
+        return f"stopped, {removed.failed:,} files stayed: {removed.stopped}"
+    return "some files stayed" if removed.failed else "done"

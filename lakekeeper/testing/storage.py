@@ -75,9 +75,12 @@ class MemoryStorage:
         return Garbage(tuple(dead.values()), examined=len(versions.items), through=through)
 
     def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        """Forget versions, unless anything was committed or named since."""
+        """Forget versions, unless anything was committed or named since; on a linear log, dead files named again."""
         table = self._table
-        if versions.linear or not (kept.gone or kept.expired_refs):
+        if versions.linear:
+            self._require_dead(versions, kept)
+            return None
+        if not (kept.gone or kept.expired_refs):
             return None
         table.before("expire")
         with table.lock:
@@ -87,6 +90,18 @@ class MemoryStorage:
             for name in kept.expired_refs:
                 table.refs.pop(name, None)
             return table.current.number
+
+    def _require_dead(self, versions: Versions, kept: Kept) -> None:
+        table = self._table
+        with table.lock:
+            live = {p for n in kept.reasons if n <= versions.newest for p in _named(table, n)}
+            dead = {p for n in kept.gone for p in _named(table, n)} - live
+            for number in range(versions.newest + 1, len(table.versions)):
+                if back := dead & _named(table, number).keys():
+                    raise Conflict(
+                        f"{table.name}: version {number} brought {len(back)} files back that were to go",
+                        f"version {number}",
+                    )
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Each file as it is on the disk."""

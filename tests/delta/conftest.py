@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.delta.by_hand import ByHand, by_hand, removed
 from tests.delta.scene import Scene
 
 
@@ -14,3 +15,13 @@ from tests.delta.scene import Scene
 def scene(spark: SparkSession, tmp_path: Path) -> Scene:
     """A place for a table; the test creates it."""
     return Scene(spark, tmp_path / "table")
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> ByHand:
+    """Three files, of which the second version drops one."""
+    made = by_hand(spark, tmp_path / "table")
+    adds = [made.add(f"{name}.parquet", [n]) for n, name in enumerate("abc")]
+    made.commit(*adds)
+    made.commit(removed(adds[0]))
+    return made

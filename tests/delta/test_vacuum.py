@@ -66,16 +66,6 @@ def test_the_whole_call_makes_no_list_call(worked: Scene) -> None:
     assert report.deleted_files_count > 0
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> ByHand:
-    """Three files, of which the second version drops one."""
-    made = by_hand(spark, tmp_path / "table")
-    adds = [made.add(f"{name}.parquet", [n]) for n, name in enumerate("abc")]
-    made.commit(*adds)
-    made.commit(removed(adds[0]))
-    return made
-
-
 def test_commits_that_this_process_has_not_seen(table: ByHand) -> None:
     with faulty_storage(table.scene.spark) as faults:
         storage = table.scene.adapter().storage
@@ -115,22 +105,6 @@ def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
     looked = look(table.scene, storage=storage, since=40)  # the cursor of the former one
     assert looked.versions.newest == 3
     assert looked.names() == {"new.parquet"}
-
-
-def test_what_is_restored_stays(table: ByHand) -> None:
-    first = look(table.scene)
-    assert first.names() == {"a.parquet"}
-    table.commit(table.add("a.parquet", [0]))
-    with pytest.raises(Conflict, match="brought files back"):
-        first.sweep()
-    assert look(table.scene).plan.files == ()
-    assert look(table.scene, storage=first.storage, since=1).plan.files == ()
-    table.commit(table.add("d.parquet"))
-    assert look(table.scene, last=2).sweep() == set()
-    second = look(table.scene)
-    table.commit(table.add("e.parquet"))  # an append is nobody's conflict
-    assert second.sweep() == set()
-    assert on_disk(table.path) == {f"{name}.parquet" for name in "abcde"}
 
 
 @pytest.mark.parametrize("since", [None, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,33 @@ def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTa
     table.before = taken
     run(table, age_ms=DAY)
     assert [intent.run_id for intent in registered(notes).values()] == ["new"]
+
+
+def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
+    """A log whose versions nobody can lock: what is restored between two batches stays, and the next vacuum goes on."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    back = table.versions[3].files
+    deleted: list[int] = []
+
+    def restore(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "deleted":
+            deleted.append(info["files"])
+            if len(deleted) == 2:
+                table.apply("RESTORE", lambda now: replace(now, files=back))
+
+    small = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 1}
+    clock = Clock(now_ms=lambda: table.now_ms + DAY, wait=lambda _: None)
+    wanted = VacuumRequest(resolve(small), age_ms=0, allow_unsafe=True)
+    report = vacuum(MemoryAdapter(table), wanted, observer=restore, clock=clock)
+    assert (report.deleted_files_count, report.failed_files_count, deleted) == (2, 2, [1, 1])
+    assert report.ended.startswith("stopped, 2 files stayed: ")
+    assert [row["k"] for row in table.rows(table.current.number)] == [2]
+    again = vacuum(MemoryAdapter(table), wanted, clock=clock)
+    assert (again.deleted_files_count, again.ended) == (2, "done")
+    assert [row["k"] for row in table.rows(table.current.number)] == [2]
 
 
 def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expire() -> None:
