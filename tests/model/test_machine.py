@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
@@ -19,6 +16,7 @@ from tests.model.asking import COMMIT_FAULTS, possible_faults
 from tests.model.bugs import BUGS, trusting
 from tests.model.cells import ALL, ROWS, STOPS, TABLES, delete, rewrite
 from tests.model.oracle import Violation, read
+from tests.model.playing import one_of_each, play
 from tests.model.program import Run, deterministic
 from tests.model.world import LONG, PARTS, Actor, Move, Scope, State, World
 
@@ -44,11 +42,6 @@ SOMETIMES = (
     "replay", "second replay", "third replay", "retry", "drop", "failed", "crash", "gave up", "unknown, settled",
     "unknown, told", "landed late", "delete followed rows", "delete over a rewrite", "came back", "early abort",
 )  # fmt: skip
-
-
-def _each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
-    """One of all combinations: one draw, where several would cost more than the step itself."""
-    return st.sampled_from(list(itertools.product(*choices)))
 
 
 class Histories(RuleBasedStateMachine):
@@ -78,7 +71,7 @@ class Histories(RuleBasedStateMachine):
     def user(self, act: str) -> None:
         self._take(Move("user", -1, act))
 
-    @rule(what=_each(SLOT, sorted(PROGRAMS), (1, 2, 4, 8)))
+    @rule(what=one_of_each(SLOT, sorted(PROGRAMS), (1, 2, 4, 8)))
     def go(self, what: tuple[int, str, int]) -> None:
         """Some steps of a program."""
         slot, program, steps = what
@@ -87,7 +80,7 @@ class Histories(RuleBasedStateMachine):
             if self.state.actors[slot].trace is not None:
                 self._take(Move("step", slot, ""))
 
-    @rule(what=_each(SLOT, sorted(PROGRAMS), DELETES, (1, 2, 3)))
+    @rule(what=one_of_each(SLOT, sorted(PROGRAMS), DELETES, (1, 2, 3)))
     def race(self, what: tuple[int, str, str, int]) -> None:
         """Somebody deletes rows each time that a program is about to commit."""
         slot, program, act, times = what
@@ -98,7 +91,7 @@ class Histories(RuleBasedStateMachine):
                 times -= 1
             self._take(Move("step", slot, ""))
 
-    @rule(what=_each(SLOT, sorted(PROGRAMS), (*COMMIT_FAULTS, *STOPS, "crash")))
+    @rule(what=one_of_each(SLOT, sorted(PROGRAMS), (*COMMIT_FAULTS, *STOPS, "crash")))
     def fail(self, what: tuple[int, str, str]) -> None:
         """The next call that can fail in this way does."""
         slot, program, kind = what
@@ -142,27 +135,10 @@ class Histories(RuleBasedStateMachine):
                 raise Violation(f"version {node.number} reads otherwise than when it was made")
 
 
-def _play(examples: int, *, phases: tuple[Phase, ...]) -> None:
-    Histories.counts.clear()
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=phases,
-            report_multiple_bugs=False,
-            # A history of fifty steps is large and slow by design, and rules often find nothing to do.
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 @pytest.mark.slow
 def test_long_random_histories() -> None:
-    _play(EXAMPLES, phases=(Phase.generate, Phase.shrink))
+    Histories.counts.clear()
+    play(Histories, EXAMPLES, STEPS, shrink=True)
     assert {what for what in SOMETIMES if not Histories.counts[what]} == set()
 
 
@@ -170,4 +146,4 @@ def test_long_random_histories() -> None:
 def test_the_machine_finds_a_seeded_bug(name: str) -> None:
     bug = next(bug for bug in BUGS if bug.name == name)
     with bug.planted(), trusting(), pytest.raises(Violation):
-        _play(400, phases=(Phase.generate,))
+        play(Histories, 400, STEPS, shrink=False)

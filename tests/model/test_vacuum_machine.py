@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.model import keeping
 from tests.model.asking import COMMIT_FAULTS, SWEEP_FAULTS, possible_faults
@@ -19,6 +17,7 @@ from tests.model.bugs import Bug
 from tests.model.cells import ROWS, delete, rewrite
 from tests.model.keeping import Keep
 from tests.model.oracle import Violation
+from tests.model.playing import one_of_each, play
 from tests.model.program import Run, deterministic
 from tests.model.sweeps import LINES, WEEKS, restore, sweep, write
 from tests.model.vacuum_bugs import VACUUM_BUGS
@@ -65,10 +64,6 @@ def programs(keep: Keep) -> dict[str, Run]:
 NAMES = ("rewrite", "rewrite", "delete", "vacuum", "vacuum", "vorphans", "writer", "vbin", "vback")
 
 
-def _each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
-    return st.sampled_from(list(itertools.product(*choices)))
-
-
 class Sweeps(RuleBasedStateMachine):
     """Each rule is one or a few steps of one actor; what is checked after each is in ``tests.model.keeping``."""
 
@@ -102,7 +97,7 @@ class Sweeps(RuleBasedStateMachine):
     def advance_clock(self, hours: int) -> None:
         self._take(Move("jump", hours, ""))
 
-    @rule(what=_each(SLOT, NAMES, (1, 3, 6, 30)))
+    @rule(what=one_of_each(SLOT, NAMES, (1, 3, 6, 30)))
     def go(self, what: tuple[int, str, int]) -> None:
         """Some steps of a program."""
         slot, program, steps = what
@@ -111,7 +106,9 @@ class Sweeps(RuleBasedStateMachine):
             if self.state.actors[slot].trace is not None:
                 self._take(Move("step", slot, ""))
 
-    @rule(what=_each(SLOT, NAMES, ("storage.garbage", "storage.expire", "storage.delete", "commit"), ACTS))
+    @rule(
+        what=one_of_each(SLOT, NAMES, ("storage.garbage", "storage.expire", "storage.delete", "commit"), ACTS)
+    )
     def race(self, what: tuple[int, str, str, str]) -> None:
         """Somebody acts just before a program does a certain thing."""
         slot, program, method, act = what
@@ -122,7 +119,11 @@ class Sweeps(RuleBasedStateMachine):
                 return
             self._take(Move("step", slot, ""))
 
-    @rule(what=_each(SLOT, NAMES, (*COMMIT_FAULTS, *SWEEP_FAULTS, "crash", "crash", "crash"), (0, 2, 5, 9)))
+    @rule(
+        what=one_of_each(
+            SLOT, NAMES, (*COMMIT_FAULTS, *SWEEP_FAULTS, "crash", "crash", "crash"), (0, 2, 5, 9)
+        )
+    )
     def fail(self, what: tuple[int, str, str, int]) -> None:
         """After some steps, the next call that can fail in this way does."""
         slot, program, kind, steps = what
@@ -162,27 +163,10 @@ class Sweeps(RuleBasedStateMachine):
             self.stack.close()
 
 
-def _play(examples: int, *, phases: tuple[Phase, ...]) -> None:
-    Sweeps.counts.clear()
-    run_state_machine_as_test(
-        Sweeps,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=phases,
-            report_multiple_bugs=False,
-            # A history of forty steps is large and slow by design, and rules often find nothing to do.
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 @pytest.mark.slow
 def test_long_random_histories_with_vacuums() -> None:
-    _play(EXAMPLES, phases=(Phase.generate, Phase.shrink))
+    Sweeps.counts.clear()
+    play(Sweeps, EXAMPLES, STEPS, shrink=True)
     assert {what for what in SOMETIMES if not Sweeps.counts[what]} == set()
 
 
@@ -190,4 +174,4 @@ def test_long_random_histories_with_vacuums() -> None:
 def test_the_machine_finds_a_seeded_bug_of_a_vacuum(name: str) -> None:
     bug: Bug = next(bug for bug in VACUUM_BUGS if bug.name == name)
     with bug.planted(), pytest.raises(Violation):
-        _play(200, phases=(Phase.generate,))
+        play(Sweeps, 200, STEPS, shrink=False)
