@@ -164,7 +164,7 @@ OPTIONS: tuple[Option, ...] = (
         "",
         "rewrites of a file",
         "What one scan of a file costs, for each commit that the table sees; empty: from the workload, else of "
-        "adaptive.setting (0.5, 3.5, 5).",
+        "adaptive.setting (1, 6.25, 12).",
         0.001,
         1e6,
     ),

@@ -11,11 +11,14 @@ knowing the future. Which blocks make a batch is decided by price, too: of block
 
     R = bytes / share of the partition's bytes in the range       a fresh wide file: 1 file; four of them merged: 4
 
-those under θ are looked at, for each θ of a ladder, from the top; stretches at least two deep are the batches:
+those under θ are looked at, for each θ of a ladder; stretches at least two deep are the batches, one inside the
+other. Of those that pay, the ones are taken that leave most, price · rent − cost:
 
-    all of them       a ──────────  b ─────  c ──    does not pay: a is a large run, read by one query in ten
-    R < 16 files                    b ─────  c ──    pays: merged
-    R < 8 files                              c ──    is in it already
+    all of them       a ──────────  b ─────  c ──    pays, leaves  40: a is a large run, and adds more cost than rent
+    R < 16 files                    b ─────  c ──    pays, leaves 120: merged
+    R < 8 files                              c ──    pays, leaves  90: is in it already
+
+The rent of a small batch alone would else buy the rewrite of whatever large run lies below it.
 
 (reference: algorithms §4; ski rental: Karlin, Manasse, Rudolph, Sleator 1988.)
 """
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,6 +42,7 @@ _START = 1.3  # of the smallest R: the first step holds more than one size
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 _PART = 0.25  # of the price, at which a stretch with a point that is too deep is merged
 _REACH = 4  # blocks of such a stretch, for each block over its deepest point
+_SURE = 6.0  # rewrites paid in scans, from which on a batch is taken whole: what is inside it could leave little more
 _NOISE = 1e-9  # of the scans: differences below it are rounding
 
 
@@ -167,7 +172,7 @@ def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, F
 
 
 def find(field: Field, price: float, most_deep: int) -> Found:
-    """Batches that pay: first those around points that are too deep, which pay less; then of the largest θ first.
+    """Batches that pay: first those around points that are too deep, which pay less; then those that leave most.
 
     What is too deep after all of them is merged in any case.
     """
@@ -175,8 +180,59 @@ def find(field: Field, price: float, most_deep: int) -> Found:
     of, offer = np.full(count, -1, np.int64), np.zeros(count)
     peaks = [_too_deep(field, of, price, most_deep)]
     bargains = len(peaks[0])
-    done = bargains
-    at = np.flatnonzero(of < 0)
+    nest = _nest(field, np.flatnonzero(of < 0), price, offer)
+    merged_in = nest.best()
+    taken = merged_in == np.arange(len(merged_in))
+    number = np.append(np.cumsum(taken) - 1 + bargains, -1)
+    held = nest.inside >= 0
+    of[held] = number[merged_in[nest.inside[held]]]
+    peaks.append(nest.peak[taken])
+    done = bargains + int(taken.sum())
+    peaks.append(_unbearable(field, of, done, most_deep))
+    every = np.concatenate(peaks).astype(np.int64)
+    at = np.arange(len(every))
+    return Found(of, offer, every, (at < bargains) | (at >= done))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nest:
+    """``B`` batches that pay, the outer ones before those inside them.
+
+    inside   N numbers of the innermost batch that the block is in, −1 for none
+    around   B numbers of the innermost batch around each, −1 for none
+    spare    B times price · rent − cost
+    peak     B depths
+    edges    batches ``edges[i]`` to ``edges[i + 1]`` are of one θ: none is inside another
+    """
+
+    inside: Ints
+    around: Ints
+    spare: Floats
+    peak: Counts
+    edges: list[int]
+
+    def best(self) -> Ints:
+        """Per batch, the one that it is merged in: itself or one around it; −1 where none is, or some inside it are."""
+        inner = np.zeros(len(self.spare))
+        for a, b in reversed(list(pairwise(self.edges))):
+            around, most = self.around[a:b], np.maximum(self.spare[a:b], inner[a:b])
+            np.add.at(inner, around[around >= 0], most[around >= 0])
+        number = np.arange(len(inner))
+        found = np.append(np.where(self.spare >= inner, number, -1), -1)  # the last is around the outermost
+        for a, b in pairwise(self.edges):
+            outer = found[self.around[a:b]]
+            found[a:b] = np.where(outer >= 0, outer, found[a:b])
+        return found[:-1]
+
+
+def _nest(field: Field, at: Index, price: float, offer: Floats) -> _Nest:
+    """The batches of all θ among the blocks ``at`` that pay; ``offer`` is raised to what any of them offers.
+
+    Where the same block counts to different stretches at two θ, the inner batch is no part of one outer batch, and
+    not looked at.
+    """
+    inside = np.full(len(field.files), -1, np.int64)
+    around, spare, peaks, edges = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0, np.int32)], [0]
     for theta in ladder(field.run_size[at]):
         at = at[field.run_size[at] < theta]
         if len(at) < 2:
@@ -188,17 +244,19 @@ def find(field: Field, price: float, most_deep: int) -> Found:
         found = weigh(field, at, batch, peak)
         ratio = np.where(found.worth, price * found.rent / np.maximum(found.cost, _NOISE), 0.0)
         offer[at] = np.maximum(offer[at], ratio[batch])
+        outer = np.full(len(peak), -1, np.int64)
+        outer[batch] = inside[at]
         pays = ratio >= 1
+        pays[batch[inside[at] != outer[batch]]] = False
         if pays.any():
-            taken = pays[batch]
-            of[at[taken]] = (np.cumsum(pays) - 1 + done)[batch[taken]]
+            mine = pays[batch]
+            inside[at[mine]] = (np.cumsum(pays) - 1 + edges[-1])[batch[mine]]
+            around.append(outer[pays])
+            spare.append((price * found.rent - found.cost)[pays])
             peaks.append(peak[pays])
-            done += int(pays.sum())
-            at = at[~taken]
-    peaks.append(_unbearable(field, of, done, most_deep))
-    every = np.concatenate(peaks).astype(np.int64)
-    number = np.arange(len(every))
-    return Found(of, offer, every, (number < bargains) | (number >= done))
+            edges.append(edges[-1] + len(peaks[-1]))
+            at = at[~(pays & (ratio >= _SURE))[batch]]
+    return _Nest(inside, np.concatenate(around), np.concatenate(spare), np.concatenate(peaks), edges)
 
 
 def ladder(run_size: Floats) -> Iterator[float]:

@@ -3,6 +3,12 @@
 A stream is what a table is written with: one commit after another, each of some files, each file of some keys
 between 0 and 1. Files of one commit cover the same range, as files of one write usually do.
 
+A file is as wide as its rows, not as the few keys of it that are kept: the latest of 4,096 rows of ``late`` is late
+by 300 commits, of 128 by 120. So all rows are drawn, and of each file its two ends and some of the others are kept:
+
+    rows   │·  · ··   ·  ·· ····:::::::::::::::│
+    kept   │·         ·    ·    : ·  :: · : · :│
+
     wide       every commit covers the whole key (a user id)
     late       a key that grows with time; 5 % of the rows are late, by 50 commits on average
     windows    every commit covers a window somewhere (a tenant, a region), some places far more often
@@ -26,6 +32,11 @@ from lakekeeper.errors import OptionError, nearest
 
 Floats = npt.NDArray[np.float64]
 KEYS_PER_FILE = 128
+"""Keys that are kept of a commit of one file."""
+_ROWS = 4096
+"""Rows of a commit. Real ones have more, and their files are wider still; but no longer by much."""
+_AT_ONCE = 1 << 20
+"""Rows drawn in one go: a stream of 10⁵ commits has 4·10⁸."""
 MAX_COMMITS = 100_000
 
 
@@ -94,17 +105,24 @@ def named_stream(
 ) -> Arrivals:
     """``commits`` of ``files`` files of ``file_bytes`` bytes each, with ``keys`` keys in a file.
 
-    Without ``keys`` a commit has 128. Raises OptionError for an unknown stream (naming the nearest) and for
-    counts out of range.
+    Without ``keys`` a commit has 4,096 rows, of which the keys of 128 are kept. Raises OptionError for an unknown
+    stream (naming the nearest) and for counts out of range.
     """
     if name not in STREAMS:
         raise OptionError("stream", name, f"one of {', '.join(STREAMS)}{nearest(name, STREAMS)}")
     check_count("commits", commits, MAX_COMMITS)
     check_count("files", files, KEYS_PER_FILE)
     check_count("file bytes", file_bytes, MAX_BLOCK_BYTES)
-    count = keys or -(-KEYS_PER_FILE // files)
-    drawn = STREAMS[name](Uniform(seed), commits, count * files)
-    parts = np.sort(drawn.reshape(commits * files, count), axis=1)
+    rows, count = (keys, keys) if keys else (-(-_ROWS // files), max(2, -(-KEYS_PER_FILE // files)))
+    draw, step = Uniform(seed), max(1, _AT_ONCE // (rows * files))
+    some = []
+    for t in range(0, commits, step):
+        drawn = STREAMS[name](draw, np.arange(t, min(t + step, commits)), commits, rows * files)
+        drawn = drawn.reshape(-1, rows)
+        if rows > count:
+            drawn = np.column_stack([drawn.min(axis=1), drawn.max(axis=1), drawn[:, : count - 2]])
+        some.append(np.sort(drawn, axis=1))
+    parts = np.concatenate(some)
     blocks = len(parts)
     return Arrivals(
         name=f"stream {name}, seed {seed}",
@@ -125,40 +143,41 @@ def check_count(name: str, value: int, top: int) -> None:
         raise OptionError(name, value, f"a whole number from 1 to {top:,}")
 
 
-def _wide(draw: Uniform, commits: int, keys: int) -> Floats:
-    return draw(commits, keys)
+def _wide(draw: Uniform, at: Ints, _commits: int, keys: int) -> Floats:
+    return draw(len(at), keys)
 
 
-def _time(draw: Uniform, commits: int, keys: int) -> Floats:
-    return np.asarray((np.arange(commits)[:, None] + draw(commits, keys)) / commits)
+def _time(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:
+    return np.asarray((at[:, None] + draw(len(at), keys)) / commits)
 
 
-def _late(draw: Uniform, commits: int, keys: int) -> Floats:
-    on_time = _time(draw, commits, keys)
-    delay = draw.exponential(commits, keys) * 50.0 / commits
-    return np.asarray(np.abs(np.where(draw(commits, keys) < 0.05, on_time - delay, on_time)))
+def _late(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:
+    on_time = _time(draw, at, commits, keys)
+    delay = draw.exponential(len(at), keys) * 50.0 / commits
+    return np.asarray(np.abs(np.where(draw(len(at), keys) < 0.05, on_time - delay, on_time)))
 
 
-def _jitter(draw: Uniform, commits: int, keys: int) -> Floats:
-    return np.asarray(np.abs(_time(draw, commits, keys) - draw.exponential(commits, keys) * 2.0 / commits))
+def _jitter(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:
+    on_time = _time(draw, at, commits, keys)
+    return np.asarray(np.abs(on_time - draw.exponential(len(at), keys) * 2.0 / commits))
 
 
-def _windows(draw: Uniform, commits: int, keys: int) -> Floats:
+def _windows(draw: Uniform, at: Ints, _commits: int, keys: int) -> Floats:
     # x² of a point in the unit disc has the Beta(1/2, 3/2) distribution: places near 0 come up far more often.
-    centre = draw(commits, 1) * np.cos(2 * np.pi * draw(commits, 1)) ** 2
-    width = 0.02 * 2 ** (4 * draw(commits, 1))
-    inside = np.clip(centre + width * (draw(commits, keys) - 0.5), 0.0, 1.0)
-    return np.asarray(inside + draw(commits, keys) * 1e-9)  # what was clipped to an end is no single point
+    centre = draw(len(at), 1) * np.cos(2 * np.pi * draw(len(at), 1)) ** 2
+    width = 0.02 * 2 ** (4 * draw(len(at), 1))
+    inside = np.clip(centre + width * (draw(len(at), keys) - 0.5), 0.0, 1.0)
+    return np.asarray(inside + draw(len(at), keys) * 1e-9)  # what was clipped to an end is no single point
 
 
-def _backfill(draw: Uniform, commits: int, keys: int) -> Floats:
-    t = np.arange(commits)[:, None]
-    past = draw(commits, 1) * 0.9 * t / commits
-    filled = past + draw(commits, keys) * 0.1 * t / commits
-    return np.asarray(np.where((t > 20) & (t % 10 == 0), filled, _time(draw, commits, keys)))
+def _backfill(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:
+    t = at[:, None]
+    past = draw(len(at), 1) * 0.9 * t / commits
+    filled = past + draw(len(at), keys) * 0.1 * t / commits
+    return np.asarray(np.where((t > 20) & (t % 10 == 0), filled, _time(draw, at, commits, keys)))
 
 
-STREAMS: Mapping[str, Callable[[Uniform, int, int], Floats]] = MappingProxyType(
+STREAMS: Mapping[str, Callable[[Uniform, Ints, int, int], Floats]] = MappingProxyType(
     {
         "wide": _wide,
         "late": _late,

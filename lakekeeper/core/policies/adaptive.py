@@ -26,7 +26,7 @@ from lakekeeper.core.policies import Env
 from lakekeeper.core.rent import Field, Found, find, weigh
 from lakekeeper.core.sections import bounded_groups
 
-SETTINGS = MappingProxyType({"economy": 0.5, "balanced": 3.5, "aggressive": 5.0})
+SETTINGS = MappingProxyType({"economy": 1.0, "balanced": 6.25, "aggressive": 12.0})
 """What a scan of a file costs in rewrites of a file, for each commit that the table sees."""
 GROWTH = 4
 """Of levels that are shown: each holds runs so many times as large as the one before."""
