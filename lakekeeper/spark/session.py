@@ -295,6 +295,9 @@ def _small_data() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
+        # Each task would write the source of its projections anew, if only to find them compiled already.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         # Delta's VACUUM lists folders by that many tasks, 10,000 by default.
