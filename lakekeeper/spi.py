@@ -203,9 +203,8 @@ class Storage(Protocol):
     def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
         """Take ``kept.gone`` and ``kept.expired_refs`` out of the metadata, in one commit; its version, if any.
 
-        Deletes no file. Raises Conflict where anything was committed since ``versions``, Rejected or Unknown. On a
-        linear log nothing leaves: Conflict means that a newer version names what was told as garbage again, and it is
-        asked once more before each batch of deletes.
+        Deletes no file. Raises Conflict where anything was committed since ``versions``, Rejected or Unknown. Where
+        versions are linear nothing leaves: it only raises Conflict where garbage is named again; before each batch.
         """
         ...
 

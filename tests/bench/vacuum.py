@@ -238,7 +238,9 @@ class IcebergBench:
         call = f"CALL ice.system.expire_snapshots({given})"
 
         def act() -> object:
-            self.spark.sql(f"REFRESH TABLE {self.name}")  # the session remembers it as it was before others committed
+            self.spark.sql(
+                f"REFRESH TABLE {self.name}"
+            )  # the session remembers it as it was before others committed
             return self.spark.sql(call).collect()
 
         return {"expire_snapshots": act}

@@ -121,11 +121,12 @@ def test_some_points_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, po
 
 
 @pytest.mark.faults_full
-@pytest.mark.parametrize("point", VACUUM_POINTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind,point",
+    # On Delta nothing is committed where it expires.
+    [(k, p) for k in KINDS for p in VACUUM_POINTS if (k, p) != ("delta", "expire:within")],
+)
 def test_every_point_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, point: str) -> None:
-    if kind == "delta" and point == "expire:within":
-        pytest.skip("nothing is committed")
     kill_and_vacuum(ground(kind), warehouse, point)
 
 

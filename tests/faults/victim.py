@@ -39,7 +39,7 @@ VACUUM_POINTS = (
     "before_delete:2",
     "delete:after",
 )
-"""Those of a vacuum; nothing is committed where it expires on Delta."""
+"""Those of a vacuum."""
 
 
 @dataclass(frozen=True)
