@@ -77,7 +77,7 @@ class Removal:
     options: Options
     events: Events
     clock: Clock
-    check: Callable[[], object] = lambda: None
+    check: Callable[[], object] | None = None
     gone: list[Doomed] = field(default_factory=list)
     stopped: str = ""
     batches: int = 0
@@ -116,7 +116,7 @@ class Removal:
 
     def _goes_on(self) -> bool:
         with self._lock:
-            if not self.stopped:
+            if self.check and not self.stopped:
                 try:
                     self.check()
                 except (Conflict, Rejected, Unknown, AdapterError) as error:

@@ -144,9 +144,10 @@ class _Sweep:
         raise AssertionError("the loop returns or raises")
 
     def _remove(self, picture: _Picture) -> Removed:
-        removal = Removal(self.adapter, self.request.options, self.events, self.clock)
+        check = None
         if picture.versions.linear:  # nothing was expired: an old version may yet be restored
-            removal.check = partial(self.adapter.storage.expire, picture.versions, picture.kept, self.run_id)
+            check = partial(self.adapter.storage.expire, picture.versions, picture.kept, self.run_id)
+        removal = Removal(self.adapter, self.request.options, self.events, self.clock, check)
         return removal.run(picture.plan, self.run_id if self.request.trash else "")
 
     def _take_over(self, records: Records, intents: Mapping[str, Intent], picture: _Picture) -> None:
