@@ -302,7 +302,8 @@ def _small_data() -> dict[str, str]:
         "spark.default.parallelism": "2",
         # Delta's VACUUM lists folders by that many tasks, 10,000 by default.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # With one compiler Java keeps 48 MB for code. A suite fills that, and then Java drops code that it still runs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
     }
 
 

@@ -85,11 +85,11 @@ class Runner:
 
     def run(self, inputs: Inputs, format_: str, name: str, contestant: Contestant, target: int) -> Result:
         result = Result(format_, name, inputs.stream)
-        bench, log = self._table(format_, contestant, target)
+        bench, log = self.table(format_, contestant, target)
         meter, probe = Meter(self.spark), Probe(inputs.arrivals)
         before: dict[str, Live] = {}
         for commit in range(inputs.commits):
-            self._append(bench, inputs.parts(commit))
+            self.append(bench, inputs.parts(commit))
             live = log.live()
             result.ingested += sum(f.bytes for path, f in live.items() if path not in before)
             if (commit + 1) % self.every == 0:
@@ -116,7 +116,7 @@ class Runner:
         self.spark.sql(f"DROP TABLE {bench.name}")
         return result
 
-    def _table(self, format_: str, contestant: Contestant, target: int) -> tuple[Bench, Log]:
+    def table(self, format_: str, contestant: Contestant, target: int) -> tuple[Bench, Log]:
         self.made += 1
         catalog = "ice" if format_ == "iceberg" else "spark_catalog"
         name = f"{catalog}.bench.t{self.made}"
@@ -138,7 +138,7 @@ class Runner:
             )
         return Bench(self.spark, name, target), DeltaLog(self.folder / "bench.db" / f"t{self.made}")
 
-    def _append(self, bench: Bench, parts: list[str]) -> None:
+    def append(self, bench: Bench, parts: list[str]) -> None:
         """One commit, one file for each part."""
         frames = [self.spark.read.parquet(part).coalesce(1) for part in parts]
         whole = frames[0]
@@ -286,9 +286,9 @@ def _warm_up(
     """A few commits by everybody: nobody pays for the JVM's first steps."""
     few = replace(inputs, commits=4)
     for contestant in chosen.values():
-        bench, _ = runner._table(format_, contestant, target)
+        bench, _ = runner.table(format_, contestant, target)
         for commit in range(few.commits):
-            runner._append(bench, inputs.parts(commit))
+            runner.append(bench, inputs.parts(commit))
         with confs_of(runner.spark, contestant.confs(target)):
             contestant.work(bench)
         runner.spark.sql(f"DROP TABLE {bench.name}")

@@ -87,11 +87,16 @@ def once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Once:
     return run
 
 
+_QUICK = ("spark.driver.extraJavaOptions", "spark.sql.shuffle.partitions", "spark.sql.codegen.factoryMode",
+          "spark.sql.codegen.wholeStage", "spark.databricks.delta.snapshotPartitions")  # fmt: skip
+
+
 def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int, dict[str, Any], str]:
     """As `Once`, by a process that has nothing but the conf file."""
     keys = [key for key in fleet.spark.conf.getAll if key.startswith("spark.sql.catalog.ice")]
     lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
     lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
+    lines += [f"{key}={fleet.spark.conf.get(key)}" for key in _QUICK]
     file = fleet.home / "fleet.conf"
     file.write_text("\n".join(lines))
     command = [sys.executable, "-m", "lakekeeper.cli", "auto", "--once", "--properties-file", str(file)]
