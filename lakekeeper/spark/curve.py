@@ -88,7 +88,7 @@ def _literal_array(jvm: Jvm, texts: Sequence[str], of_type: str) -> Column:
     if mark is None:
         return F.array(*map(F.lit, texts))
     split = jvm.view.java.util.regex.Pattern.compile(mark).split(mark.join(texts))
-    return Column(jvm.view.org.apache.spark.sql.functions.lit(split)).cast(f"array<{of_type}>")
+    return Column(jvm.java_class("org.apache.spark.sql.functions").lit(split)).cast(f"array<{of_type}>")
 
 
 def _place(jvm: Jvm, layout: str, buckets: Sequence[str]) -> Column:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from lakekeeper.errors import AdapterError
@@ -20,13 +21,47 @@ def require_classic(spark: Any) -> None:
         )
 
 
+class Package:
+    """A package of the JVM, or with no name the root of all: attributes in lower case are packages, others classes.
+
+    py4j's own asks Java at each step of ``org.apache.spark.Name`` for a class of that name, and to find that there is
+    no class ``org`` Java looks into every jar: half of what a driver did on small tables was that. Raises AdapterError
+    for a class that there is not.
+    """
+
+    def __init__(self, view: Any, name: str = "") -> None:
+        self._view = view
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of any object
+            raise AttributeError(name)
+        full = f"{self._name}.{name}" if self._name else name
+        return Package(self._view, full) if name[0].islower() else _class(self._view, full)
+
+
+@cache
+def _class(view: Any, name: str) -> Any:
+    from py4j.java_gateway import JavaClass
+
+    found = getattr(view, name)
+    if not isinstance(found, JavaClass):
+        raise AdapterError(f"the JVM has no class {name}: is its jar missing, or of another version?")
+    return found
+
+
+@cache
+def _singleton(view: Any, name: str) -> Any:
+    return getattr(_class(view, name + "$"), "MODULE$")
+
+
 class Jvm:
     """A session's JVM, with the conversions that Scala and Java code ask for."""
 
     def __init__(self, spark: Any) -> None:
         require_classic(spark)
         self.spark = spark
-        self.view = spark._jvm
+        self.view = Package(spark._jvm)
         self.session = spark._jsparkSession
         self._python = self.view.org.apache.spark.api.python.PythonUtils
 
@@ -60,19 +95,19 @@ class Jvm:
         """Scala's None."""
         return self.view.scala.Option.empty()
 
+    def java_class(self, name: str) -> Any:
+        """A class by its full name: for one whose own name is in lower case, which :attr:`view` takes for a package."""
+        return _class(self.spark._jvm, name)
+
     def object(self, name: str) -> Any:
         """A Scala object by its full name, nested ones with ``$``: ``a.b.Outer$Inner``."""
-        at = self.view
-        package, _, simple = name.rpartition(".")
-        for step in package.split("."):
-            at = getattr(at, step)
-        return getattr(getattr(at, simple + "$"), "MODULE$")
+        return _singleton(self.spark._jvm, name)
 
     def static(self, cls: str, method: str) -> Any:
         """A static method that an instance overload of the same name would hide from py4j."""
         from py4j.java_gateway import JavaMember
 
-        return JavaMember(method, None, "z:" + cls, self.view._gateway_client)
+        return JavaMember(method, None, "z:" + cls, self.spark._jvm._gateway_client)
 
     def array(self, cls: Any, items: Iterable[Any]) -> Any:
         """A Java array of ``cls``."""

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.api import Table
 from lakekeeper.engine.clock import Clock
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.testing.values import text
 from tests.oracles import delta_log, iceberg_log
 
@@ -226,8 +227,7 @@ class DeltaGround(Ground):
         return {self.home / path for add in adds for path in delta_log.files_of(add)}
 
     def _forget(self) -> None:
-        jvm: Any = self.spark._jvm
-        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        Jvm(self.spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 class IcebergGround(Ground):

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import lakekeeper as lk
+from lakekeeper.spark.jvm import Jvm
 from tests.oracles import delta_log, iceberg_log
 
 _NUMBER = itertools.count()
@@ -93,8 +94,7 @@ class Lake:
         """Base names of all parquet data files under the table's folder, in the log or not."""
         path = self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
         assert path is not None
-        jvm: Any = self.spark._jvm
-        root = jvm.org.apache.hadoop.fs.Path(path["data_type"])
+        root = Jvm(self.spark).view.org.apache.hadoop.fs.Path(path["data_type"])
         listing = root.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).listFiles(
             root, True
         )

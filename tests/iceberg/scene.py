@@ -144,7 +144,7 @@ def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:
     jvm = Iceberg(scene.spark)
     table = scene.java()
     schema = table.schema().select(jvm.array_list([column]))
-    ids = scene.spark.sparkContext._gateway.new_array(jvm.view.int, 1)  # type: ignore[union-attr]  # it runs
+    ids = scene.spark.sparkContext._gateway.new_array(jvm.java_class("int"), 1)  # type: ignore[union-attr]  # it runs
     ids[0] = table.schema().findField(column).fieldId()
     parquet = jvm.api.FileFormat.PARQUET
     files = jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(parquet).suffix("deletes").build()

@@ -1,0 +1,59 @@
+"""Java classes by their full names: asked for once, and an error where there is none."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.java_gateway import JavaPackage, JVMView
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that Java was asked for."""
+    names: list[str] = []
+    for kind in (JVMView, JavaPackage):
+        answer = kind.__getattr__
+
+        def noted(self: Any, name: str, answer: Any = answer) -> Any:
+            names.append(name)
+            return answer(self, name)
+
+        monkeypatch.setattr(kind, "__getattr__", noted)
+    return names
+
+
+def test_java_is_asked_once_for_a_class_and_never_for_a_package(
+    spark: SparkSession, asked: list[str]
+) -> None:
+    for _ in range(2):
+        assert Jvm(spark).view.java.util.concurrent.ConcurrentHashMap().isEmpty()
+    assert [name for name in asked if "PythonUtils" not in name] == ["java.util.concurrent.ConcurrentHashMap"]
+
+
+def test_a_scala_object_is_asked_for_once(spark: SparkSession, asked: list[str]) -> None:
+    for _ in range(2):
+        assert bool(Jvm(spark).object("scala.collection.immutable.Nil").isEmpty())
+    assert [name for name in asked if "PythonUtils" not in name] == ["scala.collection.immutable.Nil$"]
+
+
+def test_a_class_within_a_class(spark: SparkSession) -> None:
+    rename = getattr(Jvm(spark).view.org.apache.hadoop.fs, "Options$Rename")
+    assert str(rename.OVERWRITE) == "OVERWRITE"
+
+
+def test_a_class_that_there_is_not_is_named(spark: SparkSession) -> None:
+    with pytest.raises(AdapterError, match=re.escape("no class org.apache.nobody.Here")):
+        Jvm(spark).view.org.apache.nobody.Here()
+    assert not hasattr(Jvm(spark).view, "__len__")
+
+
+def test_a_class_in_lower_case(spark: SparkSession) -> None:
+    assert str(Jvm(spark).java_class("org.apache.spark.sql.functions").lit(1).toString()) == "1"
