@@ -5,15 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from lakekeeper.spark.jvm import Package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NEEDS_JVM = ("spark", "delta", "iceberg")
 _numbers = itertools.count()
+_OFTEN = (
+    "BytesToString", "Encoders", "PythonErrorUtils", "PythonSQLUtils", "PythonUtils", "functions",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin", "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.functions",
+)  # fmt: skip
+"""Classes that PySpark asks Java for at every step, and Java looks into all jars for the short names each time."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,6 +69,11 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     )
     # Rivals of the tests are done when they return: no commit has to wait for a next statement of theirs.
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
+    view: Any = session._jvm
+    for name in _OFTEN:
+        setattr(view, name, getattr(view, name))
+    for root in ("java", "org", "py4j", "scala"):
+        setattr(view, root, getattr(Package(view), root))
     session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
     yield session
