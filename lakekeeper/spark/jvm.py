@@ -25,7 +25,7 @@ class Package:
     """A package of the JVM, or with no name the root of all: attributes in lower case are packages, others classes.
 
     py4j's own asks Java at each step of ``org.apache.spark.Name`` for a class of that name, and to find that there is
-    no class ``org`` Java looks into every jar: half of what a driver did on small tables was that. Raises AdapterError
+    no class ``org`` Java looks into every jar: up to half of a driver's work on small tables. Raises AdapterError
     for a class that there is not.
     """
 
@@ -34,7 +34,7 @@ class Package:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python asks of any object
+        if name.startswith("_"):  # what Python and its tools ask of any object
             raise AttributeError(name)
         full = f"{self._name}.{name}" if self._name else name
         return Package(self._view, full) if name[0].islower() else _class(self._view, full)

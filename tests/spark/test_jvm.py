@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +53,13 @@ def test_a_class_within_a_class(spark: SparkSession) -> None:
 def test_a_class_that_there_is_not_is_named(spark: SparkSession) -> None:
     with pytest.raises(AdapterError, match=re.escape("no class org.apache.nobody.Here")):
         Jvm(spark).view.org.apache.nobody.Here()
-    assert not hasattr(Jvm(spark).view, "__len__")
+
+
+def test_what_python_asks_of_any_object_is_no_class(spark: SparkSession) -> None:
+    view = Jvm(spark).view
+    assert not hasattr(view, "__len__")
+    assert not hasattr(view, "_repr_html_")
+    assert int(copy(view).java.util.ArrayList().size()) == 0
 
 
 def test_a_class_in_lower_case(spark: SparkSession) -> None:
