@@ -12,6 +12,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Traces
+from lakekeeper_delta.disk import in_parallel
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.places import as_struct, file_and_position, metadata
 
@@ -53,16 +54,19 @@ def _lost_files(log: Log, written: Rewrite, snapshot: Snapshot, changes: Changes
     live = [path for path, deletes in applied.items() if deletes is not None]
     current = {str(add.path()): add for add in log.inputs(now, task.id, live)}
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
-    lost = []
-    for add in written.native.inputs:
+
+    def lost(add: Any) -> Any:
         path = str(add.path())
         if applied[path] is None:
-            lost.append(add)
-        elif applied[path] != read[path]:
-            dead = _newly_deleted(log, add, current[path], changes)
-            if not dead.isEmpty():
-                lost.append(_only(log, add, dead, _physical_rows(add, snapshot)))
-    return log.jvm.array_list(lost)
+            return add
+        if applied[path] == read[path]:
+            return None
+        dead = _newly_deleted(log, add, current[path], changes)
+        return None if dead.isEmpty() else _only(log, add, dead, _physical_rows(add, snapshot))
+
+    # Each vector is a file to be read, and its answers to Python come with waits.
+    found = in_parallel(lost, list(written.native.inputs))
+    return log.jvm.array_list(add for add in found if add is not None)
 
 
 def _newly_deleted(log: Log, before: Any, now: Any, changes: Changes) -> Any:
@@ -97,16 +101,10 @@ def _only(log: Log, add: Any, rows: Any, physical_rows: int) -> Any:
     if others.isEmpty():
         return log.edited(add, stats=None, deletionVector=None)
     portable = log.singleton("deletionvectors.RoaringBitmapArrayFormat").Portable()
-    made = log.singleton("actions.DeletionVectorDescriptor").inlineInLog(
+    vector = log.singleton("actions.DeletionVectorDescriptor").inlineInLog(
         others.serializeAsByteArray(portable), others.cardinality()
     )
-    descriptor = {
-        "storageType": str(made.storageType()),
-        "pathOrInlineDv": str(made.pathOrInlineDv()),
-        "sizeInBytes": int(made.sizeInBytes()),
-        "cardinality": int(made.cardinality()),
-    }
-    return log.edited(add, stats=None, deletionVector=descriptor)
+    return add.removeRows(vector, True, False)._1()
 
 
 def _physical_rows(add: Any, snapshot: Snapshot) -> int:
