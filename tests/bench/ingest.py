@@ -10,7 +10,8 @@ short horizon is the default; ``--commits 200 --files 1`` is a long one.
     rewritten    bytes of live files that maintenance took out, for each byte that was ingested
     point, 1 %   files that a query of one key, or of 1 % of the data, opens: from the bounds in the log, after every
                  commit, averaged over time; and MB of those files
-    CPU          seconds of the tasks, and of the whole JVM, for each MB rewritten
+    CPU          seconds for each MB rewritten: of the tasks that read data (merge), of all tasks (those that read logs
+                 too), of the whole JVM. The last table has them over all streams, against each format's own sort
     memory       the most execution memory that the tasks of one stage took
     largest      MB that one call rewrote at most
 
@@ -43,6 +44,7 @@ from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of
 from tests.bench.meter import Meter
 
 MB = 1e6
+SORTS = {"delta": "OPTIMIZE ZORDER", "iceberg": "sort, rewrite-all"}
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Result:
     point_mb: float = 0.0
     range_mb: float = 0.0
     depth_p95: float = 0.0
+    merge_seconds: float = 0.0
     task_seconds: float = 0.0
     jvm_seconds: float = 0.0
     peak_bytes: int = 0
@@ -111,7 +114,8 @@ class Runner:
             float(b.mean()) / MB for b in (course.point_bytes, course.range_bytes)
         )
         result.depth_p95, result.files = float(course.depth_p95.mean()), len(before)
-        result.task_seconds, result.jvm_seconds = meter.task_seconds, meter.jvm_seconds
+        result.merge_seconds, result.task_seconds = meter.merge_seconds, meter.task_seconds
+        result.jvm_seconds = meter.jvm_seconds
         result.peak_bytes = meter.peak_bytes
         self.spark.sql(f"DROP TABLE {bench.name}")
         return result
@@ -168,8 +172,8 @@ def _measure(probe: Probe, live: Mapping[str, Live], commit: int) -> None:
 
 def show(results: list[Result]) -> None:
     """A table for each stream, and one of geometric means over the streams in which something moves."""
-    head = ["", "rewritten", "point", "p95", "1 %", "point MB", "1 % MB", "task s/MB", "JVM s/MB", "memory MB",
-            "largest MB", "files", "wall s"]  # fmt: skip
+    head = ["", "rewritten", "point", "p95", "1 %", "point MB", "1 % MB", "merge s/MB", "task s/MB", "JVM s/MB",
+            "memory MB", "largest MB", "files", "wall s"]  # fmt: skip
     right = frozenset(range(1, len(head)))
     for format_ in dict.fromkeys(r.format for r in results):
         mine = [r for r in results if r.format == format_]
@@ -177,11 +181,13 @@ def show(results: list[Result]) -> None:
             print(f"\n{format_}, {stream}")
             print(table([head, *(_row(r) for r in mine if r.stream == stream)], right=right))
         print(f"\n{format_}, geometric means over {', '.join(_moving(mine))}")
-        print(table([[*head[:7], *head[7:9]], *_means(mine)], right=right))
+        print(table([head[:10], *_means(mine)], right=right))
+        print(f"\n{format_}, seconds for each MB rewritten in all streams, as a share of {SORTS[format_]}'s")
+        print(table([["", *head[7:10]], *_shares(mine, SORTS[format_])], right=right))
 
 
 def _row(r: Result) -> list[str]:
-    cpu = [r.per_mb(r.task_seconds), r.per_mb(r.jvm_seconds)]
+    cpu = [r.per_mb(seconds) for seconds in (r.merge_seconds, r.task_seconds, r.jvm_seconds)]
     return [
         r.name,
         f"{r.amplification:.2f}",
@@ -211,11 +217,26 @@ def _means(results: list[Result]) -> list[list[str]]:
             for r in mine
         ]
         means = np.exp(np.log(np.array(values)).mean(axis=0))
-        size = sum(r.rewritten for r in mine) / MB
-        cpu = [
-            sum(getattr(r, n) for r in mine) / size if size else None for n in ("task_seconds", "jvm_seconds")
-        ]
+        cpu = _cpu(mine)
         rows.append([name, *(f"{v:.2f}" for v in means), *("-" if v is None else f"{v:.3f}" for v in cpu)])
+    return rows
+
+
+def _cpu(results: list[Result]) -> list[float | None]:
+    """Seconds of merging, of all tasks and of the JVM for each MB that was rewritten, over all of these."""
+    size = sum(r.rewritten for r in results) / MB
+    names = ("merge_seconds", "task_seconds", "jvm_seconds")
+    return [sum(getattr(r, n) for r in results) / size if size else None for n in names]
+
+
+def _shares(results: list[Result], sort: str) -> list[list[str]]:
+    """What a MB costs, to what it costs the format's own sort; nothing where that was not asked for."""
+    native = _cpu([r for r in results if r.name == sort])
+    rows = []
+    for name in dict.fromkeys(r.name for r in results):
+        ours = _cpu([r for r in results if r.name == name])
+        shares = ("-" if not (a and b) else f"{a / b:.2f}" for a, b in zip(ours, native, strict=True))
+        rows.append([name, *shares])
     return rows
 
 

@@ -1,8 +1,13 @@
-"""What a stretch of work costs a session: CPU of its tasks, CPU of its JVM, and the memory that its tasks took."""
+"""What a stretch of work costs a session: CPU of its tasks, CPU of its JVM, and the memory that its tasks took.
+
+Tasks either read a table's files (sampling, sorting and writing included) or its log: the first is what merging costs,
+the second what it costs to look, also where there is nothing to merge. Iceberg's own procedures look in the driver.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+# How plans name the reading of data files. That of logs: DeltaLogFileIndex, Delta Table State, ice.db.t.entries.
+_DATA = ("TahoeBatchFileIndex", "IcebergStagedScan")
 
 
 @dataclass
@@ -17,12 +24,14 @@ class Meter:
     """Sums over all stretches.
 
     task_seconds   CPU of the tasks (executorCpuTime)
+    merge_seconds  CPU of those tasks whose SQL execution reads data files of a table
     jvm_seconds    CPU of the whole JVM: planning, commits, compilation and garbage collection too
     peak_bytes     the most execution memory that the tasks of one stage took at their peaks
     """
 
     spark: Any
     task_seconds: float = 0.0
+    merge_seconds: float = 0.0
     jvm_seconds: float = 0.0
     peak_bytes: int = 0
 
@@ -37,16 +46,31 @@ class Meter:
         before = self._jvm_seconds()
         yield
         self.jvm_seconds += self._jvm_seconds() - before
-        for cpu, peak in self._stages():
+        stages = self._stages()
+        merging = self._merging() if stages else set()
+        for number, cpu, peak in stages:
             self.task_seconds += cpu
+            self.merge_seconds += cpu if number in merging else 0.0
             self.peak_bytes = max(self.peak_bytes, peak)
 
     def _jvm_seconds(self) -> float:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
-    def _stages(self) -> list[tuple[float, int]]:
-        """(CPU seconds, peak execution memory) of the stages that ended since the last call."""
+    def _merging(self) -> set[int]:
+        """Numbers of the stages of all executions that read data files."""
+        found: set[int] = set()
+        store = self.spark._jsparkSession.sharedState().statusStore()
+        executions = store.executionsList()
+        for i in range(executions.size()):
+            execution = executions.apply(i)
+            plan = str(execution.physicalPlanDescription())
+            if any(scan in plan for scan in _DATA):
+                found.update(map(int, re.findall(r"\d+", str(execution.stages()))))
+        return found
+
+    def _stages(self) -> list[tuple[int, float, int]]:
+        """(number, CPU seconds, peak execution memory) of the stages that ended since the last call."""
         context = self.spark.sparkContext
         scala = context._jsc.sc()
         scala.listenerBus().waitUntilEmpty()
@@ -60,6 +84,6 @@ class Meter:
             if number <= self._last:
                 continue
             newest = max(newest, number)
-            found.append((int(stage.executorCpuTime()) / 1e9, int(stage.peakExecutionMemory())))
+            found.append((number, int(stage.executorCpuTime()) / 1e9, int(stage.peakExecutionMemory())))
         self._last = newest
         return found
