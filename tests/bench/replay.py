@@ -97,7 +97,7 @@ class Stream:
 
     delete: Callable[[int], object]
     pause: float
-    done: int = 0
+    done: list[int] = field(default_factory=list)
     failed: int = 0
     errors: set[str] = field(default_factory=set)
 
@@ -120,7 +120,7 @@ class Stream:
             number += 1
             try:
                 self.delete(number)
-                self.done += 1
+                self.done.append(number)
             except Exception as error:
                 self.failed += 1
                 self.errors.add(type(error).__name__)
@@ -128,6 +128,8 @@ class Stream:
 
 def stream(lake: Lake, who: str, calls: int) -> str:
     """One row of the second table: calls that landed, the user's statements and failures."""
+    from pyspark.sql import functions as F
+
     name = lake.table()
     statement = f"DELETE FROM {name} WHERE id % 100003 = {{}}"
     through = lk.sql if who.endswith("lk.sql") else lambda spark, text: spark.sql(text)
@@ -145,14 +147,10 @@ def stream(lake: Lake, who: str, calls: int) -> str:
             except Exception as error:
                 user.errors.add(f"maintenance: {type(error).__name__}")
             seconds += time.monotonic() - start
-    gone = (
-        lake.spark.table(name).where(f"id % 100003 BETWEEN 1 AND {user.done}").count()
-        if not user.failed
-        else 0
-    )
+    gone = lake.spark.table(name).where(F.expr("id % 100003").isin(user.done)).count()
     if gone:
         raise SystemExit(f"{lake.kind}, {who}: {gone} deleted rows are back")
-    of = user.done + user.failed
+    of = len(user.done) + user.failed
     return (
         f"{lake.kind:<14} {who:<14} {landed:>3} of {calls:<3} {user.failed:>6} of {of:<4} {seconds / calls:>8.1f}  "
         f"{', '.join(sorted(user.errors))}"
