@@ -60,16 +60,15 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
     if live == 0:
         # Spark would leave an empty file that nobody knows the name of.
         return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
-    outputs, actions = [], []
     written = write_files(log, state, rows, rows_per_file(task))
-    spans = _spans(log, state, written, task)
-    for add in written:
-        output, data = described(log, add)
-        outputs.append(output)
-        actions.append(
-            log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
-        )
-    return Rewrite(task, tuple(outputs), rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
+    made = [described(log, add) for add in written]
+    outputs = tuple(output for output, _ in made)
+    spans = _spans(log, state, written, outputs, task)
+    actions = [
+        log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
+        for add, (output, data) in zip(written, made, strict=True)
+    ]
+    return Rewrite(task, outputs, rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
 
 
 def write_files(log: Log, state: State, rows: DataFrame, rows_per_file: int = 0) -> list[Any]:
@@ -97,17 +96,24 @@ def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:
     return Output(data["path"], int(records), int(data["size"])), data
 
 
-def _spans(log: Log, state: State, written: Sequence[Any], task: MergeTask) -> dict[str, str]:
+def _spans(
+    log: Log, state: State, written: Sequence[Any], outputs: Sequence[Output], task: MergeTask
+) -> dict[str, str]:
     """File name → what its tag says of its places on the key's curve, from the key columns of the files themselves.
 
-    A box would cover far more of the curve than the rows do. Nothing where the key follows no curve.
+    A box would cover far more of the curve than the rows do. The files are sorted along it, so that their first and
+    last rows tell. Nothing where the key follows no curve.
     """
     if task.key is None or task.boundaries is None or not written:
         return {}
     from pyspark.sql import functions as F
 
-    files = log.scan(state, log.jvm.array_list(written))
-    rows = files.withColumn(FILE, metadata(files).getField("file_name"))
+    files = log.scan(state, log.jvm.array_list(written), numbered=True)
+    meta = metadata(files)
+    ends_of_some = {0, *(output.rows - 1 for output in outputs)}
+    rows = files.where(meta.getField("row_index").isin(ends_of_some)).withColumn(
+        FILE, meta.getField("file_name")
+    )
     found = with_place(rows, task.key, task.boundaries).groupBy(FILE)
     ends = found.agg(F.min(PLACE).alias("first"), F.max(PLACE).alias("last")).collect()
     return {unquote(row[FILE]): f"{task.boundaries.id}:{row['first']}:{row['last']}" for row in ends}
