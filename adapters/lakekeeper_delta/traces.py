@@ -65,7 +65,7 @@ def _lost_files(log: Log, written: Rewrite, snapshot: Snapshot, changes: Changes
         return None if dead.isEmpty() else _only(log, add, dead, _physical_rows(add, snapshot))
 
     # Each vector is a file to be read, and its answers to Python come with waits.
-    found = in_parallel(lost, list(written.native.inputs))
+    found = in_parallel(lost, written.native.inputs)
     return log.jvm.array_list(add for add in found if add is not None)
 
 
