@@ -60,8 +60,10 @@ class BlockSet:
     null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not tell
     exact         per key column, N flags: False where the bounds were truncated (then they are wide, never narrow)
     added_at      N times in ms since the epoch (0 where unknown)
-    curve_lo, curve_hi  N first and last places of the rows on the key's curve, ``UNKNOWN`` where nothing tells;
-                  exact under the boundaries ``curve_ids[curve_id]``, wide where that code is -1
+    curve_lo, curve_hi  N first and last places of the rows on a curve, ``UNKNOWN`` where none is stored; exact under
+                  the rank boundaries ``curve_ids[curve_id]``, wide where that code is -1
+    placed_by     id of the boundaries under which all N ranges on the curve compare, see ``boundaries.placed``;
+                  ``""``: the ranges are as the files store them, of any key, and say nothing about this one
     """
 
     path: pa.Array
@@ -85,6 +87,7 @@ class BlockSet:
     curve_hi: Ints
     curve_id: npt.NDArray[np.int32]
     curve_ids: tuple[str, ...]
+    placed_by: str = ""
 
     def __len__(self) -> int:
         return len(self.path)
@@ -221,7 +224,7 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
 def _check_lengths(blocks: BlockSet, n: int) -> None:
     for f in fields(blocks):
         value = getattr(blocks, f.name)
-        if f.name in ("partitions", "key_ids", "curve_ids"):
+        if f.name in ("partitions", "key_ids", "curve_ids", "placed_by"):
             continue
         for column in value if isinstance(value, tuple) else (value,):
             if len(column) != n:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,8 @@ class Boundaries:
 
     def to_json(self) -> str:
         """One JSON object, some kilobytes; :meth:`from_json` reads it back equal."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Boundaries:
@@ -128,24 +129,27 @@ def outgrown(old: Boundaries, new: Boundaries, blocks: int) -> bool:
 
 
 def placed(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with every block on the key's curve; itself where the key is linear, or that was done.
+    """The snapshot with every block on the curve of its key; the snapshot itself where nothing is left to place.
 
-    Ranges that were written down under the same boundaries stay. For the others the range of the block's box takes
-    their place, which covers it. Without ``snapshot.boundaries`` they are derived.
+    A stored range counts if it was made under the same boundaries, which belong to one key. Any other block gets the
+    range of its box, which covers its rows. Without fitting ``snapshot.boundaries`` they are derived. Under a linear
+    key, or none, no block is on a curve: stored ranges are those of another key.
     """
     key, blocks = snapshot.key, snapshot.blocks
     if key is None or not key.curved:
-        return snapshot
+        return replace(snapshot, blocks=replace(blocks, placed_by="")) if blocks.placed_by else snapshot
     kept = snapshot.boundaries
     ours = kept if kept is not None and kept.fits(key) else derive(blocks, key)
-    if blocks.curve_ids == (ours.id,) and (blocks.curve_lo >= 0).all():
+    if blocks.placed_by == ours.id:
         return snapshot if kept is ours else replace(snapshot, boundaries=ours)
     known = _stored(blocks, ours.id)
     lo, hi = blocks.curve_lo.copy(), blocks.curve_hi.copy()
     boxed = np.flatnonzero(~known)
     lo[boxed], hi[boxed] = _box_ranges(blocks if not known.any() else blocks.take(boxed), key, ours)
     curve_id = np.where(known, 0, -1).astype(np.int32)
-    moved = replace(blocks, curve_lo=lo, curve_hi=hi, curve_id=curve_id, curve_ids=(ours.id,))
+    moved = replace(
+        blocks, curve_lo=lo, curve_hi=hi, curve_id=curve_id, curve_ids=(ours.id,), placed_by=ours.id
+    )
     return replace(snapshot, boundaries=ours, blocks=moved)
 
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakekeeper.core.blocks import Bools, Index, Ints, Snapshot
-from lakekeeper.core.info import intervals_of
 from lakekeeper.core.levels import partition_group
+from lakekeeper.core.lines import table_line
 from lakekeeper.core.ranks import Intervals
 from lakekeeper.core.streams import Arrivals, Floats, Uniform
 from lakekeeper.errors import OptionError
@@ -155,7 +155,7 @@ def _line(snapshot: Snapshot) -> tuple[Floats, Floats]:
 
     A block without statistics covers everything in its partition; one of NULLs only is at the beginning.
     """
-    intervals = intervals_of(snapshot)
+    intervals = table_line(snapshot)
     if snapshot.key is None:
         raise AssertionError("checked by the caller")
     if len(snapshot.key.columns) == 1:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.boundaries import placed
 from lakekeeper.core.depth import block_depth, depth_curve, histogram, overlaps
 from lakekeeper.core.lines import table_curve, table_line
 from lakekeeper.core.ranks import Intervals, has_null
@@ -86,7 +85,6 @@ _NOTHING: dict[str, Any] = {
 
 def measure(snapshot: Snapshot) -> ClusteringInformation:
     """The clustering of a snapshot that has a key; partitions are measured each on its own line."""
-    snapshot = placed(snapshot)
     blocks = snapshot.blocks
     count = len(blocks)
     common: dict[str, Any] = {
@@ -101,7 +99,7 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
         return ClusteringInformation(
             **common, **_NOTHING, partition_depth_histogram=histogram(np.zeros(0, np.int32))
         )
-    intervals = intervals_of(snapshot)
+    intervals = table_line(snapshot)
     curve = depth_curve(intervals)
     deepest = block_depth(curve, intervals)
     levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)
@@ -121,16 +119,11 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
     )
 
 
-def intervals_of(snapshot: Snapshot) -> Intervals:
-    """The snapshot's blocks as intervals, each partition on a stretch of its own."""
-    return table_line(placed(snapshot))
-
-
 def mean_depth(snapshot: Snapshot) -> float:
     """Mean block depth under the snapshot's key; 0.0 without blocks or key."""
     if snapshot.key is None or not len(snapshot.blocks):
         return 0.0
-    intervals = intervals_of(snapshot)
+    intervals = table_line(snapshot)
     return round(float(block_depth(table_curve(snapshot), intervals).mean()), 4)
 
 

@@ -1,6 +1,6 @@
-"""What several parts of one plan ask of a picture, worked out once: intervals by partition, and the mass line.
+"""What several parts of one plan need of a snapshot, computed once: intervals by partition, and the mass line.
 
-Ranking the bounds is the dearest part of a plan. The results are kept with the snapshot, in which nothing changes.
+Ranking the bounds is the most expensive step of planning. The results are kept with the snapshot, which never changes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lakekeeper.core.depth import DepthCurve, depth_curve
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.mass import Line, data_mass, places
 from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
+from lakekeeper.errors import AdapterError
 
 T = TypeVar("T")
 
@@ -25,7 +26,10 @@ def place_of(snapshot: Snapshot) -> Ints:
 
 
 def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
-    """All blocks of a snapshot that has a key as intervals, each partition on a stretch of its own."""
+    """All blocks of a snapshot that has a key as intervals, each partition on a stretch of its own.
+
+    Raises AdapterError for blocks that are not on the curve of their key: see ``boundaries.placed``.
+    """
     if not null_region and not _any_null(snapshot):
         null_region = True  # there is none: one line serves both
     return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
@@ -71,7 +75,11 @@ def _any_null(snapshot: Snapshot) -> bool:
 
 
 def _ranked(snapshot: Snapshot, null_region: bool) -> Intervals:
-    place = place_of(snapshot)
+    key, place = snapshot.key, place_of(snapshot)
+    if len(snapshot.blocks) and (key is not None and key.curved) != bool(snapshot.blocks.placed_by):
+        raise AdapterError(
+            f"{snapshot.table}: its blocks are not placed by the key {key}; boundaries.placed(snapshot) does that"
+        )
     return rank_blocks(snapshot.blocks, place if place.any() else None, null_region=null_region)
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Bools, Ints
-from lakekeeper.core.ranks import Intervals, on_one_curve
+from lakekeeper.core.ranks import Intervals
 
 Floats = npt.NDArray[np.float64]
 _NARROW = 1e-9  # of the group's line: a block narrower than that is a step
@@ -81,7 +81,7 @@ def places(blocks: BlockSet, intervals: Intervals) -> Floats:
     """
     count = intervals.points
     rank = np.arange(count, dtype=np.float64)
-    at = _values(blocks, intervals) if len(blocks.lo) == 1 or on_one_curve(blocks) else rank
+    at = _values(blocks, intervals) if len(blocks.lo) == 1 or blocks.placed_by else rank
     starts = np.flatnonzero(np.diff(intervals.group, prepend=-1))
     length = np.diff(starts, append=count)
     for line in (at, rank):
@@ -98,8 +98,11 @@ def places(blocks: BlockSet, intervals: Intervals) -> Floats:
 
 
 def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
-    """The value at each point as a double; not finite where it is none."""
-    lo, hi = numbers(blocks.lo[0], blocks.hi[0])
+    """The value at each point as a double, on a curve its place there; not finite where it is none."""
+    if blocks.placed_by:
+        lo, hi = (np.where(intervals.missing, np.nan, end) for end in (blocks.curve_lo, blocks.curve_hi))
+    else:
+        lo, hi = numbers(blocks.lo[0], blocks.hi[0])
     at = np.full(intervals.points, np.nan)
     whole = not (np.isnan(lo).any() or np.isnan(hi).any())
     known = slice(None) if whole else ~(np.isnan(lo) | np.isnan(hi))

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Index, Ints, Snapshot
-from lakekeeper.core.boundaries import placed
 from lakekeeper.core.cuts import curve_cuts, range_cuts
 from lakekeeper.core.info import deepest_stretch, mean_depth
 from lakekeeper.core.lines import place_of
@@ -42,10 +41,10 @@ _OVER_DAY = (
 def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, env: Env) -> Plan:
     """What the policies choose on ``snapshot``. Pure: the same arguments give the same plan.
 
+    Under a key that follows a curve the blocks are to be placed on it, see ``boundaries.placed``.
     Every block is in exactly one task or one entry of ``left``. A block that a policy merges or freezes
     is not shown to the next one. Raises OptionError naming a policy whose choices break the rules.
     """
-    snapshot = placed(snapshot)
     blocks = snapshot.blocks
     ledger = _Ledger(len(blocks))
     if env.busy:

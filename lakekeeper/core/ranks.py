@@ -155,15 +155,6 @@ def _both(lo: pa.Array, hi: pa.Array) -> Bools:
     return np.asarray(pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def on_one_curve(blocks: BlockSet) -> bool:
-    """Has every block a range on the key's curve, none of them under other boundaries than another?"""
-    return (
-        bool(len(blocks))
-        and bool((blocks.curve_lo >= 0).all())
-        and len(np.unique(blocks.curve_id)) <= (1 + bool((blocks.curve_id < 0).any()))
-    )
-
-
 def has_null(blocks: BlockSet) -> Bools:
     """Blocks that hold, or (unknown count) may hold, NULL in the first key column beside other values."""
     nulls = blocks.null_count[0]
@@ -174,13 +165,13 @@ def has_null(blocks: BlockSet) -> Bools:
 def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: bool = True) -> Intervals:
     """The blocks as intervals of ranks, each group of blocks on its own stretch of the line.
 
-    Where all of them have a place on the key's curve, that is the line; NULL is a place on it like any other.
+    For blocks that are placed on the curve of their key, the curve is the line; NULL is a place on it like any other.
 
     ``group`` numbers each block (default: all in one). With ``null_region`` off, NULL is left out for
     blocks that also hold values: a merge may only be chosen for what it does to the values' ranges.
     """
     n = len(blocks)
-    if on_one_curve(blocks):
+    if blocks.placed_by:
         nothing = np.empty(0, np.int64)
         ends = blocks.curve_lo, blocks.curve_hi
         blind = missing_statistics(blocks) & (blocks.curve_id < 0)
@@ -256,7 +247,7 @@ def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
     A truncated pair of bounds that agree up to the truncation counts too: no merge can ever make
     the statistics of such a block narrower, so a planner that did not freeze it would never end.
     """
-    if on_one_curve(blocks):  # one cell of the grid, or of a key: the curve tells no more apart
+    if blocks.placed_by:  # one cell of the grid, or of a key: the curve tells no more apart
         cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
         return cell
     asked = among & ~intervals.missing & ~has_null(blocks)

@@ -11,15 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.boundaries import Boundaries, derive, newest_generation, outgrown
+from lakekeeper.core.boundaries import Boundaries, derive, newest_generation, outgrown, placed
 from lakekeeper.spi import Adapter
 
 
-def with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the boundaries in force for its key: kept ones, else derived ones that nobody kept yet.
+def on_its_curve(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
+    """The snapshot with its blocks placed on the curve of its key, under the boundaries in force.
 
-    It begins with the newest generation that a block has its range under. Only a complete picture says that a table
-    has outgrown its boundaries.
+    Those are the kept ones, else derived ones that are not kept yet.
+    """
+    return placed(_with_boundaries(adapter, snapshot))
+
+
+def _with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
+    """With the boundaries in force, from the newest generation on that a block has its range under.
+
+    Only a complete snapshot shows that a table has outgrown its boundaries.
     """
     key, blocks = snapshot.key, snapshot.blocks
     if key is None or not key.curved:

@@ -23,7 +23,7 @@ from lakekeeper.core.score import price_of, scale_of
 from lakekeeper.core.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import Committer
-from lakekeeper.engine.curves import keep_boundaries, with_boundaries
+from lakekeeper.engine.curves import keep_boundaries, on_its_curve
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.intents import at_work
@@ -83,7 +83,10 @@ class _Tally:
 
 
 def look(adapter: Adapter[Any], request: Request) -> Snapshot:
-    """The newest snapshot under the key that the request means; OptionError where it needs one and has none."""
+    """The newest snapshot under the key that the request means, placed on the curve of that key.
+
+    Raises OptionError where the request needs a key and there is none.
+    """
     snapshot = _laid_out(adapter.snapshot(request.columns, request.where), request.columns, request.layout)
     if snapshot.key is None and request.fallback_columns:
         snapshot = adapter.snapshot(request.fallback_columns, request.where)
@@ -91,7 +94,7 @@ def look(adapter: Adapter[Any], request: Request) -> Snapshot:
     if snapshot.key is None and request.needs_key:
         wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
         raise OptionError("columns", None, f"{wanted}; {adapter.table} has none")
-    return with_boundaries(adapter, snapshot)
+    return on_its_curve(adapter, snapshot)
 
 
 def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) -> Snapshot:

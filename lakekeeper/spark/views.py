@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot, python_value
 from lakekeeper.core.depth import block_depth, depth_curve, overlaps
-from lakekeeper.core.info import intervals_of
+from lakekeeper.core.lines import table_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ def blocks_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     names = np.array([*blocks.key_ids, ""], dtype=object)
     depth = overlap = pa.nulls(count, pa.int64())
     if snapshot.key is not None and count:
-        intervals = intervals_of(snapshot)
+        intervals = table_line(snapshot)
         depth = pa.array(block_depth(depth_curve(intervals), intervals), pa.int64())
         overlap = pa.array(overlaps(intervals), pa.int64())
     columns = {

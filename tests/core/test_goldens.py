@@ -9,7 +9,8 @@ import pytest
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.depth import block_depth, depth_curve, overlaps
-from lakekeeper.core.info import intervals_of, measure
+from lakekeeper.core.info import measure
+from lakekeeper.core.lines import table_line
 from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import make_plan
@@ -52,7 +53,7 @@ class State:
 
     def depth(self, case: Case) -> str:
         """The curve point by point, the averages, and each block's depth and overlaps."""
-        intervals = intervals_of(self.snapshot)
+        intervals = table_line(self.snapshot)
         curve = depth_curve(intervals)
         over = curve.depth[curve.depth > 1]
         names = _names(self.snapshot, intervals)

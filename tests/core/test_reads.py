@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.asked import value_of
 from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.info import intervals_of
+from lakekeeper.core.lines import table_line
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.reads import Demand, Groups, reads_of
 from lakekeeper.core.workload import DAY_MS, Scan, Span, Workload, collect
@@ -272,7 +272,7 @@ def test_along_the_line_of_a_policy_the_same_queries_are_met(rng: random.Random)
     filters = [{"a": s} for s in spans if not s.null and (s.lo != s.hi or not (s.after or s.before))]
     snapshot = picture(boxes, ONE)
     queries = workload(*filters)
-    intervals = intervals_of(snapshot)
+    intervals = table_line(snapshot)
     line = Demand(queries, 1000).shares(snapshot, intervals)
     if line is None:
         assert all(f["a"].whole for f in filters)

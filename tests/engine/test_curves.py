@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.boundaries import placed
 from lakekeeper.core.curve import CURVES
 from lakekeeper.core.info import measure
 from lakekeeper.core.planner import make_plan
@@ -167,7 +166,7 @@ def test_who_keeps_boundaries_first_decides_for_both() -> None:
     snapshot = look(adapter, made.request())
     assert snapshot.boundaries is not None
     assert snapshot.boundaries.to_json() == theirs[1]
-    assert (placed(snapshot).blocks.curve_id >= 0).all()
+    assert (snapshot.blocks.curve_id >= 0).all()
 
 
 def test_a_table_that_grows_out_of_its_boundaries_gets_new_ones_and_ends() -> None:
@@ -193,7 +192,7 @@ def test_a_delete_that_lands_meanwhile_is_replayed_on_the_curve() -> None:
     report = made.run(options=OPTIONS, observer=race)
     assert report.replayed_rows_count > 0
     assert len(made.table.rows()) == rows - report.replayed_rows_count
-    snapshot = placed(look(made.adapter, made.request()))
+    snapshot = look(made.adapter, made.request())
     assert (snapshot.blocks.curve_id >= 0).all()
 
 
@@ -202,7 +201,7 @@ def test_new_files_lie_on_the_curve_beside_old_ones() -> None:
     made = scene("hilbert")
     made.run(options=OPTIONS)
     made.table.append([{"a": i, "b": i, "v": 0} for i in range(20)])
-    snapshot = placed(look(made.adapter, made.request()))
+    snapshot = look(made.adapter, made.request())
     assert sorted(set(snapshot.blocks.curve_id.tolist())) == [-1, 0]
     assert "1 block by its box" in measure(snapshot).notes
 
