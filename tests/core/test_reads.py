@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.asked import value_of
 from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.lines import table_line
 from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.lines import table_line
 from lakekeeper.core.reads import Demand, Groups, reads_of
 from lakekeeper.core.workload import DAY_MS, Scan, Span, Workload, collect
 

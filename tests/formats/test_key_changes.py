@@ -1,0 +1,133 @@
+"""Another cluster key or layout on a table that is clustered already, measured by the files that Spark opens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from lakekeeper.engine.curves import note_name
+from tests.formats.lakes import Lake
+from tests.oracles.files_read import files_read
+
+FILES, ROWS, SIDE = 2, 16_000, 1000
+SMALL: dict[str, Any] = {
+    "target-file-size-bytes": 1 << 20,
+    "max-rows-per-file": 1000,
+    "depth-threshold": 1,
+    "policy": "ranges",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    layout: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.layout}({','.join(self.columns)})"
+
+    @property
+    def asked(self) -> str:
+        """As ``columns=`` takes it."""
+        return f"{self.layout}({', '.join(self.columns)})"
+
+
+HILBERT_AB, ZORDER_AB = Key("hilbert", ("a", "b")), Key("zorder", ("a", "b"))
+LINEAR_AB, LINEAR_C, HILBERT_BC = Key("linear", ("a", "b")), Key("linear", ("c",)), Key("hilbert", ("b", "c"))
+PAIRS = [
+    (LINEAR_AB, HILBERT_AB, "b"),
+    (HILBERT_AB, LINEAR_AB, "a"),
+    (HILBERT_AB, LINEAR_C, "c"),
+    (HILBERT_AB, HILBERT_BC, "c"),
+    (ZORDER_AB, HILBERT_BC, "c"),
+    (ZORDER_AB, LINEAR_C, "c"),
+]
+"""The key that the files are clustered by, the one that is asked for, and the column that gains."""
+KIND = pytest.mark.parametrize(
+    "lake",
+    [
+        pytest.param("delta", marks=pytest.mark.delta),
+        pytest.param("iceberg-v2", marks=[pytest.mark.iceberg, pytest.mark.deep]),
+        pytest.param("iceberg-v3", marks=pytest.mark.iceberg),
+    ],
+    indirect=True,
+)
+
+
+def clustered(lake: Lake, key: Key) -> str:
+    """A table of files that were written in one sorted run of ``key``."""
+    name = lake.create("id bigint, a int, b int, c int, v string")
+    for i in range(FILES):
+        made = lake.spark.range(i * ROWS, (i + 1) * ROWS).selectExpr(
+            "id",
+            *(f"cast(pmod(hash(id + {7 * n}), {SIDE}) as int) as {c}" for n, c in enumerate("abc")),
+            "md5(cast(id as string)) as v",
+        )
+        lake.append(name, made)
+    assert lake.table(name).recluster(key.asked, policy="full", options=SMALL).commits == 1
+    return name
+
+
+def opened(lake: Lake, name: str, column: str) -> float:
+    """Files that Spark opens for a range of 1 % of the column's values, on average."""
+    starts = range(5, SIDE - 10, 240)
+    return mean(
+        files_read(lake.spark, f"SELECT v FROM {name} WHERE {column} BETWEEN {s} AND {s + 9}") for s in starts
+    )
+
+
+@KIND
+@pytest.mark.parametrize("under, asked, column", PAIRS, ids=str)
+def test_another_key_is_another_key(lake: Lake, under: Key, asked: Key, column: str) -> None:
+    name = clustered(lake, under)
+    table, rows = lake.table(name), lake.fingerprint(name)
+    count = table.blocks().count()
+    assert count >= 12
+    before = opened(lake, name, column)
+    own = table.clustering_information(under.asked).average_depth
+    deep = table.clustering_information(asked.asked)
+    assert own < 5  # Iceberg keeps no ranges on a curve: there it is that of the boxes
+    assert deep.average_depth > 2 * own
+    assert set(deep.levels) == {0}
+    table.cluster_by(*asked.columns, layout=asked.layout)
+    plan = table.plan(options=SMALL)
+    assert plan.tasks
+    assert plan.prediction is not None
+    if asked.layout == "linear":
+        assert plan.prediction.worth.before.files == pytest.approx(before, rel=0.25)
+    report = table.recluster(final=True, options=SMALL)
+    assert report.changed
+    assert report.files_per_query_after is not None
+    after = opened(lake, name, column)
+    assert after < 0.7 * before
+    told = lake.table(name).clustering_information()
+    assert told.average_depth < 4
+    assert lake.fingerprint(name) == rows
+    if asked.layout == "linear":
+        assert report.files_per_query_after == pytest.approx(after, abs=1.0)
+    assert not lake.table(name).recluster(final=True, options=SMALL).changed
+
+
+@KIND
+def test_ranges_under_boundaries_that_are_gone_say_nothing(lake: Lake) -> None:
+    """Other boundaries of the same key, as after a loss of what lies beside the table."""
+    name = clustered(lake, HILBERT_AB)
+    table, rows = lake.table(name), lake.fingerprint(name)
+    before = table.clustering_information(HILBERT_AB.asked)
+    (key_id,) = {row["key_id"] for row in table.blocks().collect()}
+    notes, kept = table._adapter.notes, note_name(key_id, 0)
+    assert notes.read(kept) is not None
+    notes.remove(kept)
+    made = lake.spark.range(ROWS).selectExpr(
+        "id", "cast(5 * id as int) as a", "cast(id * 3 as int) as b", "1 as c", "'x' as v"
+    )
+    lake.append(name, made)
+    after = lake.table(name).clustering_information(HILBERT_AB.asked)
+    assert after.average_depth > before.average_depth
+    assert f"{after.total_partition_count} blocks by their boxes" in after.notes
+    changed = lake.table(name).recluster(HILBERT_AB.asked, final=True, options=SMALL)
+    assert changed.ended in ("nothing left to do", "nothing to do")
+    assert lake.fingerprint(name)[0] == rows[0] + ROWS
