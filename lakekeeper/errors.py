@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class LakekeeperError(Exception):
@@ -90,3 +91,44 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` for the known word closest to ``word``, or nothing."""
     match = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{match[0]}'?)" if match else ""
+
+
+def throwable(error: BaseException) -> Any:
+    """The Java object behind an error of py4j, or behind one that PySpark converted; None for a Python error."""
+    # Not by getattr on the Java object: py4j makes a member of any name up.
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """(class name, message) of a Java error and all its causes, outermost first; empty for a Python error."""
+    java = throwable(error)
+    found: list[tuple[str, str]] = []
+    while java is not None and len(found) < 20:
+        found.append((java.getClass().getName(), str(java.getMessage())))
+        java = java.getCause()
+    return tuple(found)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong in one line: the last cause, and the error that it came as where that says more.
+
+    ``ConnectException: Connection refused (RESTException: Error occurred while processing GET request)``
+
+    The text of a Java error in Python is about the call that failed, and a stack trace.
+    """
+    try:
+        chain = () if isinstance(error, LakekeeperError) else causes(error)
+    except Exception:  # the JVM is gone: its error cannot be asked any more
+        chain = ()
+    if not chain:
+        return _line(type(error).__name__, str(error))
+    (outer, said), (inner, cause) = chain[0], chain[-1]
+    last = _line(inner, cause)
+    return last if len(chain) == 1 or cause in said else f"{last} ({_line(outer, said)})"
+
+
+def _line(name: str, message: str) -> str:
+    """The class without its package, and the first line of the message; Java's null is none."""
+    simple = name.rpartition(".")[2].rpartition("$")[2]
+    first = next(iter(message.strip().splitlines()), "")
+    return f"{simple}: {first}" if first and first != "None" else simple

@@ -7,16 +7,17 @@ with auto(spark, every="15m"): ...
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
 from lakekeeper.core.options import resolve
-from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, settings_from, sweep
+from lakekeeper.engine.auto import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.hot import Backoffs
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spark.names import expand
+from lakekeeper.spark.names import Expanded, expand, is_pattern
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def run(
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """One pass over many tables: whatever is due, one failing table never stopping the rest.
+    """One pass over many tables: whatever is due. A table, pattern or catalog that fails stops no other.
 
     What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, what is
     under way is finished and nothing else begun.
@@ -100,8 +101,9 @@ def one_pass(
         told = opened(name).plan().prediction if opened(name).automatic else None
         return told.worth.seconds_saved if told else 0.0
 
-    return sweep(
-        expand(spark, settings.tables),
+    expanded = expand(spark, settings.tables)
+    report = sweep(
+        tuple(dict.fromkeys(name for found in expanded for name in found.names)),
         opened,
         settings,
         Clock(),
@@ -110,3 +112,12 @@ def one_pass(
         stopping=stopping,
         worth=worth,
     )
+    return replace(report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern)))
+
+
+def _result(found: Expanded) -> PatternResult:
+    if found.error:
+        return PatternResult(found.pattern, "failed", found.error, len(found.names))
+    if not found.names:
+        return PatternResult(found.pattern, "unmatched", "no table matches", 0)
+    return PatternResult(found.pattern, "matched", "", len(found.names))

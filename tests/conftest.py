@@ -13,6 +13,7 @@ from lakekeeper.spark.jvm import Package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.conf import RuntimeConfig
 
 _NEEDS_JVM = ("spark", "delta", "iceberg")
 _numbers = itertools.count()
@@ -78,6 +79,15 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
+    """The session's confs; what a test adds is taken back."""
+    before = set(dict(spark.conf.getAll))
+    yield spark.conf
+    for key in set(dict(spark.conf.getAll)) - before:
+        spark.conf.unset(key)
 
 
 @pytest.fixture

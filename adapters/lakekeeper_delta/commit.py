@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite, Winner, touched
-from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown
+from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
 from lakekeeper_delta.changes import RUN_TAG, Since, commits_between, obstacle_to, outcome
@@ -204,6 +204,4 @@ def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...
 
 def told(error: Exception) -> str:
     """The first line of what an error says, with its class."""
-    chain = causes(error)
-    text = f"{chain[0][0].rpartition('.')[2]}: {chain[0][1]}" if chain else f"{type(error).__name__}: {error}"
-    return text.strip().splitlines()[0]
+    return reason(error)

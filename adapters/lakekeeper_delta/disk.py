@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lakekeeper.core.vacuum import FileInfo
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.bulk import BulkFiles
 from lakekeeper_delta.locations import Locator
@@ -173,9 +173,7 @@ class Disk:
         return [entry for piece in pieces for entry in _parsed(piece, folder)]
 
     def _unanswered(self, location: str, error: Exception) -> AdapterError:
-        told = causes(error)
-        why = (told[0][1] if told else str(error)).split("\n")[0]
-        return AdapterError(f"{self._name}: {location} cannot be read ({why}); nothing was deleted")
+        return AdapterError(f"{self._name}: {location} cannot be read ({reason(error)}); nothing was deleted")
 
 
 def missing(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakekeeper.errors import Rejected
+from lakekeeper.errors import Rejected, reason
 from lakekeeper.spi import MetadataChange
 from lakekeeper_delta.native import Log
 
@@ -28,5 +28,5 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
         try:
             log.log.checkpoint(state.snapshot, log.catalog_table)
         except Exception as error:
-            raise Rejected(f"{log.name}: no checkpoint could be written ({error})") from error
+            raise Rejected(f"{log.name}: no checkpoint could be written ({reason(error)})") from error
     return MetadataChange(commits + parts, 1, state.version, f"a checkpoint of version {state.version}")

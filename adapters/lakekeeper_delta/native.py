@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import AdapterError, NotFound, reason
 from lakekeeper.spark.jvm import Jvm
 
 _DELTA = "org.apache.spark.sql.delta"
@@ -142,7 +142,9 @@ class Log:
         try:
             snapshot = self.log.getSnapshotAt(version, self.jvm.none(), self.catalog_table, False)
         except Exception as error:
-            raise NotFound(self.name, f"version {version} can not be read any more ({error})") from error
+            raise NotFound(
+                self.name, f"version {version} cannot be read any more ({reason(error)})"
+            ) from error
         state = self._keep(snapshot)
         if state.table_uuid != table_uuid:
             raise NotFound(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.native import Log
 
@@ -35,7 +35,9 @@ class DeltaNotes:
             finally:
                 stream.close()
         except Exception as error:
-            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be read ({error})") from error
+            raise AdapterError(
+                f"{self._log.name}: {FOLDER}/{name} cannot be read ({reason(error)})"
+            ) from error
 
     def keep(self, name: str, text: str) -> str:
         """Write it unless there is one: the store makes a file once."""
@@ -49,7 +51,7 @@ class DeltaNotes:
             there = self.read(name)
             if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
                 raise AdapterError(
-                    f"{self._log.name}: {FOLDER}/{name} cannot be written ({error})"
+                    f"{self._log.name}: {FOLDER}/{name} cannot be written ({reason(error)})"
                 ) from error
             return there
         return text
@@ -68,7 +70,9 @@ class DeltaNotes:
             finally:
                 files.delete(beside, False)
         except Exception as error:
-            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be written ({error})") from error
+            raise AdapterError(
+                f"{self._log.name}: {FOLDER}/{name} cannot be written ({reason(error)})"
+            ) from error
 
     def remove(self, name: str) -> None:
         """Delete it; none there is no error."""
@@ -76,7 +80,9 @@ class DeltaNotes:
             place, files = self._place(name)
             gone = files.delete(place, False) or not files.exists(place)
         except Exception as error:
-            raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be removed ({error})") from error
+            raise AdapterError(
+                f"{self._log.name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
+            ) from error
         if not gone:
             raise AdapterError(f"{self._log.name}: {FOLDER}/{name} cannot be removed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import AdapterError, NotFound, reason
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spi import TableName
 from lakekeeper_delta.commit import LOST
@@ -58,8 +58,7 @@ def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
     try:
         table = catalog.loadTable(place)
     except Exception as error:
-        told = causes(error)
-        raise NotFound(identifier.text, f"no such table ({told[0][1] if told else error})") from error
+        raise NotFound(identifier.text, f"no such table ({reason(error)})") from error
     kind = str(table.getClass().getName())
     if kind == "org.apache.spark.sql.delta.catalog.DeltaTableV2":
         return table.deltaLog(), table.catalogTable()

@@ -15,8 +15,7 @@ from lakekeeper.core.containment import Grounds
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError
-from lakekeeper.spark.jvm import causes
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
 from lakekeeper.spi import MetadataChange
 from lakekeeper_delta import metadata, orphans, sweeping
 from lakekeeper_delta.disk import Disk
@@ -155,10 +154,8 @@ class DeltaStorage:
         except LakekeeperError:
             raise
         except Exception as error:
-            told = causes(error)
-            why = (told[0][1] if told else repr(error)).split("\n")[0]
             raise AdapterError(
-                f"{self._log.name}: {what} cannot be read ({why}); nothing was deleted"
+                f"{self._log.name}: {what} cannot be read ({reason(error)}); nothing was deleted"
             ) from error
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.exchange import Exchange
@@ -272,5 +272,4 @@ def _kinds(error: Exception) -> list[str]:
 
 
 def _text(error: Exception) -> str:
-    told = causes(error)
-    return f"{told[0][0].rpartition('.')[2]}: {told[0][1]}" if told else f"{type(error).__name__}: {error}"
+    return reason(error)

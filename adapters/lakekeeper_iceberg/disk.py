@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 from lakekeeper.core.containment import Grounds, below, refusal, same_place, spelled
 from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, FileInfo
-from lakekeeper.errors import AdapterError
-from lakekeeper.spark.jvm import causes
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.reach import path_key
@@ -175,8 +174,7 @@ class Disk:
         return None
 
     def _failed(self, what: str, error: Exception) -> AdapterError:
-        told = causes(error)
-        return AdapterError(f"{self.name}: {what} ({told[-1][1] if told else error})")
+        return AdapterError(f"{self.name}: {what} ({reason(error)})")
 
 
 class _Links:

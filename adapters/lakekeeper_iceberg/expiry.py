@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper_iceberg.commit import told_not_done
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.tidy import over_http
@@ -62,7 +62,9 @@ def _is_there(table: Any, name: str, gone: Sequence[int], names: Collection[str]
             return any(current.snapshot(version) is not None for version in gone)
         return any(str(ref) in names for ref in current.refs())
     except Exception as error:
-        raise Unknown(f"{name}: the expiry was refused, and the log can not be read ({error})") from error
+        raise Unknown(
+            f"{name}: the expiry was refused, and the log cannot be read ({reason(error)})"
+        ) from error
 
 
 def _check_base(name: str, current: Any, base: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spi import MetadataChange
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.native import Iceberg
@@ -40,9 +40,9 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
         done = action.rewriteManifests(table).execute()
     except Exception as error:
         if is_lost_race(error):
-            raise Conflict(f"{name}: the manifests were not rewritten: {error}") from error
+            raise Conflict(f"{name}: the manifests were not rewritten: {reason(error)}") from error
         kind = Unknown if "CommitStateUnknownException" in str(error) else Rejected
-        raise kind(f"{name}: the manifests were not rewritten: {error}") from error
+        raise kind(f"{name}: the manifests were not rewritten: {reason(error)}") from error
     table.refresh()
     gone, made = len(list(done.rewrittenManifests())), len(list(done.addedManifests()))
     version = int(table.currentSnapshot().snapshotId())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.native import Iceberg
 
@@ -31,7 +31,7 @@ class IcebergNotes:
             finally:
                 stream.close()
         except Exception as error:
-            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be read ({error})") from error
+            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be read ({reason(error)})") from error
 
     def keep(self, name: str, text: str) -> str:
         there = self.read(name)
@@ -48,7 +48,9 @@ class IcebergNotes:
         except Exception as error:
             there = self.read(name)
             if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
-                raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be written ({error})") from error
+                raise AdapterError(
+                    f"{self._name}: {FOLDER}/{name} cannot be written ({reason(error)})"
+                ) from error
             return there
         return text
 
@@ -66,7 +68,9 @@ class IcebergNotes:
             if system:
                 self._rename_over(system, aside, place)
         except Exception as error:
-            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be written ({error})") from error
+            raise AdapterError(
+                f"{self._name}: {FOLDER}/{name} cannot be written ({reason(error)})"
+            ) from error
 
     def remove(self, name: str) -> None:
         try:
@@ -74,7 +78,9 @@ class IcebergNotes:
             if io.newInputFile(place).exists():
                 io.deleteFile(place)
         except Exception as error:
-            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be removed ({error})") from error
+            raise AdapterError(
+                f"{self._name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
+            ) from error
 
     def _renames(self, place: str) -> Any:
         """The file system under a place, if a rename there is one step; else None."""

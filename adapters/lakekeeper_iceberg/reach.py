@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from lakekeeper.errors import AdapterError
-from lakekeeper.spark.jvm import causes
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper_iceberg.native import Iceberg
 
 _PLACE = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?)?/*"
@@ -150,10 +149,8 @@ class Reach:
             yield from _in_threads(one, snapshots[start : start + _AT_ONCE])
 
     def _unread(self, what: str, error: Exception) -> AdapterError:
-        told = causes(error)
-        text = f"{told[-1][0].rpartition('.')[2]}: {told[-1][1]}" if told else str(error)
         return AdapterError(
-            f"{self.name}: {what} cannot be read ({text.splitlines()[0]}), so nobody can tell which files are in use; "
+            f"{self.name}: {what} cannot be read ({reason(error)}), so it is not known which files are in use; "
             "nothing was deleted"
         )
 

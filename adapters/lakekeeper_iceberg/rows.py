@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, reason
 from lakekeeper.spi import Commit, Held, Tidied, Traces
 from lakekeeper_iceberg import staging, tidy
 from lakekeeper_iceberg.commit import RowChange, change_rows
@@ -103,7 +103,7 @@ class IcebergRows:
                 staging.delete_own(self.table(), written)
                 if isinstance(error, Rejected):
                     raise
-                raise Rejected(f"{self.name}: the delete could not be prepared: {error}") from error
+                raise Rejected(f"{self.name}: the delete could not be prepared: {reason(error)}") from error
         return Commit(done.version, run_id, removed, tuple(written), done.removed_delete_files)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:

@@ -11,7 +11,7 @@ from lakekeeper.core.containment import Grounds, spelled
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
 from lakekeeper.spi import MetadataChange
 from lakekeeper_iceberg import expiry, garbage, levels, strangers
 from lakekeeper_iceberg import metadata as folding
@@ -60,7 +60,7 @@ class IcebergStorage:
         except LakekeeperError:
             raise
         except Exception as error:
-            raise AdapterError(f"{self.name}: the metadata cannot be read ({error})") from error
+            raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
 
     def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
         return garbage.garbage_of(self._reach(versions), self.grounds, kept, hints)

@@ -16,8 +16,7 @@ from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey, key_text
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected
-from lakekeeper.spark.jvm import causes
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected, reason
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.blocks import blocks_of
@@ -310,6 +309,4 @@ def _winner(changes_seen: Changes) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    told = causes(error)
-    text = told[0][1] if told else str(error)
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    return reason(error)

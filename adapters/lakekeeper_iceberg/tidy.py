@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Tidied
 from lakekeeper_iceberg.commit import drop_deletes, is_lost_race
@@ -70,11 +70,10 @@ def _merge(jvm: Iceberg, table: Any, name: str) -> Tidied:
     try:
         done = action.rewritePositionDeletes(table).option("min-input-files", "2").execute()
     except Exception as error:
-        told = causes(error)
-        text = f"{name}: {told[0][1] if told else error}"
+        text = f"{name}: {reason(error)}"
         if is_lost_race(error):
             raise Conflict(text) from error
-        if any(kind.endswith("CommitStateUnknownException") for kind, _ in told):
+        if any(kind.endswith("CommitStateUnknownException") for kind, _ in causes(error)):
             raise Unknown(text) from error
         raise Rejected(text) from error
     removed, added = int(done.rewrittenDeleteFilesCount()), int(done.addedDeleteFilesCount())

@@ -21,13 +21,13 @@ from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.registry import find_policies
 from lakekeeper.engine.workload import require_logs
-from lakekeeper.errors import LakekeeperError, OptionError
+from lakekeeper.errors import LakekeeperError, OptionError, reason
 
 _INTERRUPTED = 130  # what shells say of a program that SIGINT ended
 
 app = typer.Typer(
     name="lakekeeper",
-    help="Table maintenance for Delta Lake and Apache Iceberg on Spark. Exit codes: 0 done, 1 failed, 2 wrong use.",
+    help="Table maintenance for Delta Lake and Apache Iceberg on Spark. Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -275,21 +275,24 @@ def delete(
 def doctor(
     setup: Setup,
     *,
-    session: Annotated[bool, typer.Option("--session", help="Start a session and look at it too.")] = False,
+    session: Annotated[
+        bool, typer.Option("--session", help="Start a session and check it too; --catalog does so as well.")
+    ] = False,
 ) -> int:
-    """Tell what is wrong with this machine.
+    """Check this machine, and a session with its catalogs.
 
-    Java, versions, jars, write access, and what to do about each. Exit code 1 if anything is wrong.
+    Java, versions and write access; with a session its jars, extensions and each catalog, and what to do about
+    what is wrong. Exit code 1 if anything is wrong.
     """
     from lakekeeper.spark.doctor import examine
 
-    findings = examine(setup.session() if session else None, warehouse=setup.warehouse)
+    findings = examine(setup.session() if session or setup.catalog else None, warehouse=setup.warehouse)
     wrong = sum(not finding.ok for finding in findings)
     if setup.as_json:
         typer.echo(json.dumps({"ok": not wrong, "findings": [finding.to_dict() for finding in findings]}))
     else:
         typer.echo("\n".join(map(str, findings)))
-        typer.echo(f"{wrong} of {len(findings)} are wrong" if wrong else "all is well")
+        typer.echo(f"{wrong} of {len(findings)} are wrong" if wrong else "all checks passed")
     return 1 if wrong else 0
 
 
@@ -344,9 +347,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return failed("UsageError", str(error.format_message()), 2, as_json)
         if os.environ.get("LAKEKEEPER_TRACEBACK"):
             raise
-        text = next(iter(str(error).strip().splitlines()), "")
-        message = f"{type(error).__name__}: {text} (LAKEKEEPER_TRACEBACK=1 shows where)"
-        return failed(type(error).__name__, message, 1, as_json)
+        text = reason(error)
+        return failed(text.partition(":")[0], f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
 
 
 def _call(

@@ -19,7 +19,7 @@ import typer
 from lakekeeper.cli.setup import Setup
 from lakekeeper.engine.auto import AutoSettings, settings_from
 from lakekeeper.engine.hot import Backoffs
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import OptionError, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +71,8 @@ class _Service:
             if self.backoffs is None:
                 raise
             # A catalog that is down now may be up at the next pass.
-            text = next(iter(str(error).splitlines()), "")
-            typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": text}}))
+            text = reason(error)
+            typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
             typer.echo(f"lakekeeper auto: {text}", err=True)
             return 1
         typer.echo(report.to_json())

@@ -19,7 +19,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.report import MergeReport, count_status
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import AdapterError, OptionError
+from lakekeeper.errors import AdapterError, OptionError, reason
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
@@ -88,22 +88,45 @@ class TableResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PatternResult:
+    """What one pattern of a pass stands for.
+
+    status   ``matched`` (``tables`` of them), ``unmatched`` (the catalog answered, and has no such table), ``failed``
+             (not all could be listed; what was found is in the pass)
+    reason   why, in words; empty where it matched
+    """
+
+    pattern: str
+    status: str
+    reason: str
+    tables: int
+
+
+@dataclass(frozen=True, slots=True)
 class AutoReport:
-    """One pass. ``exit_code`` is 0 where no table failed, else 1."""
+    """One pass. ``exit_code`` is 1 where a table failed, or a pattern did not match or could not be listed; else 0."""
 
     tables: tuple[TableResult, ...]
     duration_ms: int
     dry_run: bool = False
+    patterns: tuple[PatternResult, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return 1 if any(t.status == "failed" for t in self.tables) else 0
+        failed = any(t.status == "failed" for t in self.tables)
+        return 1 if failed or any(p.status != "matched" for p in self.patterns) else 0
+
+    @property
+    def cut_short(self) -> bool:
+        """Was it stopped before the turn of each table?"""
+        return any(t.status == "stopped" for t in self.tables)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: counts by status, then each table."""
+        """Plain data: counts by status, then each pattern and each table."""
         counts = {status: sum(t.status == status for t in self.tables) for status in STATUSES}
         totals = {"duration_ms": self.duration_ms, "dry_run": self.dry_run, "exit_code": self.exit_code}
-        return {**counts, **totals, "tables": [asdict(t) for t in self.tables]}
+        patterns = [asdict(p) for p in self.patterns]
+        return {**counts, **totals, "patterns": patterns, "tables": [asdict(t) for t in self.tables]}
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -114,7 +137,8 @@ class AutoReport:
 
         rows = [("table", "status", "rewritten", "why")]
         rows += [(t.table, t.status, size(t.rewritten_bytes_count), t.reason) for t in self.tables]
-        return table(rows, right=frozenset({2})) if self.tables else "no table matches"
+        rows += [(p.pattern, p.status, "", p.reason) for p in self.patterns if p.status != "matched"]
+        return table(rows, right=frozenset({2})) if len(rows) > 1 else "no table matches"
 
     def _repr_html_(self) -> str:
         from lakekeeper.core.render import as_html
@@ -217,9 +241,7 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
                 name, "off", f"matched by a pattern only, and no adapter for '{error.missing}'"
             )
         # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
-        text = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {text[0] if text else 'no message'}"
-        return _with_freed(_summary(name, reports, call.dry_run, error=reason), freed)
+        return _with_freed(_summary(name, reports, call.dry_run, error=reason(error)), freed)
     return _with_freed(_summary(name, reports, call.dry_run), freed)
 
 

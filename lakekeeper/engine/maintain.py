@@ -30,7 +30,7 @@ from lakekeeper.engine.intents import at_work
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.engine.spent import note_spent, spent_bytes
-from lakekeeper.errors import Conflict, OptionError, Rejected
+from lakekeeper.errors import Conflict, OptionError, Rejected, reason
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -330,7 +330,7 @@ def _report(
             opens = None
             after, ended = (
                 None,
-                f"{ended}; the depth afterwards is not known ({type(error).__name__}: {error})",
+                f"{ended}; the depth afterwards is not known ({reason(error)})",
             )
     return MergeReport(
         table=snapshot.table,

@@ -18,7 +18,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
 from lakekeeper.core.rebase import Changes, Dropped, Rewrite, applied_now, touched, why
 from lakekeeper.engine.events import Halted
-from lakekeeper.errors import Conflict
+from lakekeeper.errors import Conflict, reason
 from lakekeeper.spi import Adapter, Matched, Runner
 
 
@@ -36,22 +36,19 @@ class Replayer:
         """The rewrite masked for ``changes``; files of an earlier replay of it are removed. Never raises for a
         replay that can not be done: then the group is dropped, and its files are left to the caller.
         """
-        reason = why(*touched(rewrite, changes), changes)
+        lost = why(*touched(rewrite, changes), changes)
         try:
             with self.runner.working(self.run_id, rewrite.task):
                 masked = self._masked(rewrite, changes)
         except Conflict as error:
-            return Dropped(rewrite, f"{reason}; not replayed: {error}")
+            return Dropped(rewrite, f"{lost}; not replayed: {error}")
         except Halted:
             raise
         except Exception as error:
             # A lost executor, a value that can not be compared: the group is lost, the table is not touched.
-            said = str(error).strip().splitlines()
-            return Dropped(
-                rewrite, f"{reason}; not replayed: {type(error).__name__}: {said[0] if said else ''}"
-            )
+            return Dropped(rewrite, f"{lost}; not replayed: {reason(error)}")
         if isinstance(masked, str):
-            return Dropped(rewrite, f"{reason}; not replayed: {masked}")
+            return Dropped(rewrite, f"{lost}; not replayed: {masked}")
         if rewrite.unmasked is not None:
             self.adapter.discard([replace(rewrite, outputs=())])
         return masked

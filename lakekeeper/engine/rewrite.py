@@ -12,7 +12,7 @@ from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Registration
 from lakekeeper.engine.quiet import Watch
-from lakekeeper.errors import LakekeeperError
+from lakekeeper.errors import LakekeeperError, reason
 from lakekeeper.spi import Adapter, Runner
 
 _FINER_TRIES = 3
@@ -86,8 +86,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             raise
         except Exception as error:
             # Any failure of a job (lost executor, bad file) costs this group and no other.
-            told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            in_vain = _in_vain(work, task)
+            in_vain, told = _in_vain(work, task), reason(error)
             return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
 
 

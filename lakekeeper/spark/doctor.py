@@ -3,7 +3,7 @@
     for finding in examine(spark): print(finding)
 
 Without a session it looks at Java, the installed distributions and the environment; with one, also at its
-jars, extensions and warehouse. No check raises: a doctor that dies of the illness helps nobody.
+jars, extensions, catalogs and warehouse. Checks never raise: what fails is a finding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from lakekeeper.errors import LakekeeperError, reason
 from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
+from lakekeeper.spark.names import catalogs, namespaces
 from lakekeeper.spark.session import VERSIONS, missing
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None)
         )
     findings.append(Finding("session", ok=True, found=f"classic, Spark {spark.version}", expected="classic"))
     findings.extend(_lacks(spark))
+    findings.extend(_catalog(spark, name) for name in catalogs(spark))
     where = warehouse or _local_path(spark.conf.get("spark.sql.warehouse.dir", "") or "")
     if where is not None:
         findings.append(writable(where))
@@ -203,6 +206,18 @@ def _lacks(spark: SparkSession) -> list[Finding]:
         found, _, remedy = problems[0].partition("; ") if problems else ("jar and extension", "", "")
         findings.append(Finding(f"{form} in session", not problems, found, expected, remedy))
     return findings
+
+
+def _catalog(spark: SparkSession, name: str) -> Finding:
+    """Whether a catalog answers."""
+    title, expected = f"catalog {name}", "a catalog that answers"
+    try:
+        found = namespaces(spark, name)
+    except Exception as error:
+        told = str(error) if isinstance(error, LakekeeperError) else reason(error)
+        advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that it is reached from here"
+        return Finding(title, ok=False, found=told, expected=expected, advice=advice)
+    return Finding(title, ok=True, found=f"{len(found):,} namespaces", expected=expected)
 
 
 def _local_path(location: str) -> Path | None:

@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any
 
 from lakekeeper.errors import AdapterError
+from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters take it from here
+from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - the same
 
 
 def require_classic(spark: Any) -> None:
@@ -122,19 +124,3 @@ class Jvm:
         from pyspark.sql import DataFrame
 
         return DataFrame(java, self.spark)
-
-
-def throwable(error: BaseException) -> Any:
-    """The Java object behind an error of py4j, or behind one that PySpark converted; None for a Python error."""
-    # Not by getattr on the Java object: py4j makes a member of any name up.
-    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-
-
-def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
-    """(class name, message) of a Java error and all its causes, outermost first; empty for a Python error."""
-    java = throwable(error)
-    found: list[tuple[str, str]] = []
-    while java is not None and len(found) < 20:
-        found.append((java.getClass().getName(), str(java.getMessage())))
-        java = java.getCause()
-    return tuple(found)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.keys import quote
-from lakekeeper.errors import AdapterError, NotFound, OptionError
-from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import TableName
 
 DROPPED = "__lakekeeper_trash_"
@@ -17,7 +19,8 @@ DROPPED = "__lakekeeper_trash_"
 def resolve(spark: Any, text: str) -> TableName:
     """The table that ``text`` names: ``cat.db.t``, ``db.t``, ``t``, ``delta.`/path```, or a path.
 
-    Raises NotFound where there is none or it is a view, AdapterError on a Connect session.
+    Raises NotFound where there is none or it is a view, AdapterError for a catalog that does not answer and on a
+    Connect session.
     """
     jvm = Jvm(spark)
     if "/" in text and "`" not in text:
@@ -52,9 +55,13 @@ def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
 
 def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     manager = jvm.session.sessionState().catalogManager()
-    catalog, rest = (
-        (parts[0], parts[1:]) if _is_catalog(jvm, parts) else (str(manager.currentCatalog().name()), parts)
-    )
+    try:
+        named = len(parts) > 1 and _is_catalog(jvm, parts[0])
+    except AdapterError as error:
+        raise AdapterError(f"{text}: {error}") from error
+    if len(parts) == 3 and not named:
+        raise NotFound(text, _no_catalog(jvm.spark, parts[0]))
+    catalog, rest = (parts[0], parts[1:]) if named else (str(manager.currentCatalog().name()), parts)
     namespace = rest[:-1] if len(rest) > 1 else _current_namespace(manager, catalog)
     _refuse_view(jvm, text)
     identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
@@ -65,9 +72,9 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     except Exception as error:
         if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view: name the table under it") from error
-        told = causes(error)
-        detail = (told[0][1] if told else str(error)).splitlines()[0]
-        raise NotFound(text, f"no such table ({detail})") from error
+        if any("NoSuch" in name for name, _ in causes(error)):
+            raise NotFound(text, "no such table") from error
+        raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
     if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
         owner = ".".join((catalog, *namespace))
         raise NotFound(text, f"is a part of a table (metadata, branch or tag): name the table, {owner}")
@@ -93,11 +100,42 @@ def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
     return (*found, str(location)) if location else tuple(found)
 
 
-def _is_catalog(jvm: Jvm, parts: list[str]) -> bool:
-    if len(parts) < 2:
-        return False
-    known = jvm.session.sessionState().catalogManager().isCatalogRegistered(parts[0])
-    return bool(known) or parts[0] == "spark_catalog"
+def catalogs(spark: Any) -> tuple[str, ...]:
+    """Names of the catalogs that the session's confs define, and Spark's own."""
+    prefix = "spark.sql.catalog."
+    steps = (str(key).removeprefix(prefix) for key in dict(spark.conf.getAll) if str(key).startswith(prefix))
+    return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
+
+
+def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:
+    """The top-level namespaces of a catalog, sorted.
+
+    Raises NotFound where the session has no such catalog, AdapterError where the catalog does not answer.
+    """
+    if not _is_catalog(Jvm(spark), catalog):
+        raise NotFound(catalog, _no_catalog(spark, catalog))
+    try:
+        rows = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
+    except Exception as error:  # whatever a catalog's client throws
+        raise AdapterError(_no_answer(catalog, error)) from error
+    return tuple(sorted(str(row[0]) for row in rows))
+
+
+def _is_catalog(jvm: Jvm, name: str) -> bool:
+    """Raises AdapterError where the catalog is there and cannot be loaded."""
+    try:
+        known = jvm.session.sessionState().catalogManager().isCatalogRegistered(name)
+    except Exception as error:  # its client is made now, and may ask its server at once
+        raise AdapterError(_no_answer(name, error)) from error
+    return bool(known) or name == "spark_catalog"
+
+
+def _no_catalog(spark: Any, name: str) -> str:
+    return f"this session has no catalog '{name}' (it has: {', '.join(catalogs(spark))})"
+
+
+def _no_answer(catalog: str, error: BaseException) -> str:
+    return f"catalog '{catalog}' does not answer: {reason(error)}"
 
 
 def _current_namespace(manager: Any, catalog: str) -> list[str]:
@@ -127,41 +165,61 @@ def _quoted(step: str) -> str:
     return "`" + step.replace("`", "``") + "`"
 
 
-def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Table names for names and patterns (``ice.db.*``, ``*`` also within a step), sorted, each once.
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """What one name or pattern stands for. ``error`` says what of it could not be listed, ``""`` if all was."""
+
+    pattern: str
+    names: tuple[str, ...]
+    error: str = ""
+
+
+def is_pattern(text: str) -> bool:
+    """Is it a pattern of names, and not a name or a path?"""
+    return "*" in text and "/" not in text
+
+
+def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[Expanded, ...]:
+    """Table names for names and patterns (``ice.db.*``, ``*`` also within a step), one value for each pattern.
 
     A plain name stays as it is, whether it exists or not, so that a misspelt one is reported. Patterns
-    need catalog and namespace: ``catalog.namespace.pattern``; the namespace may be a pattern too.
+    need catalog and namespace: ``catalog.namespace.pattern``; the namespace may be a pattern too. A pattern
+    that cannot be expanded, or whose catalog does not answer, raises nothing: see ``Expanded.error``.
     """
-    names: list[str] = []
-    for pattern in patterns:
-        names += [pattern] if "*" not in pattern or "/" in pattern else _matching(spark, pattern)
-    return tuple(dict.fromkeys(names))
+    return tuple(_expanded(spark, text) if is_pattern(text) else Expanded(text, (text,)) for text in patterns)
 
 
-def _matching(spark: Any, pattern: str) -> list[str]:
+def _expanded(spark: Any, pattern: str) -> Expanded:
     steps = pattern.split(".")
     if len(steps) == 2:
         steps = [spark.catalog.currentCatalog(), *steps]
     if len(steps) != 3:
-        raise OptionError("tables", pattern, "catalog.namespace.pattern, e.g. ice.db.*")
-    catalog, namespace, name = steps
-    spaces = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
-    found = []
-    for space in sorted(row[0] for row in spaces if fnmatch.fnmatchcase(row[0], namespace)):
-        inside = f"{_quoted(catalog)}.{_quoted(space)}"
-        rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
-        views = _views(spark, inside)
-        tables = sorted(
-            r.tableName
-            for r in rows
-            if not r.isTemporary
-            and r.tableName not in views
-            and DROPPED not in r.tableName
-            and fnmatch.fnmatchcase(r.tableName, name)
-        )
-        found += [".".join(quote(step) for step in (catalog, space, table)) for table in tables]
-    return found
+        return Expanded(pattern, (), "it is not of the form catalog.namespace.pattern, e.g. ice.db.*")
+    catalog, space, name = steps
+    try:
+        inside = [found for found in namespaces(spark, catalog) if fnmatch.fnmatchcase(found, space)]
+    except (NotFound, AdapterError) as error:
+        return Expanded(pattern, (), str(error))
+    names: list[str] = []
+    errors: list[str] = []
+    for found in inside:
+        try:
+            tables = [table for table in _tables(spark, catalog, found) if fnmatch.fnmatchcase(table, name)]
+        except Exception as error:  # one namespace that cannot be listed costs no other
+            errors.append(f"{catalog}.{found}: {reason(error)}")
+            continue
+        names += [".".join(quote(step) for step in (catalog, found, table)) for table in sorted(tables)]
+    return Expanded(pattern, tuple(names), "; ".join(errors))
+
+
+def _tables(spark: Any, catalog: str, namespace: str) -> Iterator[str]:
+    """Tables of a namespace, without views, temporary ones, and those that were dropped and can come back."""
+    inside = f"{_quoted(catalog)}.{_quoted(namespace)}"
+    rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
+    views = _views(spark, inside)
+    for row in rows:
+        if not row.isTemporary and row.tableName not in views and DROPPED not in row.tableName:
+            yield str(row.tableName)
 
 
 def _views(spark: Any, inside: str) -> set[str]:

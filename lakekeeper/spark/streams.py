@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import OptionError, reason
 from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _last_offsets(jvm: Jvm, folder: str) -> list[str]:
         return [_text(files, path(place, str(number))) for number in numbers[-2:]]
     except Exception as error:
         raise OptionError(
-            "vacuum.streaming-checkpoints", folder, f"the checkpoint folder of a stream ({error})"
+            "vacuum.streaming-checkpoints", folder, f"the checkpoint folder of a stream ({reason(error)})"
         ) from error
 
 

@@ -13,6 +13,7 @@ from lakekeeper.cli.setup import Setup
 from lakekeeper.engine.auto import AutoSettings
 from lakekeeper.engine.hot import Backoff
 from lakekeeper.errors import NotFound
+from lakekeeper.spark.names import Expanded
 
 
 class Opened:
@@ -31,7 +32,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     made = Opened()
     settings = AutoSettings(("a", "b"), ("compact",), 0.001)
     monkeypatch.setattr(fleet, "_settings", lambda *_, **__: settings)
-    monkeypatch.setattr(fleet, "expand", lambda _, names: names)
+    monkeypatch.setattr(fleet, "expand", lambda _, names: tuple(Expanded(n, (n,)) for n in names))
     monkeypatch.setattr(fleet, "open_table", made)
     return made
 

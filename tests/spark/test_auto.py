@@ -8,16 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.cli.service import stop_on_signal
+from lakekeeper.spark.session import catalog_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -58,13 +60,9 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(spark: SparkSession, tmp_path: Path, table_name: str) -> Iterator[Fleet]:
+def fleet(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> Fleet:
     """A fleet; the confs that a command sets on the shared session are taken back afterwards."""
-    before = dict(spark.conf.getAll)
-    yield Fleet(spark, tmp_path, f"ice.fleet_{table_name}")
-    for key in spark.conf.getAll:
-        if key.startswith("spark.lakekeeper.") and key not in before:
-            spark.conf.unset(key)
+    return Fleet(spark, tmp_path, f"ice.fleet_{table_name}")
 
 
 Once = Callable[..., tuple[int, dict[str, Any], str]]
@@ -166,10 +164,56 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, once: Once) -> None:
     assert len(list((Path(table) / "_delta_log").glob("*.json"))) == 5
 
 
-def test_no_table_matches(once: Once, spark: SparkSession, fleet: Fleet) -> None:
-    code, said, err = once({"auto.tables": "ice.nothing_is_here_*.*"})
-    assert (code, said["tables"]) == (0, [])
+def test_a_pattern_that_matches_nothing_is_told_by_the_exit_code(once: Once, fleet: Fleet) -> None:
+    """A pass that looks after nothing must not look healthy."""
+    pattern = "ice.nothing_is_here_*.*"
+    code, said, err = once({"auto.tables": pattern})
+    assert (code, said["tables"]) == (1, [])
+    assert said["patterns"] == [
+        {"pattern": pattern, "status": "unmatched", "reason": "no table matches", "tables": 0}
+    ]
     assert "no table matches" in err
+
+
+def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> None:
+    """Neither as a pattern nor as a plain name, and the report says what the catalog answered."""
+    table = fleet.iceberg("beside", files=3)
+    for key, value in catalog_conf("away", "rest:http://127.0.0.1:9").items():
+        fleet.spark.conf.set(key, value)
+    patterns = ["away.db.*", f"{fleet.space}.*", "icx.db.*", "ice.dbx_*.*", "a.b.c.*"]
+    code, said, err = once({"auto.tables": ",".join([*patterns, "away.db.t"]), "cluster-by": "k"})
+    refused = "catalog 'away' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9"
+    assert code == 1
+    assert by_table(said) == {table: "done", "away.db.t": "failed"}
+    assert by_table(said, "reason")["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
+    told = {p["pattern"]: (p["status"], p["tables"]) for p in said["patterns"]}
+    assert told == dict(
+        zip(
+            patterns,
+            [("failed", 0), ("matched", 1), ("failed", 0), ("unmatched", 0), ("failed", 0)],
+            strict=True,
+        )
+    )
+    why = {p["pattern"]: p["reason"] for p in said["patterns"]}
+    assert why["away.db.*"].startswith(refused)
+    assert "no catalog 'icx' (it has: " in why["icx.db.*"]
+    assert "catalog.namespace.pattern" in why["a.b.c.*"]
+    assert "An error occurred while calling" not in err
+    assert all(pattern in err for pattern in patterns if pattern != patterns[1])
+
+
+def test_lk_run_and_lk_auto_report_a_pattern_that_fails(fleet: Fleet) -> None:
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    table = fleet.iceberg("kept", files=3)
+    report = lk.run(fleet.spark, ["nowhere.db.*", table])
+    assert [(t.table, t.status) for t in report.tables] == [(table, "done")]
+    assert [(p.pattern, p.status) for p in report.patterns] == [("nowhere.db.*", "failed")]
+    assert report.exit_code == 1
+    assert "nowhere.db.*" in str(report)
+    with lk.auto(fleet.spark, every="1d", tables=["nowhere.db.*", table]) as service:
+        assert service.wait(1, timeout=120)
+    assert service.error is None
+    assert [t.status for t in service.reports[0].tables] == ["idle"]
 
 
 def test_every_ends_when_it_is_told_to(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
@@ -116,6 +117,25 @@ def test_version_and_help(run: Run) -> None:
     result = run("recluster", "--help")
     assert (result.code, result.err) == (0, "")
     assert "--dry-run" in result.out
+
+
+@pytest.mark.spark
+def test_a_catalog_that_does_not_answer_is_told_by_its_last_cause(
+    run: Run, confs: RuntimeConfig, tmp_path: Path
+) -> None:
+    """The path of a SQLite catalog that is not there, as a typo makes it."""
+    given = ["--catalog", f"typo=jdbc:sqlite:{tmp_path}/no/catalog.db"]
+    cause = (
+        "catalog 'typo' does not answer: SQLiteException: [SQLITE_CANTOPEN] Unable to open the database file"
+    )
+    said = run("info", "typo.db.t", *given)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(f"lakekeeper: typo.db.t: {cause}")
+    assert said.err.count("\n") == 1
+    doctor = run("doctor", *given, "--json")
+    assert (doctor.code, doctor.json["ok"]) == (1, False)
+    (finding,) = [f for f in doctor.json["findings"] if f["name"] == "catalog typo"]
+    assert cause in finding["found"]
 
 
 def test_the_doctor_tells_by_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

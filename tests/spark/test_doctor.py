@@ -1,4 +1,4 @@
-"""The doctor names each illness. No JVM is started: versions, Java and sessions are played."""
+"""What the doctor finds. Versions, Java and most sessions are played."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.spark import doctor, java, session
 
@@ -162,7 +164,7 @@ def _played_session(loadable: set[str], extensions: str, warehouse: str) -> Any:
         version="4.1.1",
         _jsparkSession=object(),
         sparkContext=SimpleNamespace(_jvm=jvm),
-        conf=SimpleNamespace(get=lambda key, default=None: confs.get(key, default)),
+        conf=SimpleNamespace(get=lambda key, default=None: confs.get(key, default), getAll=confs),
     )
 
 
@@ -183,6 +185,22 @@ def test_a_whole_session_is_well(tmp_path: Path) -> None:
         findings[name].ok for name in ("delta in session", "iceberg in session", "write access", "session")
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_each_catalog_of_a_session_is_asked(spark: SparkSession, confs: RuntimeConfig) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.doctor")
+    for key, value in session.catalog_conf("away", "rest:http://127.0.0.1:9").items():
+        confs.set(key, value)
+    findings = _by_name(doctor.examine(spark))
+    assert findings["catalog ice"].ok
+    assert "namespaces" in findings["catalog ice"].found
+    assert findings["catalog spark_catalog"].ok
+    assert findings["catalog hdp"].ok
+    away = findings["catalog away"]
+    assert not away.ok
+    assert "catalog 'away' does not answer: HttpHostConnectException: Connect to" in away.found
+    assert "spark.sql.catalog.away.*" in away.advice
 
 
 def test_a_warehouse_that_cannot_be_written(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import AdapterError, NotFound, OptionError
-from lakekeeper.spark.names import expand, resolve
+from lakekeeper.spark.names import Expanded, expand, resolve
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -32,6 +34,17 @@ def home(spark: SparkSession, warehouse: Path) -> Iterator[Path]:
     spark.range(1).write.parquet(str(place / "parquet"))
     yield place
     spark.catalog.dropTempView("names_temporary")
+
+
+@pytest.fixture
+def down(confs: RuntimeConfig, tmp_path: Path) -> None:
+    """Two catalogs that do not answer: nobody listens at ``down``, the folder of ``lost`` is not there."""
+    from lakekeeper.spark.session import catalog_conf
+
+    given = catalog_conf("down", "rest:http://127.0.0.1:9")
+    given |= catalog_conf("lost", f"jdbc:sqlite:{tmp_path}/no/such/catalog.db")
+    for key, value in given.items():
+        confs.set(key, value)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +93,7 @@ def test_paths(spark: SparkSession, home: Path) -> None:
         ("ice.nowhere.events", "no such table"),
         ("names.nothing", "no such table"),
         ("nothing", "no such table"),
-        ("nocatalog.names.events", "no such table"),
+        ("nocatalog.names.events", "this session has no catalog 'nocatalog'"),
         ("/no/such/path", "no table at this path"),
         ("names.shown", "is a view: name the table under it"),
         ("ice.names.shown", "is a view: name the table under it"),
@@ -133,21 +146,81 @@ def test_a_connect_session() -> None:
         ("ice.*.events", ["ice.names.events", "ice.other.events"]),
         ("ice.names.ev*", ["ice.names.events"]),
         ("ice.names.nothing*", []),
+        ("ice.nowhere.*", []),
         ("names.*", ["spark_catalog.names.events", "spark_catalog.names.plain"]),
         ("no.such.table", ["no.such.table"]),
     ],
 )
 def test_patterns(spark: SparkSession, home: Path, pattern: str, expected: list[str]) -> None:
-    found = expand(spark, (pattern,))
-    assert sorted(found) == sorted(expected)
-    assert expand(spark, (pattern, pattern)) == found
+    (found,) = expand(spark, (pattern,))
+    assert sorted(found.names) == sorted(expected)
+    assert found.error == ""
 
 
 def test_a_pattern_of_paths_is_a_path(spark: SparkSession) -> None:
-    assert expand(spark, ("/data/delta/*",)) == ("/data/delta/*",)
+    (found,) = expand(spark, ("/data/delta/*",))
+    assert found == Expanded("/data/delta/*", ("/data/delta/*",))
 
 
-@pytest.mark.parametrize("pattern", ["*", "a.b.c.*"])
-def test_a_pattern_needs_catalog_and_namespace(spark: SparkSession, pattern: str) -> None:
-    with pytest.raises(OptionError, match=r"catalog\.namespace\.pattern"):
-        expand(spark, (pattern,))
+@pytest.mark.parametrize(
+    "pattern, said",
+    [
+        ("*", "catalog.namespace.pattern"),
+        ("a.b.c.*", "catalog.namespace.pattern"),
+        ("icx.names.*", "this session has no catalog 'icx' (it has: "),
+        (
+            "down.names.*",
+            "catalog 'down' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9",
+        ),
+        ("lost.names.*", "catalog 'lost' does not answer: SQLiteException: [SQLITE_CANTOPEN]"),
+    ],
+)
+def test_a_pattern_that_cannot_be_expanded_stops_no_other(
+    spark: SparkSession, home: Path, down: None, pattern: str, said: str
+) -> None:
+    failed, good = expand(spark, (pattern, "ice.names.ev*"))
+    assert failed.names == ()
+    assert said in failed.error
+    assert "\n" not in failed.error
+    assert good == Expanded("ice.names.ev*", ("ice.names.events",))
+
+
+def test_a_namespace_that_cannot_be_listed_costs_no_other(
+    spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = SparkSession.sql
+
+    def broken(session: SparkSession, text: str) -> Any:
+        if text == "SHOW TABLES IN `ice`.`names`":
+            raise RuntimeError("the listing was torn")
+        return asked(session, text)
+
+    monkeypatch.setattr(type(spark), "sql", broken)
+    (found,) = expand(spark, ("ice.*.events",))
+    assert found.names == ("ice.other.events",)
+    assert found.error == "ice.names: RuntimeError: the listing was torn"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (
+            "down.names.events",
+            "catalog 'down' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9",
+        ),
+        ("lost.names.events", "catalog 'lost' does not answer: SQLiteException: [SQLITE_CANTOPEN]"),
+    ],
+)
+def test_a_catalog_that_is_down_has_not_lost_the_table(
+    spark: SparkSession, down: None, text: str, said: str
+) -> None:
+    with pytest.raises(AdapterError) as raised:
+        lk.table(spark, text)
+    assert f"{text}: {said}" in str(raised.value)
+    assert "An error occurred while calling" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_catalog_that_is_none_is_named_with_those_that_there_are(spark: SparkSession, home: Path) -> None:
+    with pytest.raises(NotFound, match=r"this session has no catalog 'icx' \(it has: .*ice.*\)"):
+        lk.table(spark, "icx.names.events")

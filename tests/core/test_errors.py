@@ -1,0 +1,89 @@
+"""Errors in one line: the last cause, of Java's too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lakekeeper.errors import NotFound, reason
+
+
+@dataclass
+class Java:
+    """A Java throwable as py4j hands it out."""
+
+    name: str
+    message: str | None
+    cause: Java | None = None
+
+    def getClass(self) -> Any:  # noqa: N802 - Java's name
+        return type("Class", (), {"getName": lambda _: self.name})()
+
+    def getMessage(self) -> str | None:  # noqa: N802 - Java's name
+        return self.message
+
+    def getCause(self) -> Java | None:  # noqa: N802 - Java's name
+        return self.cause
+
+
+class Py4JJavaError(Exception):
+    """As py4j's own: its text is about the call, and goes on for pages."""
+
+    def __init__(self, java: Any) -> None:
+        super().__init__("An error occurred while calling o68.sql.\n: java.lang.RuntimeException\n\tat a.b.C")
+        self.java_exception = java
+
+
+REFUSED = Java("java.net.ConnectException", "Connection refused")
+
+
+@pytest.mark.parametrize(
+    "java, told",
+    [
+        (REFUSED, "ConnectException: Connection refused"),
+        (
+            Java("org.apache.iceberg.exceptions.RESTException", "Error occurred in GET", REFUSED),
+            "ConnectException: Connection refused (RESTException: Error occurred in GET)",
+        ),
+        # A wrapper that only repeats its cause says nothing.
+        (
+            Java("java.lang.RuntimeException", "java.net.ConnectException: Connection refused", REFUSED),
+            "ConnectException: Connection refused",
+        ),
+        (
+            Java("a.Outer", "first", Java("a.Middle", "second", Java("a.Inner", "third\nmore"))),
+            "Inner: third (Outer: first)",
+        ),
+        (Java("java.io.EOFException", None), "EOFException"),
+        (
+            Java("a.Outer", "torn file", Java("java.io.EOFException", None)),
+            "EOFException (Outer: torn file)",
+        ),
+        (Java("a.b.Outer$Inner", "text"), "Inner: text"),
+    ],
+)
+def test_a_java_error_is_told_by_its_last_cause(java: Java, told: str) -> None:
+    assert reason(Py4JJavaError(java)) == told
+
+
+def test_errors_of_python_are_told_by_their_own_words() -> None:
+    assert reason(RuntimeError("first\nsecond")) == "RuntimeError: first"
+    assert reason(RuntimeError()) == "RuntimeError"
+    assert reason(KeyError("k")) == "KeyError: 'k'"
+
+
+def test_what_is_raised_on_purpose_has_the_words_already() -> None:
+    error = NotFound("db.t", "no such table")
+    error.__cause__ = Py4JJavaError(REFUSED)
+    assert reason(error) == "NotFound: db.t: no such table"
+
+
+def test_a_java_that_is_gone_hides_no_error() -> None:
+    class Gone(Java):
+        def getClass(self) -> Any:  # noqa: N802 - Java's name
+            raise OSError("connection closed")
+
+    assert reason(Py4JJavaError(Gone("a", "b"))) == "Py4JJavaError: An error occurred while calling o68.sql."
+    assert reason(Py4JJavaError(None)) == "Py4JJavaError: An error occurred while calling o68.sql."
