@@ -24,6 +24,10 @@ VIOLATIONS = [
     ("layers", "1 imports run one way", "lakekeeper/core/keys.py", "import lakekeeper.spi"),
     ("layers", "1 imports run one way", "lakekeeper/spi.py", "import lakekeeper.engine"),
     ("layers", "1 imports run one way", "lakekeeper/api.py", "import lakekeeper.cli"),
+    ("layers", "1 imports run one way", "lakekeeper/vacuuming.py", "import lakekeeper.api"),
+    ("layers", "1 imports run one way", "lakekeeper/opening.py", "import lakekeeper.vacuuming"),
+    ("layers", "1 imports run one way", "lakekeeper/workloads.py", "import lakekeeper.opening"),
+    ("layers", "1 imports run one way", "lakekeeper/dropping.py", "import lakekeeper.sql"),
     ("layers", "1 imports run one way", "lakekeeper/errors.py", "from lakekeeper.core import blocks"),
     ("pure-core", "2 the core is pure", "lakekeeper/core/plan.py", "import time"),
     ("pure-core", "2 the core is pure", "lakekeeper/core/depth.py", "from os import environ"),
@@ -107,6 +111,11 @@ def test_a_planted_violation_breaks_its_contract(
     path.write_text(f"{path.read_text()}\n\n{sin}\n")
     verdicts = _lint(tree, contract)
     assert [(found[: len(name)], verdict) for found, verdict in verdicts.items()] == [(name, "BROKEN")]
+
+
+def test_a_module_in_no_layer_breaks_the_layers(tree: Path) -> None:
+    (tree / "lakekeeper" / "stray.py").write_text('"""Belongs nowhere."""\n')
+    assert _lint(tree, "layers") == {"1 imports run one way": "BROKEN"}
 
 
 def test_the_core_asks_no_clock() -> None:
