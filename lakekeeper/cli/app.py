@@ -27,7 +27,8 @@ _INTERRUPTED = 130  # what shells say of a program that SIGINT ended
 
 app = typer.Typer(
     name="lakekeeper",
-    help="Table maintenance for Delta Lake and Apache Iceberg on Spark. Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted.",
+    help="Table maintenance for Delta Lake and Apache Iceberg on Spark. "
+    "Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
