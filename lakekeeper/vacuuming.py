@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.keys import quote
-from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.options import CONF_PREFIX, PROPERTY_PREFIX, Options
 from lakekeeper.core.report import DeleteReport, MetadataReport
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
@@ -17,9 +17,9 @@ from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.drop import drop_rows
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import TrashEntry
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import OptionError, RetentionError
 from lakekeeper.opening import open_adapter
-from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.streams import versions_to_read
 from lakekeeper.spark.where import check_where
@@ -27,6 +27,9 @@ from lakekeeper.spi import Adapter, Observer, TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_CHECKPOINTS = "vacuum.streaming-checkpoints"
 
 
 class Vacuuming:
@@ -39,7 +42,7 @@ class Vacuuming:
 
     def options(self, call: Mapping[str, Any] | None = None) -> Options:
         """The options in force for this table, each with where it came from."""
-        return resolve(call, lakekeeper_confs(self._spark), self._adapter.properties())
+        return table_options(self._spark, self._name.text, self._adapter.properties(), call)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -76,7 +79,7 @@ class Vacuuming:
             age_ms=_age_ms(retention_hours),
             older_than_ms=_moment_ms(older_than),
             named=tuple(p for p in protect if isinstance(p, int)),
-            active=versions_to_read(self._spark, resolved.words("vacuum.streaming-checkpoints")),
+            active=versions_to_read(self._spark, self._checkpoints(resolved)),
             users=[open_adapter(self._spark, p).adapter for p in protect if isinstance(p, str)],
             orphans=orphans,
             trash=trash,
@@ -84,6 +87,21 @@ class Vacuuming:
             allow_unsafe=allow_unsafe_retention,
         )
         return vacuum(self._adapter, request, observer=observer, clock=self._clock)
+
+    def _checkpoints(self, options: Options) -> tuple[str, ...]:
+        """Checkpoint folders of streams, as the operator names them.
+
+        Raises RetentionError where only a table property does: a service does not read folders that a table names, and
+        without them the versions that these streams have yet to read would go.
+        """
+        named = options.words(_CHECKPOINTS)
+        if not named and PROPERTY_PREFIX + _CHECKPOINTS in options.ignored:
+            raise RetentionError(
+                f"{self._name.text}: the table property {PROPERTY_PREFIX}{_CHECKPOINTS} names checkpoints of streams, "
+                "which are read only where the operator names them; nothing was deleted. Set "
+                f"{CONF_PREFIX}{_CHECKPOINTS} to these folders, or remove the property"
+            )
+        return named
 
     def drop_partition(
         self,

@@ -52,7 +52,7 @@ def defaults_conf() -> str:
     head = [
         "# Every option of lakekeeper with its default, for spark-defaults.conf or --properties-file.",
         f"# {_BY}",
-        "# Precedence: call > this conf > table property lakekeeper.<name> > default.",
+        "# Precedence: call > this conf > table property lakekeeper.<name> > default; some properties only tighten.",
     ]
     return "\n".join([*head, *(_conf_entry(option) for option in OPTIONS)]) + "\n"
 
@@ -72,7 +72,8 @@ def options_page() -> str:
         "",
         f"By call (`options={{...}}`, `--option name=value`), by Spark conf (`{CONF_PREFIX}<name>`), or by table",
         f"property (`{PROPERTY_PREFIX}<name>`).",
-        "Precedence: call > conf > table property > default. `lakekeeper.auto.enabled=false` on a table always wins.",
+        "Precedence: call > conf > table property > default. Where a property only tightens an option, the tighter of",
+        "property and conf holds; for `auto.*` also the tighter of property and call.",
         "An unknown name is an error that names the nearest one. In Python a name may be spelt with underscores.",
         "",
         "| name | default | takes | meaning |",
@@ -93,10 +94,21 @@ def _range(option: Option) -> str:
     return f"Takes {option.expected}."
 
 
+_SCOPES = {
+    "any": "",
+    "lower": " A table property only lowers it.",
+    "higher": " A table property only raises it.",
+    "fewer": " A table property only takes from the list.",
+    "session": " By call and conf only.",
+    "conf": " By conf only.",
+}
+
+
 def _scope(option: Option) -> str:
-    if option.scope == "session":
-        return " By call and conf only."
-    return ""
+    if option.kind is bool and option.scope == "lower":
+        return " A table property only switches it off."
+    refused = ", ".join(option.not_by_property)
+    return _SCOPES[option.scope] + (f" A table property can not ask for {refused}." if refused else "")
 
 
 def cli_page() -> str:

@@ -1,9 +1,9 @@
-"""One option: its kind, unit, range and meaning, and how text of a conf becomes its value."""
+"""One option: its kind, unit, range and meaning, where it may be set, and how text of a conf becomes its value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lakekeeper.errors import OptionError
 
@@ -14,9 +14,18 @@ _BOOLEANS = {"true": True, "false": False}
 class Option:
     """One row of the table.
 
-    ``low``/``high`` bound the value, both included. ``scope`` says where it may be set: ``any``,
-    ``session`` (call and conf only) or ``table`` (a table property may set it as well, but a conf
-    of the session can not loosen it: ``auto.enabled=false`` on a table always wins).
+    low, high   bounds of the value, both included
+    scope       where it may be set besides the Spark conf. Whoever may alter a table may set its properties, so a
+                property never widens what the operator of a run allows:
+
+                any       call and property: what files look like, and which of them are due
+                lower     call and property; a property only lowers the value
+                higher    call and property; a property only raises it
+                fewer     call and property; a property only takes words from the list
+                session   call; a property is ignored
+                conf      neither: it is decided before any call; a property is ignored
+    unbounded   the value that stands for no bound at all
+    not_by_property   words that a property may not have
     """
 
     name: str
@@ -27,7 +36,9 @@ class Option:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    scope: str = "any"
+    scope: Literal["any", "lower", "higher", "fewer", "session", "conf"] = "any"
+    unbounded: Any = None
+    not_by_property: tuple[str, ...] = ()
 
     @property
     def keyword(self) -> str:
@@ -38,7 +49,8 @@ class Option:
     def expected(self) -> str:
         """What a good value looks like, for messages and pages."""
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            what = "a comma-separated list of" if self.scope == "fewer" else "one of"
+            return f"{what} {', '.join(self.choices)}"
         if self.kind is bool:
             return "true or false"
         noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
@@ -47,6 +59,20 @@ class Option:
         what = f"a share {self.unit}" if self.unit.startswith("of ") else f"{noun} of {self.unit}"
         high = "…" if self.high is None else f"{self.high:,.16g}"
         return f"{what} from {self.low:,.16g} to {high}"
+
+    @property
+    def only_tightens(self) -> bool:
+        """Does a table property move it to one side only?"""
+        return self.scope in ("lower", "higher", "fewer")
+
+    def tightened(self, value: Any, by: Any) -> Any:
+        """``value``, or ``by`` where that is tighter; of lists the words of ``value`` that ``by`` has too."""
+        if self.scope == "fewer":
+            allowed = words(by)
+            return ",".join(word for word in words(value) if word in allowed)
+        if self.unbounded is not None and self.unbounded in (value, by):
+            return by if value == self.unbounded else value
+        return min(value, by) if self.scope == "lower" else max(value, by)
 
     def parse(self, value: Any) -> Any:
         """``value`` (typed, or text from a conf) as this option's type; raises OptionError."""
@@ -57,9 +83,20 @@ class Option:
         numeric = self.kind in (int, float)
         too_low = numeric and self.low is not None and not parsed >= self.low
         too_high = numeric and self.high is not None and not parsed <= self.high
-        if too_low or too_high or (self.choices and parsed not in self.choices):
+        if too_low or too_high or not self._is_choice(parsed):
             raise OptionError(self.name, value, self.expected)
         return parsed
+
+    def _is_choice(self, parsed: Any) -> bool:
+        if not self.choices:
+            return True
+        listed = words(parsed) if self.scope == "fewer" else (parsed,)
+        return bool(listed) and set(listed) <= set(self.choices)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated text, empty ones left out."""
+    return tuple(word.strip() for word in str(text).split(",") if word.strip())
 
 
 def _parse(kind: type, value: Any) -> Any:

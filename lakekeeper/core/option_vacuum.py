@@ -24,8 +24,19 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "120 (Iceberg).",
         -1,
         876_000,
+        scope="higher",
+        unbounded=-1.0,
     ),
-    Option("retain-last", int, 1, "versions", "The least number of versions that are kept.", 1, 1 << 31),
+    Option(
+        "retain-last",
+        int,
+        1,
+        "versions",
+        "The least number of versions that are kept.",
+        1,
+        1 << 31,
+        scope="higher",
+    ),
     Option(
         "vacuum.max-share",
         float,
@@ -34,6 +45,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "A vacuum that would delete more than this stops and says so.",
         0.0,
         1.0,
+        scope="lower",
     ),
     Option(
         "vacuum.min-batch-delete-size",
@@ -44,7 +56,16 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         1,
         100_000,
     ),
-    Option("vacuum.max-batch-delete-size", int, 1_000, "files", "The most files in one delete.", 1, 100_000),
+    Option(
+        "vacuum.max-batch-delete-size",
+        int,
+        1_000,
+        "files",
+        "The most files in one delete.",
+        1,
+        100_000,
+        scope="lower",
+    ),
     Option(
         "vacuum.max-concurrent-deletes",
         int,
@@ -53,6 +74,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "Partitions whose files are deleted side by side.",
         1,
         256,
+        scope="lower",
     ),
     Option(
         "vacuum.max-deletes-per-second",
@@ -62,6 +84,8 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "The most files deleted in a second, so that queries keep their share of the storage; 0: no limit.",
         0,
         1_000_000,
+        scope="lower",
+        unbounded=0,
     ),
     Option(
         "vacuum.intent-timeout-hours",
@@ -72,6 +96,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "left is looked for. It commits nothing after that.",
         1,
         8_760,
+        scope="higher",
     ),
     Option(
         "vacuum.orphan-grace-hours",
@@ -81,6 +106,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "Files that no version names are left alone until they are this old: somebody may be writing them.",
         24,
         8_760,
+        scope="higher",
     ),
     Option(
         "vacuum.trash-retention-hours",
@@ -90,6 +116,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "How long files stay in the recycle bin before they are deleted for good.",
         1,
         87_600,
+        scope="higher",
     ),
     Option(
         "vacuum.streaming-checkpoints",
@@ -97,5 +124,6 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         "",
         "",
         "Checkpoint folders of streams that read the table, comma-separated: versions they have yet to read are kept.",
+        scope="session",
     ),
 )

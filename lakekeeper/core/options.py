@@ -1,16 +1,17 @@
 """Options of a call: looked up by name, resolved from where they may be set, each with where it came from.
 
-Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. All of
-them: :mod:`lakekeeper.core.option_table`.
+Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. Where a property
+may only tighten an option (:class:`lakekeeper.core.option.Option`), the tighter of property and conf holds, and for
+``auto.*`` the tighter of property and call. All options: :mod:`lakekeeper.core.option_table`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.core.option import Option
+from lakekeeper.core.option import Option, words
 from lakekeeper.core.option_table import OPTIONS
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.errors import OptionError, nearest
@@ -32,10 +33,14 @@ def lookup(name: str) -> Option:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Resolved values and, for each, where it came from (``call``, ``conf``, ``property``, ``default``)."""
+    """Resolved values and, for each, where it came from (``call``, ``conf``, ``property``, ``default``).
+
+    ``ignored`` has a sentence for each table property that was not taken, by the property's name.
+    """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[lookup(name).name]
@@ -54,43 +59,91 @@ class Options:
 
     def words(self, name: str) -> tuple[str, ...]:
         """The value of a comma-separated option, empty words left out."""
-        return tuple(w.strip() for w in str(self[name]).split(",") if w.strip())
+        return words(self[name])
 
     def with_(self, **changed: Any) -> Options:
         """A copy with some values changed, as if by the call; raises OptionError."""
         parsed = {lookup(k).name: lookup(k).parse(v) for k, v in changed.items()}
-        return Options({**self.values, **parsed}, {**self.origins, **dict.fromkeys(parsed, "call")})
+        origins = {**self.origins, **dict.fromkeys(parsed, "call")}
+        return Options({**self.values, **parsed}, origins, self.ignored)
 
 
 def resolve(
     call: Mapping[str, Any] | None = None,
     conf: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
+    *,
+    lenient: bool = False,
 ) -> Options:
     """Options from the three places, by precedence.
 
-    ``conf`` and ``properties`` may hold anything; only keys under our prefixes are looked at, and of
-    those an unknown one is an error (OptionError naming the nearest). No value is ever a class to load.
+    ``conf`` and ``properties`` may hold anything; only keys under our prefixes are looked at. Raises OptionError for a
+    bad value, and for an unknown name, naming the nearest. ``lenient``: a table property that is unknown or bad is
+    among ``Options.ignored`` instead. No value is ever a class to load.
     """
     values: dict[str, Any] = {o.name: o.default for o in OPTIONS}
     origins = dict.fromkeys(values, "default")
-    for origin, prefix, given in (
-        ("property", PROPERTY_PREFIX, properties),
-        ("conf", CONF_PREFIX, conf),
-        ("call", "", call),
-    ):
+    asked, ignored = _properties(properties or {}, lenient=lenient)
+    for name, (_, value) in asked.items():
+        if lookup(name).scope == "any":
+            values[name], origins[name] = value, "property"
+    for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
         for key, value in (given or {}).items():
-            if not key.startswith(prefix) or value is None:
-                continue
-            option = lookup(key[len(prefix) :])
-            if origin == "property" and option.scope == "session":
-                raise OptionError(key, value, "an option of the session, not of a table")
+            if key.startswith(prefix) and value is not None:
+                option = _lookup_in(origin, key, value, prefix)
+                values[option.name], origins[option.name] = _parse_from(option, key, value), origin
+    for name, (key, value) in asked.items():
+        option = lookup(name)
+        if option.only_tightens and (origins[name] != "call" or name.startswith("auto.")):
+            tight = option.tightened(values[name], value)
+            if tight != value:
+                ignored[key] = _too_loose(option, value, tight)
+            if tight != values[name]:
+                values[name], origins[name] = tight, "property"
+    return Options(values, origins, ignored)
+
+
+def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
+    """The option that a key of a conf or call means; OptionError for one that a call can not set."""
+    option = lookup(key[len(prefix) :])
+    if origin == "call" and option.scope == "conf":
+        raise OptionError(key, value, f"no value in a call: set the Spark conf {CONF_PREFIX}{option.name}")
+    return option
+
+
+def _properties(
+    properties: Mapping[str, str], *, lenient: bool
+) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
+    """(option's name → (property, value), property → why it is ignored) of a table's properties."""
+    asked: dict[str, tuple[str, Any]] = {}
+    ignored: dict[str, str] = {}
+    for key, value in properties.items():
+        if not key.startswith(PROPERTY_PREFIX) or value is None:
+            continue
+        try:
+            option = lookup(key[len(PROPERTY_PREFIX) :])
             parsed = _parse_from(option, key, value)
-            if option.name == "auto.enabled" and values[option.name] is False:
-                continue  # switched off on the table: nothing switches it on again
-            values[option.name] = parsed
-            origins[option.name] = origin
-    return Options(values, origins)
+        except OptionError as error:
+            if not lenient:
+                raise
+            ignored[key] = f"got {value!r}, expected {error.expected}"
+            continue
+        if option.scope in ("session", "conf"):
+            ignored[key] = f"the operator sets it, as {CONF_PREFIX}{option.name}; a table property can not"
+        elif set(words(value)) & set(option.not_by_property):
+            listed = ", ".join(option.not_by_property)
+            ignored[key] = f"a table property can not ask for {listed}; name it in the call"
+        else:
+            asked[option.name] = key, parsed
+    return asked, ignored
+
+
+def _too_loose(option: Option, value: Any, holds: Any) -> str:
+    """Why a property that would loosen an option has no effect, or not its whole effect."""
+    if option.scope == "fewer":
+        return f"a table property can only take from the list: of {value!r}, {holds!r} is left"
+    verb = "lower" if option.scope == "lower" else "raise"
+    return f"a table property can only {verb} it: {holds} holds, not {value}"
 
 
 def _parse_from(option: Option, key: str, value: Any) -> Any:

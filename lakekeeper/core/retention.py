@@ -80,10 +80,12 @@ class Versions:
 class Retention:
     """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
 
-    ``active`` are versions that work under way has read, each with who says so.
+    ``active`` are versions that work under way has read, each with who says so. ``least_ms`` is a floor under the
+    grace of the table: it counts where ``age_ms`` is None.
     """
 
     age_ms: int | None = None
+    least_ms: int = 0
     last: int = 1
     named: Collection[int] = ()
     active: Mapping[int, str] = field(default_factory=dict)
@@ -176,7 +178,7 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
     own = versions.min_age_ms
     asked = retention.age_ms
     if asked is None:
-        asked = own if own is not None else versions.usual_age_ms
+        asked = max(own if own is not None else versions.usual_age_ms, retention.least_ms)
         return asked if retention.allow_unsafe else max(asked, FLOOR_MS)
     if asked < 0:
         raise RetentionError(

@@ -25,7 +25,6 @@ from lakekeeper.spi import Observer
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
-VERBS = ("recluster", "compact", "merge_deletes", "vacuum")
 STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -154,7 +153,7 @@ def settings_from(options: Options) -> AutoSettings:
             "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
         )
     at_once = options.integer("auto.max-concurrent-tables")
-    return AutoSettings(tables, _known_verbs(options), seconds(options["auto.every"]), at_once)
+    return AutoSettings(tables, options.words("auto.verbs"), seconds(options["auto.every"]), at_once)
 
 
 def seconds(text: str) -> float:
@@ -223,11 +222,16 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         table = open_table(name)
         if not table.automatic:  # asked first: whatever else is wrong on the table, it is not ours to touch
             return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
-        options = table.options()
+        options = table.options({"auto.verbs": ",".join(call.settings.verbs)})
         if not options["auto.enabled"]:
             return TableResult(name, "off", "lakekeeper.auto.enabled=false by conf")
-        standing = options.origins["auto.verbs"] == "property"
-        verbs = _known_verbs(options) if standing else call.settings.verbs
+        verbs = options.words(
+            "auto.verbs"
+        )  # the pass's own, without those that the table's property leaves out
+        if not verbs:
+            return TableResult(
+                name, "off", "lakekeeper.auto.verbs on the table has none of this pass's verbs"
+            )
         for report in _verbs(table, verbs, options, call):
             reports.append(report)  # noqa: PERF402 - one by one: an error must not take earlier reports with it
         if "vacuum" in verbs and not call.stopping():
@@ -243,13 +247,6 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
         return _with_freed(_summary(name, reports, call.dry_run, error=reason(error)), freed)
     return _with_freed(_summary(name, reports, call.dry_run), freed)
-
-
-def _known_verbs(options: Options) -> tuple[str, ...]:
-    verbs = options.words("auto.verbs")
-    if not verbs or not set(verbs) <= set(VERBS):
-        raise OptionError("auto.verbs", options["auto.verbs"], "verbs out of " + ", ".join(VERBS))
-    return verbs
 
 
 def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:

@@ -233,8 +233,14 @@ class _Sweep:
         age = request.age_ms
         if age is None and request.older_than_ms is not None:
             age = now_ms - request.older_than_ms
+        least = 0
         if age is None and options.number("retention-hours") >= 0:
-            age = options.ms("retention-hours")
+            if (
+                options.origins["retention-hours"] == "property"
+            ):  # only ever longer than what holds without it
+                least = options.ms("retention-hours")
+            else:
+                age = options.ms("retention-hours")
         at_work = {
             intent.read_version: f"run {intent.run_id} at work has read it"
             for intent in intents.values()
@@ -243,6 +249,7 @@ class _Sweep:
         held = held_versions(self.adapter.notes, options.ms("vacuum.trash-retention-hours"), now_ms)
         return Retention(
             age_ms=age,
+            least_ms=least,
             last=options.integer("retain-last"),
             named=tuple(request.named),
             active={**request.active, **at_work, **held},

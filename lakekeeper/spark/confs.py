@@ -1,15 +1,40 @@
-"""The confs of a session that are lakekeeper's."""
+"""The confs of a session that are lakekeeper's, and the options that they and a table's properties make."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.options import CONF_PREFIX
+from lakekeeper.core.options import CONF_PREFIX, Options, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("lakekeeper")
+_logged: set[tuple[str, str, str]] = set()
 
 
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     """Confs under ``spark.lakekeeper.``, as text."""
     return {str(k): str(v) for k, v in dict(spark.conf.getAll).items() if str(k).startswith(CONF_PREFIX)}
+
+
+def table_options(
+    spark: SparkSession,
+    table: str,
+    properties: Mapping[str, str],
+    call: Mapping[str, Any] | None = None,
+    *,
+    lenient: bool = False,
+) -> Options:
+    """The options in force for a table; see :func:`lakekeeper.core.options.resolve`, which has the parameters.
+
+    Logs a warning for each table property that is ignored, once in a process.
+    """
+    options = resolve(call, lakekeeper_confs(spark), properties, lenient=lenient)
+    for key, why in options.ignored.items():
+        if (table, key, why) not in _logged:
+            _logged.add((table, key, why))
+            _LOG.warning("%s: table property %s is ignored: %s", table, key, why)
+    return options

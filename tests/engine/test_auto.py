@@ -206,10 +206,20 @@ def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
     assert (one.status, one.reason) == ("idle", "no cluster key, and no other verb asked for")
 
 
-def test_verbs_come_from_the_conf_and_the_table_may_say_otherwise() -> None:
+def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
     table = FakeTable({"lakekeeper.auto.verbs": "compact"})
     passed({"a": table})
     assert table.verbs == ["compact"]
+    greedy = FakeTable({"lakekeeper.auto.verbs": "vacuum,compact"})
+    passed({"a": greedy})
+    assert greedy.verbs == ["compact"]
+    other = FakeTable({"lakekeeper.auto.verbs": "vacuum"})
+    (one,) = passed({"a": other}).tables
+    assert (one.status, other.asked) == ("off", [])
+    freed = AutoSettings(("*",), ("vacuum", "compact"), 900)
+    allowed = FakeTable({"lakekeeper.auto.verbs": "vacuum"})
+    passed({"a": allowed}, settings=freed)
+    assert allowed.verbs == ["vacuum", "empty_trash"]
     wrong = FakeTable({"lakekeeper.auto.verbs": "vacum"})
     (one,) = passed({"a": wrong}).tables
     assert (one.status, wrong.asked) == ("failed", [])

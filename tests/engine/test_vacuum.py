@@ -387,3 +387,24 @@ def test_runs_that_ended_lock_nobody_out() -> None:
     assert late.stands()
     assert {"late", "r3"} <= held
     assert "r0" not in held
+
+
+@pytest.mark.parametrize(
+    "conf,asked,stays",
+    [
+        (None, 24, [0, 1, 2, 3, 4, 5]),  # the table's usual week holds
+        (None, 24 * 30, [0, 1, 2, 3, 4, 5]),
+        (48, 24, [3, 4, 5]),
+        (48, 24 * 30, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_a_property_keeps_versions_longer_and_never_shorter(
+    table: MemoryTable, conf: int | None, asked: int, stays: list[int]
+) -> None:
+    confs = {} if conf is None else {"spark.lakekeeper.retention-hours": str(conf)}
+    options = resolve(WIDE, confs, {"lakekeeper.retention-hours": str(asked)})
+    table.later(HOUR_MS)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    vacuum(MemoryAdapter(table), VacuumRequest(options), clock=clock)
+    kept = readable(table)
+    assert kept == ([0, *stays] if table.settings.linear and 0 not in stays else stays)

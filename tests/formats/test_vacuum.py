@@ -189,3 +189,30 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
     assert name in [t.name for t in lk.empty_dropped(spark, f"{catalog}.{namespace}")]
     assert not list(place.rglob("*.parquet"))
     assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
+
+
+def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """No service reads folders that a table names, and what their streams have yet to read must not go."""
+    name = rewritten(lake)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.streaming-checkpoints'='{tmp_path}')")
+    disk = on_disk(lake.home(name))
+    with pytest.raises(RetentionError, match=r"spark\.lakekeeper\.vacuum\.streaming-checkpoints"):
+        lk.table(spark, name).vacuum(**NOW)
+    assert on_disk(lake.home(name)) == disk
+    assert lk.table(spark, name).compact(dry_run=True).ended
+    (tmp_path / "offsets").mkdir()
+    named = {**ALL, "vacuum.streaming-checkpoints": str(tmp_path)}
+    assert lk.table(spark, name).vacuum(**{**NOW, "options": named}).deleted_files_count
+
+
+def test_a_property_does_not_take_the_brake_off(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = rewritten(lake)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.max-share'='1')")
+    asked: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True}
+    with caplog.at_level("WARNING", "lakekeeper"), pytest.raises(RetentionError, match="max-share is 50%"):
+        lk.table(spark, name).vacuum(**asked)
+    assert "lakekeeper.vacuum.max-share is ignored" in caplog.text
