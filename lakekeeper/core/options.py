@@ -1,8 +1,8 @@
 """Options of a call: looked up by name, resolved from where they may be set, each with where it came from.
 
-Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. Where a property
-may only tighten an option (:class:`lakekeeper.core.option.Option`), the tighter of property and conf holds, and for
-``auto.*`` the tighter of property and call. All options: :mod:`lakekeeper.core.option_table`.
+Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. Where a
+property only tightens an option (:class:`lakekeeper.core.option.Option`), the tighter of property and conf holds, and
+for ``auto.*`` the tighter of property and call. All options: :mod:`lakekeeper.core.option_table`.
 """
 
 from __future__ import annotations

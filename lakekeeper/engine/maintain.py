@@ -61,9 +61,10 @@ class Request:
 
 @dataclass(slots=True)
 class _Tally:
-    """What the rounds of one call have done so far."""
+    """What the rounds of one call have done so far; ``tried`` counts the commits begun, whatever became of them."""
 
     run: str
+    tried: int = 0
     groups: list[GroupResult] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
     version: int | None = None
@@ -78,8 +79,8 @@ class _Tally:
             request.backoff.raced(task.partition, clock.now_ms())
 
     def next_run_id(self) -> str:
-        """A fresh id for each commit, so that one of unknown outcome is found by its own."""
-        return f"{self.run}-{len(self.run_ids) + 1}"
+        """The id of the next commit: each has its own, by which the log says whether it landed."""
+        return f"{self.run}-{self.tried + 1}"
 
 
 def look(adapter: Adapter[Any], request: Request) -> Snapshot:
@@ -250,6 +251,7 @@ def _commit(
     work: Work, rewrites: Sequence[Rewrite], snapshot: Snapshot, request: Request, tally: _Tally, clock: Clock
 ) -> None:
     run_id = tally.next_run_id()
+    tally.tried += 1
     committer = Committer(
         work.adapter, work.runner, snapshot, run_id, request.options, work.events, clock, work.registration
     )

@@ -46,7 +46,7 @@ def merge_deletes(
     report = maintain(adapter, runner, request, observer=observer, clock=clock)
     if request.dry_run:
         return report
-    run_id = _next_run_id(report)
+    run_id = _run_id(report)
     tidying = _Tidying(
         adapter, request.options, run_id, Events(adapter.table, run_id, observer), clock, clock.now_ms()
     )
@@ -140,10 +140,10 @@ class _Tidying:
         ) from doubt
 
 
-def _next_run_id(report: MergeReport) -> str:
-    """The next of this call's ids, or the first of a fresh one."""
+def _run_id(report: MergeReport) -> str:
+    """An id of this call that no commit of its rewrites had, landed or not."""
     run = report.run_ids[0].rpartition("-")[0] if report.run_ids else uuid.uuid4().hex[:16]
-    return f"{run}-{len(report.run_ids) + 1}"
+    return f"{run}-tidy"
 
 
 def _with(report: MergeReport, tidied: Tidied, run_id: str) -> MergeReport:

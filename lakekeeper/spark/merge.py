@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 POOL = "lakekeeper"
+_OF_THE_THREAD = (
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+    "spark.scheduler.pool",
+)
 
 
 class SparkRunner:
@@ -71,8 +77,12 @@ class SparkRunner:
 
     @contextmanager
     def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
-        """Jobs of this thread belong to the run's group, so that they show in the UI and can be cancelled."""
+        """Jobs of this thread belong to the run's group, so that they show in the UI and can be cancelled.
+
+        Afterwards the thread has the group, description and pool that it had before: a replay runs in the caller's.
+        """
         context = self._spark.sparkContext
+        before = {name: context.getLocalProperty(name) for name in _OF_THE_THREAD}
         context.setJobGroup(
             run_id, f"lakekeeper {task.table} group {task.id}: {task.reason}", interruptOnCancel=True
         )
@@ -80,8 +90,8 @@ class SparkRunner:
         try:
             yield
         finally:
-            for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
-                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None clears it
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None clears it
 
     def cancel(self, run_id: str) -> None:
         """Stop the run's jobs, and those its threads might still start."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from lakekeeper.core.option import Option
@@ -149,18 +149,45 @@ def test_switched_off_on_a_table_always_wins(elsewhere: dict[str, Any]) -> None:
 
 # What a table's owner decides alone: the shape of its files, and which of them are due. How much is done, how long it
 # takes, what it may use and what it may delete are the operator's, and are not in this list.
-OWNERS = """
-    cluster-by policy target-file-size-bytes max-rows-per-file min-file-size-ratio min-input-files min-input-files-old
-    delete-ratio-threshold delete-ratio-threshold-old threshold-half-life-hours depth-threshold depth-threshold-ratio
-    max-level constant-size-ratio adaptive.setting adaptive.lambda adaptive.max-depth
-    universal.num-sorted-run.compaction-trigger universal.num-levels universal.compaction.size-ratio
-    universal.compaction.max-size-amplification-percent universal.compaction.optimization-interval-ms
-    universal.compaction.total-size-threshold-bytes universal.compaction.incremental-size-threshold-bytes
-    universal.compaction.force-level-0 key-change-ratio queries-per-hour partial-progress.enabled
-    partial-progress.max-commits commit.retry.num-retries commit.retry.min-wait-ms commit.retry.max-wait-ms
-    commit.quiet-window-ms commit.quiet-max-wait-ms early-abort-interval-ms replay.max-deleted-ratio
-    vacuum.min-batch-delete-size
-""".split()
+OWNERS = (
+    "cluster-by",
+    "policy",
+    "target-file-size-bytes",
+    "max-rows-per-file",
+    "min-file-size-ratio",
+    "min-input-files",
+    "min-input-files-old",
+    "delete-ratio-threshold",
+    "delete-ratio-threshold-old",
+    "threshold-half-life-hours",
+    "depth-threshold",
+    "depth-threshold-ratio",
+    "max-level",
+    "constant-size-ratio",
+    "adaptive.setting",
+    "adaptive.lambda",
+    "adaptive.max-depth",
+    "universal.num-sorted-run.compaction-trigger",
+    "universal.num-levels",
+    "universal.compaction.size-ratio",
+    "universal.compaction.max-size-amplification-percent",
+    "universal.compaction.optimization-interval-ms",
+    "universal.compaction.total-size-threshold-bytes",
+    "universal.compaction.incremental-size-threshold-bytes",
+    "universal.compaction.force-level-0",
+    "key-change-ratio",
+    "queries-per-hour",
+    "partial-progress.enabled",
+    "partial-progress.max-commits",
+    "commit.retry.num-retries",
+    "commit.retry.min-wait-ms",
+    "commit.retry.max-wait-ms",
+    "commit.quiet-window-ms",
+    "commit.quiet-max-wait-ms",
+    "early-abort-interval-ms",
+    "replay.max-deleted-ratio",
+    "vacuum.min-batch-delete-size",
+)
 
 SAFER = {  # the side on which less is done, deleted or used; written down here once more, by hand
     "max-file-group-size-bytes": min,
@@ -213,7 +240,7 @@ def test_every_option_says_what_a_table_property_may_do_to_it() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
-@given(data=st.data())
+@drawn(data=st.data())
 def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> None:
     """Whatever a table's properties say, the operator's value holds or a tighter one."""
     if option.name in OWNERS:

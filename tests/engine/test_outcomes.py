@@ -13,7 +13,7 @@ from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit
-from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import Scene, groups_apart, overlapping
 
@@ -270,3 +270,34 @@ def test_an_error_while_tidying_up_after_a_commit_is_not_a_failed_commit(
     assert report.commits == 1
     assert 3 not in {row["k"] for row in scene.table.rows()}
     assert scene.table.leftovers()
+
+
+class _Noting(MemoryAdapter):
+    """Notes under which run id each attempt to commit was made."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        super().__init__(table)
+        self.tried: list[str] = []
+
+    def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        self.tried.append(run_id)
+        return super().commit(rewrites, snapshot, run_id)
+
+
+def test_a_batch_after_a_failed_one_has_a_run_id_of_its_own() -> None:
+    """The log says by its run id whether a commit landed: two commits of one id could not be told apart."""
+    scene = groups_apart(4)
+    scene.adapter = noting = _Noting(scene.table)
+    before = scene.table.fingerprint()
+
+    def fail_the_second(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "committed" and len(noting.tried) == 1:
+            scene.adapter.faults.outcomes.append("rejected")
+
+    options = {"partial-progress.enabled": True, "partial-progress.max-commits": 4}
+    report = scene.run(options={**options, "max-concurrent-file-group-rewrites": 1}, observer=fail_the_second)
+    assert [group.status for group in report.groups].count("failed") == 1
+    assert len(noting.tried) == 4
+    assert len(set(noting.tried)) == 4
+    assert [run for run in noting.tried if run in report.run_ids] == list(report.run_ids)
+    assert scene.table.fingerprint() == before

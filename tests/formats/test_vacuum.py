@@ -196,7 +196,9 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
 ) -> None:
     """No service reads folders that a table names, and what their streams have yet to read must not go."""
     name = rewritten(lake)
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.streaming-checkpoints'='{tmp_path}')")
+    spark.sql(
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.streaming-checkpoints'='{tmp_path}')"
+    )
     disk = on_disk(lake.home(name))
     with pytest.raises(RetentionError, match=r"spark\.lakekeeper\.vacuum\.streaming-checkpoints"):
         lk.table(spark, name).vacuum(**NOW)
