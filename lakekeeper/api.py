@@ -284,7 +284,8 @@ class Table(Vacuuming):
         """Delete the rows for which ``where`` is true; ``true`` deletes every row.
 
         The rows are masked where the table permits it, else their files are written anew. Maintenance never makes
-        it fail: rows that were moved meanwhile are found where they are now. ``where`` (Spark SQL over the table's
+        it fail: rows that were moved meanwhile are found where they are now. Nor does a table property ``lakekeeper.*``
+        that is unknown or bad: it is ignored, with a warning. ``where`` (Spark SQL over the table's
         columns) has to mean the same each time it is asked: what depends on the present moment or on the session
         is refused. Raises before any write: OptionError, NotFound, Unsupported; after: CommitError.
         """
@@ -292,7 +293,7 @@ class Table(Vacuuming):
             raise OptionError(
                 "where", where, "a predicate over the table's columns; 'true' deletes every row"
             )
-        resolved = self.options(options)
+        resolved = self.options(options, lenient=True)
         check_where(self._spark, self._name, where, steady=True)
         runner = SparkRunner(self._spark)
         return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)

@@ -286,6 +286,13 @@ class Adapter(Protocol[Rows]):
         """
         ...
 
+    def version(self) -> Snapshot:
+        """The newest version without key and blocks: lists no data file, reads no statistics, starts no job.
+
+        :meth:`changes_since` tells what was committed after it, but not what became of files.
+        """
+        ...
+
     def read(self, task: MergeTask) -> Rows:
         """The live rows of the task's inputs, as of its read version, with all that must outlive a rewrite."""
         ...

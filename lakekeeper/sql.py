@@ -1,26 +1,31 @@
 """Run a user's DELETE, UPDATE or MERGE so that maintenance does not make it fail.
 
 The statement is Spark's own and runs as it is. Where it lost its race to nothing but rewrites of lakekeeper's, which
-change no row, it means the same on the new files and is run again; where anybody else was faster too, the error goes
+change no row, it means the same on the new files and is run again. Where another writer was faster too, the error goes
 to the user, who alone knows whether the statement still means what it meant.
+
+A table that lakekeeper cannot open, or a property that it does not know, is no reason for a statement to fail: then it
+runs as it would without lakekeeper, and a warning says so.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds
 from lakekeeper.engine.events import Events
-from lakekeeper.errors import AdapterError, TableError
+from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.opening import Opened, open_adapter
-from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.statements import changed_table
-from lakekeeper.spi import Adapter, Format, Observer
+from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,56 +42,81 @@ def sql(
 ) -> DataFrame:
     """``spark.sql``; a DELETE, UPDATE or MERGE that loses only to rewrites of lakekeeper's is run again.
 
-    Each further run is logged (logger ``lakekeeper``, a warning) and told to ``observer`` as ``conflict``. They are
-    bounded by ``commit.retry.num-retries``; then, and for every other failure, the statement's own error is raised.
-    Any other statement is handed to Spark as it is. Raises OptionError for a text that does not parse.
+    Each further run is logged (logger ``lakekeeper``, a warning) and reported to ``observer`` as ``conflict``. They are
+    bounded by ``commit.retry.num-retries``; then, and for every other failure, the statement's own error is raised. Any
+    other statement is handed to Spark as it is, and so is one on a table that lakekeeper cannot open. Raises
+    OptionError for a text that does not parse, and for bad ``options``.
     """
+    resolve(options)
     target = changed_table(spark, statement)
-    opened = _opened(spark, target) if target else None
-    if opened is None:
+    guard = _guard(spark, target, options) if target else None
+    if guard is None:
         return spark.sql(statement)
-    format_, adapter = opened.format, opened.adapter
-    resolved = resolve(options, lakekeeper_confs(spark), adapter.properties())
+    adapter = guard.opened.adapter
     events = Events(adapter.table, "", observer)
     clock = Clock()
-    for attempt in range(resolved.integer("commit.retry.num-retries") + 1):
-        # No block matches: the version is all that is wanted of the picture.
-        before = adapter.snapshot(where="false")
+    for attempt in range(guard.options.integer("commit.retry.num-retries")):
+        before = guard.version()
+        if before is None:
+            break
         try:
             return spark.sql(statement)
         except Exception as error:
-            if not _may_run_again(format_, adapter, before, error, attempt, resolved):
+            changes = guard.lost_to_our_rewrites(before, error)
+            if changes is None:
                 raise
-            lost_to = ", ".join(map(str, adapter.changes_since(before).winners))
+            lost_to = ", ".join(map(str, changes.winners))
             _LOG.warning(
                 "%s: the statement lost to %s, which changed no row; it is run again (attempt %d)",
                 adapter.table, lost_to, attempt + 2,
             )  # fmt: skip
             events.tell("conflict", attempt=attempt, reason=f"lost to {lost_to}", statement=statement)
-            clock.wait(pause_seconds(attempt, resolved))
-    raise AssertionError("the loop returns or raises")
+            clock.wait(pause_seconds(attempt, guard.options))
+    return spark.sql(statement)
 
 
-def _may_run_again(
-    format_: Format,
-    adapter: Adapter[Any],
-    before: Snapshot,
-    error: Exception,
-    attempt: int,
-    options: Options,
-) -> bool:
-    """Was it a lost race, and to none but our own rewrites? In doubt the error is the user's to judge."""
-    if attempt >= options.integer("commit.retry.num-retries") or not format_.lost_race(error):
-        return False
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What it takes to run a statement again: the table that it changes, and the options."""
+
+    opened: Opened
+    options: Options
+
+    def version(self) -> Snapshot | None:
+        """The table's newest version; None where it cannot be read."""
+        try:
+            return self.opened.adapter.version()
+        except Exception as error:
+            _unguarded(self.opened.adapter.table, error)
+            return None
+
+    def lost_to_our_rewrites(self, before: Snapshot, error: Exception) -> Changes | None:
+        """What was committed since, if the statement lost to that, and it was nothing but our own rewrites.
+
+        In doubt None: the statement's own error is what matters, and the user's to judge.
+        """
+        try:
+            if not self.opened.format.lost_race(error):
+                return None
+            changes = self.opened.adapter.changes_since(before)
+            return changes if changes.only_our_rewrites else None
+        except Exception:
+            return None
+
+
+def _guard(spark: SparkSession, target: str, options: Mapping[str, Any] | None) -> _Guard | None:
+    """None where the table cannot be opened, or the session's options are bad: the statement is run all the same."""
     try:
-        return adapter.changes_since(before).only_our_rewrites
-    except Exception:  # the statement's own error is what matters
-        return False
-
-
-def _opened(spark: SparkSession, target: str) -> Opened | None:
-    """A statement's table; None where lakekeeper knows none: then it made no commit there."""
-    try:
-        return open_adapter(spark, target)
-    except (AdapterError, TableError):
+        opened = open_adapter(spark, target)
+        properties = opened.adapter.properties()
+        return _Guard(opened, table_options(spark, target, properties, options, lenient=True))
+    except Exception as error:
+        _unguarded(target, error)
         return None
+
+
+def _unguarded(table: str, error: Exception) -> None:
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    not_ours = isinstance(error, NotFound) or (isinstance(error, AdapterError) and error.missing)
+    level = logging.DEBUG if not_ours else logging.WARNING
+    _LOG.log(level, "%s: the statement is not run again if it loses to a rewrite: %s", table, text)

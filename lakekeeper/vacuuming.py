@@ -40,9 +40,12 @@ class Vacuuming:
     _adapter: Adapter[Any]
     _clock: Clock
 
-    def options(self, call: Mapping[str, Any] | None = None) -> Options:
-        """The options in force for this table, each with where it came from."""
-        return table_options(self._spark, self._name.text, self._adapter.properties(), call)
+    def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
+        """The options in force for this table, each with where it came from.
+
+        Raises OptionError for a bad one; ``lenient``: not for a bad table property, which is ignored.
+        """
+        return table_options(self._spark, self._name.text, self._adapter.properties(), call, lenient=lenient)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -118,7 +121,7 @@ class Vacuuming:
         """
         if not str(where or "").strip():
             raise OptionError("where", where, "a predicate over the table's columns")
-        resolved = self.options(options)
+        resolved = self.options(options, lenient=True)
         check_where(self._spark, self._name, where, steady=True)
         act = delete_rows if force else drop_rows
         runner = SparkRunner(self._spark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.blocks import Snapshot, no_blocks
 from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
@@ -93,6 +93,21 @@ class DeltaTable:
             complete=not where,
             properties=state.properties,
             commits_ms=commits_ms(self._log, state, blocks),
+        )
+
+    def version(self) -> Snapshot:
+        """The newest version without key and blocks; the log's folder is listed, and no data file."""
+        state = self.refuse_unsupported()
+        return Snapshot(
+            table=self.table,
+            format="delta",
+            version=state.version,
+            table_uuid=state.table_uuid,
+            schema_id=state.schema_id,
+            key=None,
+            blocks=no_blocks(),
+            complete=False,
+            properties=state.properties,
         )
 
     def read(self, task: MergeTask) -> DataFrame:

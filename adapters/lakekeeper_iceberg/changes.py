@@ -19,7 +19,8 @@ def changes_since(
 ) -> Changes:
     """Changes between ``snapshot`` and the current state of ``metadata`` (a TableMetadata).
 
-    ``deletes_now(id)`` lists path → delete_id at a snapshot; it is asked only where files may have gone.
+    ``deletes_now(id)`` lists path → delete_id at a snapshot; it is asked only where blocks of ``snapshot`` may have
+    gone.
     """
     current = metadata.currentSnapshot()
     version = -1 if current is None else int(current.snapshotId())
@@ -30,7 +31,7 @@ def changes_since(
             f"snapshot {snapshot.version}, which was read, is not among the ancestors of the table's current snapshot "
             f"{version}: it was expired, or the table was rolled back"
         )
-    if obstacle or all(quiet for _, quiet in winners):
+    if obstacle or not len(snapshot.blocks) or all(quiet for _, quiet in winners):
         return Changes(version, tuple(w for w, _ in winners), obstacle=obstacle)
     now = deletes_now(version)
     before = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.delete_id.to_pylist(), strict=True))

@@ -12,7 +12,7 @@ import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
+from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks, no_blocks
 from lakekeeper.core.keys import ClusterKey, key_text
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
@@ -151,6 +151,22 @@ class IcebergTable:
             properties=properties,
             commits_ms=commits.of_writers,
             rewritten=commits.rewritten,
+        )
+
+    def version(self) -> Snapshot:
+        self._refresh()
+        metadata = self._metadata()
+        current = metadata.currentSnapshot()
+        return Snapshot(
+            table=self.table,
+            format=IcebergFormat.name,
+            version=None if current is None else int(current.snapshotId()),
+            table_uuid=str(metadata.uuid()),
+            schema_id=f"{metadata.currentSchemaId()}/{metadata.defaultSpecId()}",
+            key=None,
+            blocks=no_blocks(),
+            complete=False,
+            properties=self._properties(metadata),
         )
 
     def read(self, task: MergeTask) -> DataFrame:

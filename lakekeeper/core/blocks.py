@@ -221,6 +221,11 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     return built
 
 
+def no_blocks() -> BlockSet:
+    """No block under no key."""
+    return make_blocks({"path": [], "rows": [], "bytes": []}, None)
+
+
 def _check_lengths(blocks: BlockSet, n: int) -> None:
     for f in fields(blocks):
         value = getattr(blocks, f.name)

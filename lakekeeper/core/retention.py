@@ -85,11 +85,11 @@ class Retention:
     """
 
     age_ms: int | None = None
-    least_ms: int = 0
     last: int = 1
     named: Collection[int] = ()
     active: Mapping[int, str] = field(default_factory=dict)
     allow_unsafe: bool = False
+    least_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

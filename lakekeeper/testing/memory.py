@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
+from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks, no_blocks
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
@@ -111,6 +111,21 @@ class MemoryAdapter:
                 [v.at_ms for v in self.store.versions if v.operation in ("WRITE", "OVERWRITE", "DELETE")],
                 np.int64,
             ),
+        )
+
+    def version(self) -> Snapshot:
+        """The newest version without key and blocks."""
+        now = self.store.current
+        return Snapshot(
+            table=self.table,
+            format="memory",
+            version=now.number,
+            table_uuid=self.store.uuid,
+            schema_id=f"{now.schema.id}.{now.spec}",
+            key=None,
+            blocks=no_blocks(),
+            complete=False,
+            properties=dict(now.properties),
         )
 
     # -- a rewrite ----------------------------------------------------------------------------------------------

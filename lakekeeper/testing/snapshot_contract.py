@@ -128,6 +128,19 @@ class SnapshotContract(Selected):
         assert read_rows(harness, adapter, pinned) == 3
         assert adapter.snapshot(["k"]).version != pinned.version
 
+    def test_a_version_is_that_of_the_snapshot_without_its_blocks(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1, 2)])
+        adapter = table.adapter()
+        seen, whole = adapter.version(), adapter.snapshot(["k"])
+        for name in ("table", "format", "version", "table_uuid", "schema_id", "properties"):
+            assert getattr(seen, name) == getattr(whole, name), name
+        assert (len(seen.blocks), seen.key, seen.complete) == (0, None, False)
+        table.append(keys(4))
+        table.delete("k = 1")
+        changes = adapter.changes_since(seen)
+        assert changes.version == adapter.version().version
+        assert (len(changes.winners), changes.obstacle) == (2, "")
+
     def test_where_keeps_every_block_that_may_match(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(0, 5), keys(4, 9), keys(10, 19), keys(None)])
         adapter = table.adapter()

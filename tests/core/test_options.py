@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-def _places(name: str, value: Any) -> list[dict[str, dict[str, Any]]]:
+def _places(name: str, value: Any) -> list[dict[str, Any]]:
     """The three places where an option may stand."""
     return [
         {"call": {name: value}},
@@ -189,7 +190,7 @@ OWNERS = (
     "vacuum.min-batch-delete-size",
 )
 
-SAFER = {  # the side on which less is done, deleted or used; written down here once more, by hand
+SAFER: dict[str, Callable[[tuple[Any, Any]], Any]] = {  # the side on which less is done, deleted or used; written down here once more, by hand
     "max-file-group-size-bytes": min,
     "max-file-group-input-files": min,
     "single-task-bytes": min,
@@ -266,7 +267,7 @@ def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> 
     assert (f"lakekeeper.{option.name}" in resolved.ignored) >= (loose and "call" not in given)
 
 
-def _lower(given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _lower(given: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {place: {k: str(v).lower() for k, v in values.items()} for place, values in given.items()}
 
 

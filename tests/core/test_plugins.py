@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
               {"properties": {"lakekeeper.policy": "sizes,ranges"}}],
 )  # fmt: skip
 def test_an_ordered_set_of_policies_comes_from_call_conf_or_property(
-    place: dict[str, dict[str, str]],
+    place: dict[str, Any],
 ) -> None:
     words = resolve(**place).words("policy")
     assert [policy.name for policy in find_policies(words)] == ["sizes", "ranges"]

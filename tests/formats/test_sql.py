@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.errors import OptionError
@@ -73,3 +74,80 @@ def test_other_statements_are_handed_on(lake: Lake) -> None:
         lk.sql(lake.spark, "DELETE FORM nothing")
     with pytest.raises(Exception, match=r"(?i)not.found|cannot be found"):
         lk.sql(lake.spark, f"DELETE FROM {name}_not_there WHERE id = 1")
+
+
+def test_a_bad_property_keeps_no_statement_from_running(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """It is ignored with a warning, and the statement is guarded all the same."""
+    name = lake.overlapping(1, 20)
+    bad = "'lakekeeper.max-levle'='3', 'lakekeeper.max-rounds'='x'"
+    lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({bad})")
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        lk.sql(lake.spark, f"DELETE FROM {name} WHERE id = 3")
+        assert lake.table(name).delete("id = 4").deleted_rows_count == 1
+    assert lake.spark.table(name).count() == 18
+    assert caplog.text.count("lakekeeper.max-levle is ignored") == 1
+    assert "not run again" not in caplog.text
+    with pytest.raises(OptionError, match="max-level"):
+        lake.table(name).compact()
+
+
+def test_a_bad_conf_keeps_no_statement_from_running(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    name = lake.overlapping(1, 20)
+    conf = "spark.lakekeeper.commit.retry.num-retries"
+    lake.spark.conf.set(conf, "many")
+    try:
+        with caplog.at_level(logging.WARNING, "lakekeeper"):
+            lk.sql(lake.spark, f"DELETE FROM {name} WHERE id = 3")
+    finally:
+        lake.spark.conf.unset(conf)
+    assert lake.spark.table(name).count() == 19
+    assert "not run again" in caplog.text
+    with pytest.raises(OptionError, match="num-retries"):
+        lk.sql(lake.spark, f"DELETE FROM {name} WHERE id = 4", options={"commit.retry.num-retries": "many"})
+
+
+@pytest.mark.delta
+def test_a_table_that_lakekeeper_refuses_is_changed_all_the_same(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A shallow clone has files by absolute path, which lakekeeper does not touch."""
+    lake = Lake(spark, "delta")
+    origin = lake.overlapping(1, 20)
+    spark.sql(f"CREATE TABLE {origin}_clone SHALLOW CLONE {origin}")
+    lk.sql(spark, f"DELETE FROM {origin}_clone WHERE id = 3")
+    assert (spark.table(f"{origin}_clone").count(), spark.table(origin).count()) == (19, 20)
+
+
+def test_to_learn_the_version_nothing_is_listed(lake: Lake) -> None:
+    """No job, which a listing of data files takes on either format, and the version that a snapshot has."""
+    name = lake.overlapping(2, 20)
+    adapter = lake.table(name)._adapter
+    context = lake.spark.sparkContext
+    context.setJobGroup("version", "version")
+    try:
+        seen = adapter.version()
+        changes = adapter.changes_since(seen)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
+    assert list(context.statusTracker().getJobIdsForGroup("version")) == []
+    whole = adapter.snapshot()
+    assert (seen.version, seen.table_uuid, seen.schema_id) == (
+        whole.version,
+        whole.table_uuid,
+        whole.schema_id,
+    )
+    assert (len(seen.blocks), seen.complete, changes.winners) == (0, False, ())
+
+
+def test_what_came_after_a_version_is_told_without_a_listing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = lake.overlapping(3, 20)
+    table = lake.table(name)
+    seen = table._adapter.version()
+    table.recluster("k")
+    if lake.iceberg:
+        monkeypatch.setattr("lakekeeper_iceberg.listing.list_files", lambda *_: pytest.fail("listed"))
+    assert lake.table(name)._adapter.changes_since(seen).only_our_rewrites
+    lake.spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    assert not lake.table(name)._adapter.changes_since(seen).only_our_rewrites

@@ -227,6 +227,9 @@ class Scripted:
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         return self.ask("snapshot", columns, where)
 
+    def version(self) -> Snapshot:
+        raise NotImplementedError
+
     def read(self, task: MergeTask) -> Parts:
         return self.ask("read", task)
 
