@@ -137,6 +137,10 @@ class RowDeletes(Protocol[Rows]):
         """
         ...
 
+    def release(self, found: Rows) -> None:
+        """Free what :meth:`find` holds for the rows that it returned; they can not be used afterwards."""
+        ...
+
     def delete(self, hits: Sequence[Held[Rows]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         """One attempt to delete the rows at these places of ``snapshot``, in one commit that changes data.
 
@@ -306,6 +310,13 @@ class Adapter(Protocol[Rows]):
 
         Each input must be as ``Rewrite.inputs_now`` says. Raises Conflict (it is not: nothing was committed),
         Rejected (known not to have happened) or Unknown. ``run_id`` is in the log afterwards.
+        """
+        ...
+
+    def release(self, task: MergeTask) -> None:
+        """Free what :meth:`read` or ``deletes.traces`` hold for a task; nothing held is no error.
+
+        Called when the work on a task ends, however it ends; rows that were read can not be used afterwards.
         """
         ...
 

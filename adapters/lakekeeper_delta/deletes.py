@@ -42,6 +42,9 @@ class DeltaRowDeletes:
         places = rows.where(where).select(*file_and_position(log, rows))
         return located(log, places, wanted)
 
+    def release(self, found: DataFrame) -> None:
+        """Nothing is held."""
+
     def delete(self, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         """One attempt to delete the rows at these places, in one commit that changes data."""
         return removal.delete(self._log, hits, snapshot, run_id, where)

@@ -122,6 +122,9 @@ class DeltaTable:
         """One attempt; raises Conflict, Rejected or Unknown."""
         return commit.commit(self._log, rewrites, snapshot, run_id)
 
+    def release(self, task: MergeTask) -> None:
+        """Nothing is held but the actions of a few tasks, which give way to others."""
+
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Delete ``outputs`` and ``extra`` files of rewrites that are known not to be committed."""
         named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -31,8 +30,6 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, scan_that_may_match
 from lakekeeper_iceberg.traces import Scans, have_row_ids, traces_of
 
-_SEARCHES = 8
-
 
 @dataclass(slots=True)
 class IcebergRows:
@@ -49,37 +46,52 @@ class IcebergRows:
     table: Callable[[], Any]
     changes: Callable[[Snapshot], Changes]
     lock: Callable[[str], AbstractContextManager[Any]]
-    _scans: dict[str, Scans] = field(default_factory=dict)
+    _traced: dict[str, Scans] = field(default_factory=dict)
+    _found: dict[int, tuple[DataFrame, Scans]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
-    _searches: Iterator[int] = field(default_factory=itertools.count)
 
     def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[DataFrame]:
         scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
-        self._keep(rewrite.task.id, scans)
+        self.forget(rewrite.task.id)
+        with self._guard:
+            self._traced[rewrite.task.id] = scans
         return traces_of(scans, self.planner, rewrite, changes)
 
     def mask(self, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
-        try:
-            return self._mask(rewrite.written, by_file(self.jvm, hits), changes)
-        finally:
-            self.forget(rewrite)
+        return self._mask(rewrite.written, by_file(self.jvm, hits), changes)
 
-    def forget(self, rewrite: Rewrite) -> None:
-        """Free what the search for a rewrite's rows holds."""
-        self._keep(rewrite.task.id, None)
+    def forget(self, task: str) -> None:
+        """Free what :meth:`traces` staged for a task."""
+        with self._guard:
+            scans = self._traced.pop(task, None)
+        if scans is not None:
+            scans.free()
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
         scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
-        # The places are worked out after this returns, and perhaps again: some searches stay staged.
-        self._keep(f"find {next(self._searches) % _SEARCHES}", scans)
+        try:
+            found = self._find(scans, snapshot, where, paths)
+        except BaseException:
+            scans.free()
+            raise
+        with self._guard:
+            self._found[id(found)] = found, scans
+        return found
+
+    def release(self, found: DataFrame) -> None:
+        with self._guard:
+            _, scans = self._found.pop(id(found), (found, None))
+        if scans is not None:
+            scans.free()
+
+    def _find(self, scans: Scans, snapshot: Snapshot, where: str, paths: Collection[str] | None) -> DataFrame:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
             scan = scan_that_may_match(self.jvm, scans.table, self.sql_name, snapshot.version, where)
             index = self.jvm.chosen(scan, wanted)
             tasks = [task for path in wanted if (task := index.get(path)) is not None]
-        found = scans.of(tasks).rows.where(where)
-        return found.selectExpr("_file AS file", "_pos AS position")
+        return scans.of(tasks).rows.where(where).selectExpr("_file AS file", "_pos AS position")
 
     def delete(self, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         touched = sorted({path for held in hits for path in held.per_file})
@@ -229,14 +241,6 @@ class IcebergRows:
                 f"{self.name}: {len(moved)} files with rows to delete were changed meanwhile, by {_winner(seen)}",
                 _winner(seen),
             )
-
-    def _keep(self, key: str, scans: Scans | None) -> None:
-        with self._guard:
-            old = self._scans.pop(key, None)
-            if scans is not None:
-                self._scans[key] = scans
-        if old is not None:
-            old.free()
 
 
 def _winner(seen: Changes) -> str:

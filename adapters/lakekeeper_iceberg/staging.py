@@ -57,11 +57,15 @@ def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
 def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask) -> tuple[str, DataFrame]:
     """(group id, live rows of the scan tasks). The id must be given to :func:`unstage` once the rows were used."""
     group = stage(jvm, table, tasks)
-    reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
-    if not task.cuts:
-        # One task sorts the group anyhow: one split, so that the files are read in their order.
-        reader = reader.option("split-size", str(_one_split(task.input_bytes)))
-    return group, reader.load(group)
+    try:
+        reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        if not task.cuts:
+            # One task sorts the group anyhow: one split, so that the files are read in their order.
+            reader = reader.option("split-size", str(_one_split(task.input_bytes)))
+        return group, reader.load(group)
+    except BaseException:
+        unstage(jvm, table, group)
+        raise
 
 
 def write_staged(

@@ -70,7 +70,7 @@ class IcebergTable:
         self._lock = threading.Lock()
         self._planner = Planner(jvm)
         self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
-        self._staged: dict[str, list[tuple[str, Observation | None]]] = defaultdict(list)
+        self._staged: dict[str, list[tuple[Any, str, Observation | None]]] = defaultdict(list)
         self._rows = IcebergRows(
             jvm,
             name.text,
@@ -178,21 +178,17 @@ class IcebergTable:
             counter = Observation()
             rows = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
         with self._lock:
-            self._staged[task.id].append((group, counter))
+            self._staged[task.id].append((table, group, counter))
         return rows
 
     def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
         table = self._jvm.pinned(self._table)
         order = self._order(self._metadata())
         sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
-        try:
-            files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
-        finally:
-            with self._lock:
-                staged = self._staged.pop(task.id, [])
-            for group, _ in staged:
-                staging.unstage(self._jvm, table, group)
-        return Rewrite(task, outputs, staging.rows_read(staged[-1][1] if staged else None), native=files)
+        files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
+        with self._lock:
+            counter = self._staged[task.id][-1][-1] if task.id in self._staged else None
+        return Rewrite(task, outputs, staging.rows_read(counter), native=files)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         with _commit_locks[snapshot.table_uuid]:
@@ -215,9 +211,15 @@ class IcebergTable:
         added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
 
+    def release(self, task: MergeTask) -> None:
+        with self._lock:
+            staged = self._staged.pop(task.id, [])
+        for table, group, _ in staged:
+            staging.unstage(self._jvm, table, group)
+        self._rows.forget(task.id)
+
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         for rewrite in rewrites:
-            self._rows.forget(rewrite)
             staging.delete_own(self._table, [*(o.path for o in rewrite.outputs), *rewrite.extra])
 
     @property

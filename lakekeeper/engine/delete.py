@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,7 @@ class _Delete:
     clock: Clock
     parts: list[Held[Any]] = field(default_factory=list)
     kept: list[Held[Any]] = field(default_factory=list)
+    found: list[Any] = field(default_factory=list)
     over: dict[int, str] = field(default_factory=dict)
     again: int = 0
 
@@ -120,7 +122,9 @@ class _Delete:
         return sum(sum(part.per_file.values()) for part in self.parts)
 
     def _find(self, snapshot: Snapshot, paths: Collection[str] | None) -> Held[Any]:
-        held = self.runner.hold(self.adapter.deletes.find(snapshot, self.where, paths))
+        found = self.adapter.deletes.find(snapshot, self.where, paths)
+        self.found.append(found)
+        held = self.runner.hold(found)
         self.kept.append(held)
         self.parts.append(held)
         return held
@@ -187,9 +191,12 @@ class _Delete:
         )
 
     def release(self) -> None:
-        """Forget the places."""
+        """Forget the places, and what the search for them holds: they are worked out again where a part is lost."""
         for held in self.kept:
             self.runner.release(held)
+        for found in self.found:
+            with suppress(Exception):  # memory that is not freed must not hide what became of the delete
+                self.adapter.deletes.release(found)
 
 
 def _logical_files(snapshot: Snapshot) -> dict[str, str]:

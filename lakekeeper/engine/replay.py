@@ -11,6 +11,7 @@ and the next plan sees the table as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +40,11 @@ class Replayer:
         lost = why(*touched(rewrite, changes), changes)
         try:
             with self.runner.working(self.run_id, rewrite.task):
-                masked = self._masked(rewrite, changes)
+                try:
+                    masked = self._masked(rewrite, changes)
+                finally:
+                    with suppress(Exception):  # memory that is not freed must not cost the group
+                        self.adapter.release(rewrite.task)
         except Conflict as error:
             return Dropped(rewrite, f"{lost}; not replayed: {error}")
         except Halted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,6 +89,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             # Any failure of a job (lost executor, bad file) costs this group and no other.
             in_vain, told = _in_vain(work, task), reason(error)
             return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
+        finally:
+            with suppress(Exception):  # memory that is not freed must not cost the group
+                work.adapter.release(task)
 
 
 def _in_vain(work: Work, task: MergeTask) -> str:

@@ -106,6 +106,9 @@ class MemoryDeletes:
             for path in chosen
         ]
 
+    def release(self, found: Parts) -> None:
+        """Nothing is held."""
+
     def delete(self, hits: Sequence[Held[Parts]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         """One attempt, with the faults and races that the adapter was given."""
         outcome = self._adapter.attempt()

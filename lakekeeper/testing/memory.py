@@ -214,6 +214,9 @@ class MemoryAdapter:
         """The table's files."""
         return MemoryStorage(self.store)
 
+    def release(self, task: MergeTask) -> None:
+        """Nothing is held."""
+
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Remove outputs and extra files from the disk; those already gone are no error."""
         with self.store.lock:

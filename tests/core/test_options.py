@@ -190,7 +190,9 @@ OWNERS = (
     "vacuum.min-batch-delete-size",
 )
 
-SAFER: dict[str, Callable[[tuple[Any, Any]], Any]] = {  # the side on which less is done, deleted or used; written down here once more, by hand
+SAFER: dict[
+    str, Callable[[tuple[Any, Any]], Any]
+] = {  # the side on which less is done, deleted or used; written down here once more, by hand
     "max-file-group-size-bytes": min,
     "max-file-group-input-files": min,
     "single-task-bytes": min,

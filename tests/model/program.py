@@ -230,6 +230,9 @@ class Scripted:
     def version(self) -> Snapshot:
         raise NotImplementedError
 
+    def release(self, _: object) -> None:
+        """A program holds nothing that another could see."""
+
     def read(self, task: MergeTask) -> Parts:
         return self.ask("read", task)
 
