@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.clustering import Clustering
 from lakekeeper.core.advise import Advice
 from lakekeeper.core.info import ClusteringInformation, measure
 from lakekeeper.core.keys import parse_layout
@@ -48,7 +49,7 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Table(Vacuuming):
+class Table(Clustering, Vacuuming):
     """One table under maintenance. Made by :func:`table`; holds no data and no lock.
 
     ``backoff`` remembers, for whoever calls again and again, in which partitions users are writing.
@@ -82,16 +83,6 @@ class Table(Vacuuming):
         """False where the property ``lakekeeper.auto.enabled`` is false: then nothing automatic touches the table."""
         said = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return said is None or bool(lookup("auto.enabled").parse(said))
-
-    def cluster_by(self, *columns: str, layout: str = "linear") -> None:
-        """Store the cluster key: natively where the table permits, else as the property ``lakekeeper.cluster-by``.
-
-        ``columns`` are one to four, in Spark SQL spelling. ``layout`` says how they share one line: ``linear`` sorts
-        by them as a tuple, which serves the first; ``hilbert`` and ``zorder`` follow a curve through the ranks of two
-        to four, which serves each of them. Blocks under another key or layout count as level 0 and are taken in step
-        by step. Raises OptionError for columns that can be no key (unknown, not orderable, kept without statistics).
-        """
-        self._adapter.set_cluster_key(columns, layout)
 
     def clustering_information(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
@@ -332,7 +323,9 @@ class Table(Vacuuming):
         if where is not None:
             check_where(self._spark, self._name, where)
         asked, layout = _columns(columns)
-        fallback, fallback_layout = parse_layout(resolved["cluster-by"])
+        # The adapter reads the property, which may know its columns by more than their names.
+        standing = resolved["cluster-by"] if resolved.origins["cluster-by"] != "property" else ""
+        fallback, fallback_layout = parse_layout(standing)
         return Request(
             verb=verb,
             policies=policies,

@@ -17,6 +17,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.core.report import KeyReport
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 
@@ -276,14 +277,23 @@ class Adapter(Protocol[Rows]):
         """The table's properties, as of now."""
         ...
 
-    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
-        """Store the key, natively where the table permits. Raises OptionError for columns that can be no key."""
+    def set_cluster_key(
+        self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
+    ) -> KeyReport:
+        """Store the key, or with no columns take it away; ``dry_run`` only tells what that changes.
+
+        Natively where the table has a native key already, or where ``native`` asks for it; else as the property
+        ``lakekeeper.cluster-by``, which changes nothing for other engines. A key that is stored this way survives a
+        rename of its columns. Raises OptionError for columns that can be no key, and for a ``native`` key that the
+        table or its format can not keep.
+        """
         ...
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks.
 
-        ``columns`` (Spark SQL spelling) override the table's own key; without either the key is None.
+        ``columns`` (Spark SQL spelling) override the table's own key; without either the key is None. So it is where
+        the table's own can not be used any more (``Snapshot.key_problem``).
         ``where`` keeps every block that may hold a match, and marks the picture incomplete.
         Raises Unsupported for a table feature that is not on the allow-list, OptionError for a column
         that is unknown, not orderable or kept without statistics. Reads no data file.

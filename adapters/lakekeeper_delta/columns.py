@@ -70,7 +70,7 @@ def _find(state: State, name: str, *, case_sensitive: bool) -> Found:
             raise OptionError("columns", name, f"a field of a struct; '{'.'.join(path)}' is of type {what}")
         field = _field(at["fields"], step, name, case_sensitive=case_sensitive)
         path.append(field["name"])
-        physical.append(_physical(field) if state.mapped else field["name"])
+        physical.append(physical_step(state, field))
         at = field["type"]
         if depth == 0 and len(steps) == 1 and field["name"] in state.partition_columns:
             return _partition(state, name, field, physical[0])
@@ -117,6 +117,11 @@ def _kind(name: str, field: Mapping[str, Any]) -> str:
     return _KINDS[kind]
 
 
+def physical_step(state: State, field: Mapping[str, Any]) -> str:
+    """The name of a field in files and statistics, which a rename leaves alone."""
+    return _physical(field) if state.mapped else str(field["name"])
+
+
 def _physical(field: Mapping[str, Any]) -> str:
     return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
 
@@ -129,7 +134,7 @@ def _field_id(state: State, field: Mapping[str, Any], physical: Sequence[str]) -
 def physical_name(state: State, column: str) -> str:
     """The name of a top-level column in statistics and partition values."""
     field = next(f for f in state.schema["fields"] if f["name"] == column)
-    return _physical(field) if state.mapped else column
+    return physical_step(state, field)
 
 
 def _indexed(state: State) -> set[tuple[str, ...]]:

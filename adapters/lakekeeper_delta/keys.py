@@ -1,20 +1,37 @@
-"""Where a table's cluster key is kept: CLUSTER BY where the table permits it, else a table property.
+"""Where a table's cluster key is kept: CLUSTER BY where the table has it, else a table property.
+
+    CLUSTER BY (a, b)        wins over the property; its columns follow a rename by themselves
+    lakekeeper.cluster-by    which changes no protocol: every writer goes on writing
 
 CLUSTER BY knows columns only; Delta's own OPTIMIZE lays several of them out along a Hilbert curve of its own. The
 layout of our files is a property beside it, which holds for these very columns: ``hilbert:<key id>``. A key that
-somebody else sets natively has another id, and is linear.
+another engine sets natively has another id, and is linear.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakekeeper.core.curve import CURVES
-from lakekeeper.core.keys import ClusterKey, key_text, parse_layout
+from lakekeeper.core.keys import ClusterKey, quote
+from lakekeeper.core.stored_key import (
+    FIELDS_PROPERTY,
+    KEY_PROPERTY,
+    StoredKey,
+    key_of_properties,
+    key_properties,
+    unusable,
+)
+from lakekeeper.errors import OptionError
+from lakekeeper_delta.columns import Found, physical_step
 from lakekeeper_delta.native import Log, State
 
-KEY_PROPERTY = "lakekeeper.cluster-by"
 LAYOUT_PROPERTY = "_lakekeeper.cluster-layout"  # not an option: those are what begins with "lakekeeper."
+CLUSTERING = "clustering"
+
+Resolve = Callable[[Sequence[str], str], tuple[ClusterKey, list[Found]]]
+"""The key of columns (Spark SQL spelling) under a layout, and where their statistics are; raises OptionError."""
 
 
 def native_place(state: State) -> bool:
@@ -22,43 +39,116 @@ def native_place(state: State) -> bool:
     return not state.partition_columns
 
 
-def stored_columns(log: Log, state: State) -> tuple[tuple[str, ...], str]:
-    """The table's own key columns in Spark SQL spelling, empty where it has none, and the layout they may have.
-
-    A native key has the layout only where :func:`is_laid_out` says so.
-    """
-    if "clustering" in state.features:
-        found = log.singleton("skipping.clustering.ClusteringColumnInfo").extractLogicalNames(state.snapshot)
-        names = tuple(map(str, log.jvm.python_list(found)))
-        if names:
-            layout, _, _ = state.properties.get(LAYOUT_PROPERTY, "").partition(":")
-            return names, layout if layout in CURVES and len(names) > 1 else "linear"
-    return parse_layout(state.properties.get(KEY_PROPERTY, ""))
+def native_columns(log: Log, state: State) -> tuple[str, ...]:
+    """The columns of CLUSTER BY in Spark SQL spelling; none where the table has no such key."""
+    if CLUSTERING not in state.features:
+        return ()
+    found = log.singleton("skipping.clustering.ClusteringColumnInfo").extractLogicalNames(state.snapshot)
+    return tuple(map(str, log.jvm.python_list(found)))
 
 
-def is_laid_out(state: State, key: ClusterKey) -> bool:
-    """Is it for this key that the layout was set?"""
-    kept = state.properties.get(LAYOUT_PROPERTY, "")
-    return not native_place(state) or not key.curved or kept == f"{key.layout}:{key.key_id}"
+def stored_key(log: Log, state: State, resolve: Resolve) -> tuple[ClusterKey | None, list[Found], str]:
+    """(the table's own key, where its statistics are, why it is None though one is stored)."""
+    columns = native_columns(log, state)
+    if columns:
+        layout, _, _ = state.properties.get(LAYOUT_PROPERTY, "").partition(":")
+        stored = StoredKey(columns, layout if layout in CURVES and len(columns) > 1 else "linear")
+    else:
+        stored = key_of_properties(state.properties, lambda steps: _name_now(state, steps))
+    if not stored.columns:
+        return None, [], stored.problem
+    try:
+        key, found = resolve(stored.columns, stored.layout)
+        # The layout beside CLUSTER BY may have been set for other columns.
+        if columns and key.curved and state.properties[LAYOUT_PROPERTY] != _laid_out(key):
+            key, found = resolve(stored.columns, "linear")
+    except OptionError as error:
+        return None, [], unusable(error).problem
+    return key, found, ""
 
 
-def store(log: Log, state: State, key: ClusterKey) -> None:
+def protocol_changes(log: Log, state: State) -> tuple[tuple[str, str, str], ...]:
+    """What CLUSTER BY changes in the protocol of the table, as (what, before, after)."""
+    if CLUSTERING in state.features:
+        return ()
+    feature = log.singleton("actions.Protocol").forTableFeature(log.singleton("ClusteringTableFeature"))
+    now = state.snapshot.protocol()
+    upgraded = now.merge(log.jvm.seq([feature]))
+    facts = [
+        ("reader version", str(state.reader), str(upgraded.minReaderVersion())),
+        ("writer version", str(state.writer), str(upgraded.minWriterVersion())),
+        (
+            "reader features",
+            _names(log, now.readerFeatureNames()),
+            _names(log, upgraded.readerFeatureNames()),
+        ),
+        (
+            "writer features",
+            _names(log, now.writerFeatureNames()),
+            _names(log, upgraded.writerFeatureNames()),
+        ),
+    ]
+    return tuple(fact for fact in facts if fact[1] != fact[2])
+
+
+def _names(log: Log, scala_set: Any) -> str:
+    return ", ".join(sorted(map(str, log.jvm.python_list(scala_set.toSeq()))))
+
+
+def store(log: Log, state: State, key: ClusterKey, found: Sequence[Found], *, native: bool) -> None:
     """Keep the key. By Delta's command objects: no name of a column ever becomes part of a statement.
 
-    The layout comes first: until the columns are there it holds for no key.
+    A property goes in one commit. A native key takes up to three: its layout comes before its columns, as until these
+    are there it holds for no key, and the property goes last, as the native key wins meanwhile.
     """
-    table = log.table_object()
-    if not native_place(state):
-        _set_property(log, table, KEY_PROPERTY, key_text(key))
+    if not native:
+        _set(log, key_properties(key, [item.physical for item in found]))
         return
-    kept = state.properties.get(LAYOUT_PROPERTY, "linear")
-    layout = f"{key.layout}:{key.key_id}" if key.curved else "linear"
-    if layout != kept:
-        _set_property(log, table, LAYOUT_PROPERTY, layout)
-    columns = log.jvm.seq(log.jvm.seq(column.path) for column in key.columns)
-    log.delta.commands.AlterTableClusterByDeltaCommand(table, columns).run(log.jvm.session)
+    layout = _laid_out(key) if key.curved else "linear"
+    if layout != state.properties.get(LAYOUT_PROPERTY, "linear"):
+        _set(log, {LAYOUT_PROPERTY: layout})
+    _cluster_by(log, [column.path for column in key.columns])
+    _unset(log, state, (KEY_PROPERTY, FIELDS_PROPERTY))
 
 
-def _set_property(log: Log, table: Any, name: str, value: str) -> None:
-    command = log.delta.commands.AlterTableSetPropertiesDeltaCommand(table, log.jvm.map({name: value}))
-    command.run(log.jvm.session)
+def remove(log: Log, state: State) -> None:
+    """Keep no key: neither natively nor as a property. The features of CLUSTER BY stay: Delta cannot drop them."""
+    if native_columns(log, state):
+        _cluster_by(log, [])
+    _unset(log, state, (KEY_PROPERTY, FIELDS_PROPERTY, LAYOUT_PROPERTY))
+
+
+def _name_now(state: State, steps: Any) -> str | None:
+    """The present name of the field with these physical names, which a rename leaves alone."""
+    path: list[str] = []
+    at: Any = state.schema
+    for step in steps if isinstance(steps, list) else ():
+        fields = at.get("fields", ()) if isinstance(at, Mapping) else ()
+        field = next((f for f in fields if physical_step(state, f) == step), None)
+        if field is None:
+            return None
+        path.append(str(field["name"]))
+        at = field["type"]
+    return ".".join(map(quote, path)) if path else None
+
+
+def _laid_out(key: ClusterKey) -> str:
+    return f"{key.layout}:{key.key_id}"
+
+
+def _cluster_by(log: Log, paths: Sequence[Sequence[str]]) -> None:
+    columns = log.jvm.seq(log.jvm.seq(path) for path in paths)
+    log.delta.commands.AlterTableClusterByDeltaCommand(log.table_object(), columns).run(log.jvm.session)
+
+
+def _set(log: Log, properties: Mapping[str, str]) -> None:
+    set_ = log.delta.commands.AlterTableSetPropertiesDeltaCommand
+    set_(log.table_object(), log.jvm.map(properties)).run(log.jvm.session)
+
+
+def _unset(log: Log, state: State, names: Sequence[str]) -> None:
+    """Take properties away, in one commit; none where the table has none of them."""
+    there = [name for name in names if name in state.properties]
+    if there:
+        unset = log.delta.commands.AlterTableUnsetPropertiesDeltaCommand
+        unset(log.table_object(), log.jvm.seq(there), True, False).run(log.jvm.session)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.blocks import Snapshot, no_blocks
 from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.core.report import KeyReport
+from lakekeeper.core.stored_key import KEY_PROPERTY
+from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, rewrite
 from lakekeeper_delta.blocks import read_blocks
-from lakekeeper_delta.columns import Found, resolve
+from lakekeeper_delta.columns import resolve
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
 from lakekeeper_delta.history import commits_ms
@@ -60,26 +64,37 @@ class DeltaTable:
         check(self.table, state.reader, state.writer, state.features, state.properties)
         return state
 
-    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
-        """Store the key: CLUSTER BY on an unpartitioned table, else the property ``lakekeeper.cluster-by``.
+    def set_cluster_key(
+        self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
+    ) -> KeyReport:
+        """Store the key: by CLUSTER BY where the table has it or ``native`` asks for it, else as a property.
 
-        A layout other than linear is kept beside CLUSTER BY, in the property ``_lakekeeper.cluster-layout``.
-        Raises OptionError for columns that can be no key, before anything is written.
+        CLUSTER BY upgrades the protocol of a table that does not have it, for good. Raises OptionError for columns
+        that can be no key, and for CLUSTER BY on a partitioned table, before anything is written.
         """
         state = self.refuse_unsupported()
-        key, _ = self._resolve(state, tuple(columns), layout)
-        keys.store(self._log, state, key)
+        before, _, _ = keys.stored_key(self._log, state, self._resolving(state))
+        by_clustering = native or bool(keys.native_columns(self._log, state))
+        if native and not keys.native_place(state):
+            raise OptionError("native", native, "False: a partitioned Delta table can not have CLUSTER BY")
+        key, found = self._resolving(state)(columns, layout) if columns else (None, [])
+        upgrades = keys.protocol_changes(self._log, state) if by_clustering and key else ()
+        if not dry_run and key is None:
+            keys.remove(self._log, state)
+        elif not dry_run and key is not None:
+            keys.store(self._log, state, key, found, native=by_clustering)
+        kept_as = "CLUSTER BY" if by_clustering else f"table property {KEY_PROPERTY}"
+        return KeyReport(self.table, dry_run, str(before or ""), str(key or ""), kept_as, upgrades)
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks; see ``spi.Adapter.snapshot``."""
         state = self.refuse_unsupported()
-        stored = (tuple(columns), "linear") if columns is not None else keys.stored_columns(self._log, state)
-        key: ClusterKey | None = None
-        found: list[Found] = []
-        if stored[0]:
-            key, found = self._resolve(state, *stored)
-            if not keys.is_laid_out(state, key):
-                key, found = self._resolve(state, stored[0], "linear")
+        key: ClusterKey | None  # named by the caller, or the table's own
+        if columns is None:
+            key, found, problem = keys.stored_key(self._log, state, self._resolving(state))
+        else:
+            key, found = self._resolving(state)(columns, "linear") if columns else (None, [])
+            problem = ""
         keep = matching(self._log, state, where) if where else None
         blocks = read_blocks(self._log, state, key, found, keep)
         return Snapshot(
@@ -93,6 +108,7 @@ class DeltaTable:
             complete=not where,
             properties=state.properties,
             commits_ms=commits_ms(self._log, state, blocks),
+            key_problem=problem,
         )
 
     def version(self) -> Snapshot:
@@ -149,6 +165,6 @@ class DeltaTable:
         """What was committed since, read from the log."""
         return changes.changes_since(self._log, snapshot)
 
-    def _resolve(self, state: State, names: Sequence[str], layout: str) -> tuple[ClusterKey, list[Found]]:
+    def _resolving(self, state: State) -> keys.Resolve:
         conf = self._log.jvm.session.sessionState().conf()
-        return resolve(state, names, layout, case_sensitive=bool(conf.caseSensitiveAnalysis()))
+        return partial(resolve, state, case_sensitive=bool(conf.caseSensitiveAnalysis()))

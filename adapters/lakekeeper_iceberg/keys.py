@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.keys import MAX_COLUMNS, ClusterKey, KeyColumn, parse_column, parse_layout
+from lakekeeper.core.stored_key import (
+    FIELDS_PROPERTY,
+    KEY_PROPERTY,
+    key_of_properties,
+    key_properties,
+    unusable,
+)
 from lakekeeper.errors import OptionError, nearest
 from lakekeeper_iceberg.native import Iceberg
 
-PROPERTY = "lakekeeper.cluster-by"
 _KINDS = {
     "boolean": "boolean",
     "int": "int",
@@ -62,6 +68,11 @@ class SchemaFields:
                 if isinstance(f["type"], dict) and f["type"]["type"] == "struct":
                     stack.append((here, f["type"]["fields"]))
 
+    def name_now(self, field: Any) -> str | None:
+        """The present name of a field id in Spark SQL spelling; None where the field is gone."""
+        found = self.by_id.get(field)
+        return KeyColumn(found.path, "", "").name if found else None
+
     def resolve(self, name: str) -> Field:
         """The field of a name in Spark SQL spelling; OptionError names the nearest, or the two it may mean."""
         fields, found = self.top, None
@@ -111,16 +122,28 @@ def columns_key(schema: SchemaFields, columns: Sequence[str], layout: str = "lin
 
 def stored_key(
     schema: SchemaFields, order: Mapping[str, Any], properties: Mapping[str, str]
-) -> ClusterKey | None:
-    """The table's own key: of its sort order as far as that is usable, else of the property; None without either.
+) -> tuple[ClusterKey | None, str]:
+    """(the table's own key, why it is None though one is stored).
 
-    A sort order knows no curve: a property with such a layout goes before it. ``order`` is the sort order as Iceberg's
-    JSON. Raises OptionError for a property that names no columns.
+    The sort order wins over the property, as far as it is usable; but for a property with a curve, which no sort order
+    can say. ``order`` is the sort order as Iceberg's JSON.
     """
-    text = properties.get(PROPERTY, "")
-    names, layout = parse_layout(text)
-    if layout != "linear":
-        return _of_property(schema, text)
+    kept = key_of_properties(properties, schema.name_now)
+    _, layout = parse_layout(properties.get(KEY_PROPERTY, ""))
+    if layout == "linear":
+        usable = _usable(schema, order)
+        if usable:
+            return ClusterKey(tuple(usable[:MAX_COLUMNS])), ""
+    if not kept.columns:
+        return None, kept.problem
+    try:
+        return columns_key(schema, kept.columns, kept.layout), ""
+    except OptionError as error:
+        return None, unusable(error).problem
+
+
+def _usable(schema: SchemaFields, order: Mapping[str, Any]) -> list[KeyColumn]:
+    """The leading columns of a sort order by which rows are ordered as they are by a key."""
     usable: list[KeyColumn] = []
     for part in order["fields"]:
         field = schema.by_id.get(part.get("source-id", -1))
@@ -129,16 +152,52 @@ def stored_key(
         column = key_column(field, field.iceberg_name)
         if column not in usable:
             usable.append(column)
-    if usable:
-        return ClusterKey(tuple(usable[:MAX_COLUMNS]))
-    return _of_property(schema, text) if names else None
+    return usable
 
 
-def _of_property(schema: SchemaFields, text: str) -> ClusterKey:
-    try:
-        return columns_key(schema, *parse_layout(text))
-    except OptionError as error:
-        raise OptionError(f"table property {PROPERTY}", text, error.expected) from error
+def store(jvm: Iceberg, table: Any, key: ClusterKey, *, native: bool) -> None:
+    """Keep the key as the table's sort order, or as a property: one commit."""
+    transaction = table.newTransaction()
+    if native:
+        first = jvm.api.NullOrder.NULLS_FIRST
+        order = transaction.replaceSortOrder()
+        for column in key.columns:
+            # `asc(name)` is a default method, which py4j does not see on Iceberg's private classes.
+            order = order.asc(jvm.api.expressions.Expressions.ref(".".join(column.path)), first)
+        order.commit()
+    kept = {} if native else key_properties(key, [int(column.field_id) for column in key.columns])
+    _put(transaction, table, kept)
+    transaction.commitTransaction()
+
+
+def remove(table: Any) -> None:
+    """Keep no key, neither as a sort order nor as a property: one commit."""
+    transaction = table.newTransaction()
+    transaction.replaceSortOrder().commit()
+    _put(transaction, table, {})
+    transaction.commitTransaction()
+
+
+def _put(transaction: Any, table: Any, kept: Mapping[str, str]) -> None:
+    """These properties of a key and no others: one beside a sort order could go before it."""
+    update = transaction.updateProperties()
+    for name in (KEY_PROPERTY, FIELDS_PROPERTY):
+        if name in kept:
+            update = update.set(name, kept[name])
+        elif table.properties().containsKey(name):
+            update = update.remove(name)
+    update.commit()
+
+
+def order_text(schema: SchemaFields, order: Mapping[str, Any]) -> str:
+    """A sort order (Iceberg's JSON) in words: ``days(ts) DESC NULLS LAST, k ASC NULLS FIRST``; empty for none."""
+    parts = []
+    for part in order["fields"]:
+        field = schema.by_id.get(part.get("source-id", -1))
+        name = field.iceberg_name if field else "?"
+        term = name if part["transform"] == "identity" else f"{part['transform']}({name})"
+        parts.append(f"{term} {part['direction'].upper()} {part['null-order'].upper().replace('-', ' ')}")
+    return ", ".join(parts)
 
 
 def sorts_by(order: Mapping[str, Any], key: ClusterKey | None) -> bool:

@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks, no_blocks
-from lakekeeper.core.keys import ClusterKey, key_text
+from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Rejected, reason
+from lakekeeper.core.report import KeyReport
+from lakekeeper.core.stored_key import KEY_PROPERTY, unusable
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, OptionError, Rejected, reason
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.blocks import blocks_of
@@ -105,22 +107,30 @@ class IcebergTable:
         self._refresh()
         return self._properties(self._metadata())
 
-    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+    def set_cluster_key(
+        self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
+    ) -> KeyReport:
         self._refresh()
         metadata = self._metadata()
-        key = keys.columns_key(self._schema(metadata), columns, layout)
-        keys.metrics_modes(self._jvm, self._table, key)
-        if key.curved or metadata.sortOrder().isUnsorted():
-            self._table.updateProperties().set(keys.PROPERTY, key_text(key)).commit()
-            return
-        first = self._jvm.api.NullOrder.NULLS_FIRST
-        order = self._table.replaceSortOrder()
-        for column in key.columns:
-            # `asc(name)` is a default method, which py4j does not see on Iceberg's private classes.
-            order = order.asc(self._jvm.api.expressions.Expressions.ref(".".join(column.path)), first)
-        order.commit()
-        if keys.PROPERTY in self._properties(metadata):  # a curve there would go before the sort order
-            self._table.updateProperties().remove(keys.PROPERTY).commit()
+        schema, order = self._schema(metadata), self._order(metadata)
+        before, _ = keys.stored_key(schema, order, self._properties(metadata))
+        key = keys.columns_key(schema, columns, layout) if columns else None
+        if key is not None:
+            keys.metrics_modes(self._jvm, self._table, key)
+            if native and key.curved:
+                raise OptionError("native", native, f"False: a sort order knows no layout {layout}")
+        sorts = key is not None and not key.curved and (native or bool(order["fields"]))
+        then = ", ".join(f"{c.name} ASC NULLS FIRST" for c in key.columns) if key and sorts else ""
+        now = keys.order_text(schema, order)
+        # A curve stands beside a sort order: Spark's own writers go on sorting what they write by it.
+        changed = now != then and (sorts or key is None)
+        kept_as = "sort order" if sorts else f"table property {KEY_PROPERTY}"
+        changes = (("sort order", now, then),) if changed else ()
+        if not dry_run and key is None:
+            keys.remove(self._table)
+        elif not dry_run and key is not None:
+            keys.store(self._jvm, self._table, key, native=sorts)
+        return KeyReport(self.table, dry_run, str(before or ""), str(key or ""), kept_as, changes)
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         self._refresh()
@@ -129,8 +139,13 @@ class IcebergTable:
         schema = self._schema(metadata)
         check_supported(self.table, metadata, schema)
         properties = self._properties(metadata)
-        key = self._key(metadata, schema, properties, columns)
-        modes = keys.metrics_modes(self._jvm, pinned, key) if key else ()
+        key, problem = self._key(metadata, schema, properties, columns)
+        try:
+            modes = keys.metrics_modes(self._jvm, pinned, key) if key else ()
+        except OptionError as error:
+            if columns is not None:
+                raise
+            key, modes, problem = None, (), unusable(error).problem
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
         commits = listing.known_commits(self._jvm, pinned, version)
@@ -151,6 +166,7 @@ class IcebergTable:
             properties=properties,
             commits_ms=commits.of_writers,
             rewritten=commits.rewritten,
+            key_problem=problem,
         )
 
     def version(self) -> Snapshot:
@@ -287,9 +303,9 @@ class IcebergTable:
         schema: keys.SchemaFields,
         properties: Mapping[str, str],
         columns: Sequence[str] | None,
-    ) -> ClusterKey | None:
+    ) -> tuple[ClusterKey | None, str]:
         if columns is not None:
-            return keys.columns_key(schema, columns)
+            return keys.columns_key(schema, columns), ""
         return keys.stored_key(schema, self._order(metadata), properties)
 
     def _refresh(self) -> None:

@@ -266,6 +266,7 @@ class Snapshot:
                   the log does not tell without more reading
     memo          what was derived from this picture already, by name: nothing in a picture changes
     boundaries    rank boundaries kept beside the table, for a key that follows a curve; None: none, or not looked for
+    key_problem   why ``key`` is None though the table stores one: its column was dropped, has no statistics …
     """
 
     table: str
@@ -281,3 +282,4 @@ class Snapshot:
     rewritten: Ints | None = field(default=None, compare=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     boundaries: Boundaries | None = None
+    key_problem: str = ""

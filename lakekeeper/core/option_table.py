@@ -13,7 +13,7 @@ MAX_BLOCK_ROWS = 1_000_000  # seed 000: a merged block above 1,000,000 rows is s
 _GIB = 1 << 30
 
 OPTIONS: tuple[Option, ...] = (
-    Option("cluster-by", str, "", "", "Columns of the cluster key, for tables that have none natively."),
+    Option("cluster-by", str, "", "", "Columns of the cluster key, for tables that store none themselves."),
     Option(
         "policy",
         str,

@@ -187,6 +187,38 @@ class MetadataReport:
         return f"{self.table}: {self.ended}; planning {would} {files}"
 
 
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """The result of ``cluster_by``: the key before and after (empty for none), and where it is kept.
+
+    ``changes`` are what else changes in the table, each as (what, before, after): protocol versions and features of
+    Delta, the sort order of Iceberg.
+    """
+
+    table: str
+    dry_run: bool
+    key_before: str
+    key_after: str
+    kept_as: str
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        changes = [dict(zip(("what", "before", "after"), change, strict=True)) for change in self.changes]
+        return {**asdict(self), "changes": changes}
+
+    def __str__(self) -> str:
+        verb = "would become" if self.dry_run else "->"
+        kept = f", kept as {self.kept_as}" if self.key_after else ""
+        lines = [
+            f"{self.table}: cluster key {self.key_before or 'none'} {verb} {self.key_after or 'none'}{kept}"
+        ]
+        lines += [
+            f"  {what}: {before or 'none'} -> {after or 'none'}" for what, before, after in self.changes
+        ]
+        return "\n".join(lines)
+
+
 def count_status(groups: tuple[GroupResult, ...]) -> Mapping[str, int]:
     """Groups by status."""
     counts: dict[str, int] = {}

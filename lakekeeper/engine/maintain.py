@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
@@ -32,6 +34,8 @@ from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.engine.spent import note_spent, spent_bytes
 from lakekeeper.errors import Conflict, OptionError, Rejected, reason
 from lakekeeper.spi import Adapter, Observer, Runner
+
+_LOG = logging.getLogger("lakekeeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,20 @@ def look(adapter: Adapter[Any], request: Request) -> Snapshot:
     if snapshot.key is None and request.fallback_columns:
         snapshot = adapter.snapshot(request.fallback_columns, request.where)
         snapshot = _laid_out(snapshot, request.fallback_columns, request.fallback_layout)
+    if snapshot.key_problem:
+        _warn(
+            f"{adapter.table}: {snapshot.key_problem}; cluster_by(...) sets another key, cluster_by(None) takes it away"
+        )
     if snapshot.key is None and request.needs_key:
         wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
-        raise OptionError("columns", None, f"{wanted}; {adapter.table} has none")
+        raise OptionError("columns", None, f"{wanted}; {snapshot.key_problem or f'{adapter.table} has none'}")
     return on_its_curve(adapter, snapshot)
+
+
+@lru_cache(maxsize=1024)
+def _warn(text: str) -> None:
+    """Once in a process: automatic runs look at a table again and again."""
+    _LOG.warning("%s", text)
 
 
 def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) -> Snapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.options import CONF_PREFIX, Options, resolve
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("lakekeeper")
-_logged: set[tuple[str, str, str]] = set()
 
 
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
@@ -34,7 +34,10 @@ def table_options(
     """
     options = resolve(call, lakekeeper_confs(spark), properties, lenient=lenient)
     for key, why in options.ignored.items():
-        if (table, key, why) not in _logged:
-            _logged.add((table, key, why))
-            _LOG.warning("%s: table property %s is ignored: %s", table, key, why)
+        _warn(f"{table}: table property {key} is ignored: {why}")
     return options
+
+
+@lru_cache(maxsize=1024)
+def _warn(text: str) -> None:
+    _LOG.warning("%s", text)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.retention import Ref
 from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.testing.predicate import parse
@@ -232,12 +233,19 @@ class MemoryTable:
         )
 
     def set_key(self, columns: Sequence[str], layout: str = "linear") -> int:
-        """Store the cluster key: natively, or as properties where the table has no place for one."""
+        """Store the cluster key, or with no columns take it away."""
+        key = self.checked_key(columns, layout)
+        ids = tuple(c.field_id for c in key.columns) if key else ()
+        return self.apply("CLUSTER BY", lambda now: replace(now, key=ids, layout=layout if key else "linear"))
+
+    def checked_key(self, columns: Sequence[str], layout: str = "linear") -> ClusterKey | None:
+        """The key of these columns, None for none; OptionError where they can be no key."""
+        if not columns:
+            return None
         key = self.current.schema.key(columns, layout)
         for column in key.columns:
             self._require_statistics(column.name)
-        ids = tuple(c.field_id for c in key.columns)
-        return self.apply("CLUSTER BY", lambda now: replace(now, key=ids, layout=layout))
+        return key
 
     def require_key(self, columns: Sequence[str] | None) -> None:
         """Raise OptionError for key columns that no file has statistics for."""

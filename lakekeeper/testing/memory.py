@@ -22,6 +22,7 @@ from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks, no_
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
+from lakekeeper.core.report import KeyReport
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.curves import span
@@ -81,9 +82,17 @@ class MemoryAdapter:
         """The table's properties, as of now."""
         return dict(self.store.current.properties)
 
-    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
-        """Store the key in the table's metadata; raises OptionError."""
-        self.store.set_key(columns, layout)
+    def set_cluster_key(
+        self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
+    ) -> KeyReport:
+        """Store the key in the table's metadata, or take it away; raises OptionError."""
+        if native and not self.store.settings.native_key:
+            raise OptionError("native", native, "False: this table has no place for a key of its own")
+        before = self.store.current.cluster_key()
+        after = self.store.checked_key(columns, layout)
+        if not dry_run:
+            self.store.set_key(columns, layout)
+        return KeyReport(self.table, dry_run, str(before or ""), str(after or ""), "metadata")
 
     # -- snapshot -----------------------------------------------------------------------------------------------
 

@@ -187,6 +187,11 @@ class SnapshotContract(Selected):
             assert key is not None
             assert [c.name for c in key.columns] == names
             assert key == table.adapter().snapshot(names).key
+        told = table.adapter().set_cluster_key([], dry_run=True)
+        assert (told.key_before, told.key_after) == (str(key), "")
+        assert table.adapter().snapshot().key == key
+        table.adapter().set_cluster_key([])
+        assert table.adapter().snapshot().key is None
 
     def test_bounds_of_nested_and_dotted_columns(self, harness: Harness) -> None:
         kinds: Kinds = {"a": {"b": "string", "y.z": "int"}}

@@ -38,7 +38,7 @@ def test_the_layout_stands_beside_a_native_key_and_holds_for_it_alone(scene: Sce
 def test_a_layout_outlives_a_rename(scene: Scene) -> None:
     mapped = "TBLPROPERTIES ('delta.columnMapping.mode'='name')"
     scene.run(f"CREATE TABLE {{t}} (a INT, b INT) USING delta {mapped}", "INSERT INTO {t} " + SQUARE)
-    scene.adapter().set_cluster_key(["a", "b"], "hilbert")
+    scene.adapter().set_cluster_key(["a", "b"], "hilbert", native=True)
     before = scene.adapter().snapshot().key
     scene.run("ALTER TABLE {t} RENAME COLUMN a TO `a 2`")
     after = scene.adapter().snapshot().key

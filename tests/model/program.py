@@ -21,6 +21,7 @@ from lakekeeper.core import info, planner
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.core.report import KeyReport
 from lakekeeper.engine import delete as engine_delete
 from lakekeeper.engine import intents as engine_intents
 from lakekeeper.engine import maintain as engine_maintain
@@ -221,7 +222,7 @@ class Scripted:
     def properties(self) -> Mapping[str, str]:
         return {}
 
-    def set_cluster_key(self, columns: Sequence[str], layout: str) -> None:
+    def set_cluster_key(self, columns: Sequence[str], *_: object, **__: object) -> KeyReport:
         raise NotImplementedError
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:

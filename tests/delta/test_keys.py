@@ -1,0 +1,95 @@
+"""A key on a Delta table: no other engine is locked out by it unless that was asked for, and said."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import lakekeeper as lk
+from tests.delta.scene import Scene
+
+pytestmark = pytest.mark.delta
+
+
+@pytest.fixture
+def plain(scene: Scene) -> Scene:
+    """A table of the oldest protocol that Delta writes, in three overlapping files."""
+    rows = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, id %% 10 AS k FROM range(%d, %d)"
+    inserts = [rows % (start, start + 20) for start in (0, 20, 40)]
+    return scene.run("CREATE TABLE {t} (id BIGINT, k BIGINT) USING delta", *inserts)
+
+
+def protocol(scene: Scene) -> tuple[int, int, set[str]]:
+    row = scene.spark.sql(f"DESCRIBE DETAIL {scene.sql}").first()
+    assert row is not None
+    return row["minReaderVersion"], row["minWriterVersion"], set(row["tableFeatures"])
+
+
+def test_delta_rs_writes_on_after_cluster_by_and_recluster(plain: Scene) -> None:
+    before = protocol(plain)
+    assert before[:2] == (1, 2)
+    table = lk.table(plain.spark, str(plain.path))
+    table.cluster_by("k")
+    assert table.recluster().commits == 1
+    assert protocol(plain) == before
+    rival = DeltaTable(str(plain.path))
+    write_deltalake(rival, pa.table({"id": [100, 101], "k": [3, 4]}), mode="append")
+    DeltaTable(str(plain.path)).delete("id = 7")
+    DeltaTable(str(plain.path)).optimize.compact()
+    ids = sorted(row.id for row in plain.spark.read.format("delta").load(str(plain.path)).collect())
+    assert ids == [i for i in (*range(60), 100, 101) if i != 7]
+    table = lk.table(plain.spark, str(plain.path))
+    assert str(table._adapter.snapshot().key) == "(k)"
+    table.recluster(options={"policy": "full"})
+    table.cluster_by(None)
+    DeltaTable(str(plain.path)).delete("id = 8")
+    assert protocol(plain) == before
+
+
+def test_what_native_changes_is_said_before_and_is_what_it_does(
+    plain: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = lk.table(plain.spark, str(plain.path))
+    told = table.cluster_by("k", native=True, dry_run=True)
+    assert protocol(plain) == (1, 2, {"appendOnly", "invariants"})
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        done = table.cluster_by("k", native=True)
+    reader, writer, features = protocol(plain)
+    changes = {what: (before, after) for what, before, after in done.changes}
+    assert changes["writer version"] == ("2", str(writer)) == ("2", "7")
+    assert changes["writer features"] == ("", ", ".join(sorted(features)))
+    assert {"clustering", "domainMetadata"} <= features
+    assert "reader version" not in changes
+    assert reader == 1
+    assert told.changes == done.changes
+    for text in (str(told), str(done), caplog.text):
+        assert "writer version: 2 -> 7" in text
+        assert "clustering, domainMetadata" in text
+    assert table.cluster_by("id").changes == (), "nothing more changes on a table that has CLUSTER BY"
+    assert done.to_dict()["changes"][0] == {"what": "writer version", "before": "2", "after": "7"}
+
+
+@pytest.mark.parametrize(
+    "properties", ["", "'delta.enableDeletionVectors'='true'", "'delta.columnMapping.mode'='name'"]
+)
+def test_the_protocol_that_is_told_is_the_one_that_comes(scene: Scene, properties: str) -> None:
+    scene.run(f"CREATE TABLE {{t}} (id BIGINT, k BIGINT) USING delta TBLPROPERTIES ({properties})".replace(
+        " TBLPROPERTIES ()", ""
+    ))  # fmt: skip
+    told = lk.table(scene.spark, str(scene.path)).cluster_by("k", native=True)
+    after = {what: text for what, _, text in told.changes}
+    reader, writer, features = protocol(scene)
+    assert after.get("reader version", str(reader)) == str(reader)
+    assert after.get("writer version", str(writer)) == str(writer)
+    assert after["writer features"] == ", ".join(sorted(features))
+
+
+def test_a_key_kept_before_column_mapping_outlives_a_rename_after_it(plain: Scene) -> None:
+    """Old files call the column by its old name: that is its physical name from then on."""
+    lk.table(plain.spark, str(plain.path)).cluster_by("k")
+    mapping = "'delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5'"
+    plain.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({mapping})", "ALTER TABLE {t} RENAME COLUMN k TO kk")
+    assert str(plain.adapter().snapshot().key) == "(kk)"
