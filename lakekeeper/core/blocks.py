@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.keys import ClusterKey, arrow_type
 
@@ -55,6 +56,9 @@ class BlockSet:
     spec          N partition spec ids (0 where the format has none)
     rows, bytes   physical rows and bytes of the file; ``deleted_rows`` of them are masked by deletes
     delete_id     N strings that name the deletes in force, ``""`` for none: (path, delete_id) is the logical file
+    delete_files  N counts of the delete files that a reader of the block opens
+    delete_rows   N numbers of rows that these can delete at most, ``UNKNOWN`` where nothing bounds them
+    deleted_at    N times (ms since the epoch) when the oldest of them was committed, 0 where unknown
     level         times the rows were reclustered under the key ``key_ids[key_id]`` (code -1: under none)
     lo, hi        per key column, N bounds in the column's Arrow type; null where there is none
     null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not tell
@@ -75,6 +79,9 @@ class BlockSet:
     deleted_rows: Ints
     delete_bytes: Ints
     delete_id: pa.Array
+    delete_files: Ints
+    delete_rows: Ints
+    deleted_at: Ints
     level: npt.NDArray[np.int16]
     key_id: npt.NDArray[np.int32]
     key_ids: tuple[str, ...]
@@ -182,6 +189,8 @@ def _named(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...
 def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     """A BlockSet from columns of equal length; all but ``path``, ``rows`` and ``bytes`` have defaults.
 
+    Deletes count as one file, of as many rows as are deleted, where nothing else is said.
+
     ``partition``, ``key_id`` and ``curve_id`` are plain texts here (``""`` for none); ``lo``, ``hi``, ``null_count``
     and ``exact`` are one column for each column of ``key``. Raises ValueError where lengths differ.
     """
@@ -194,6 +203,9 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     key_id, key_ids = _named(columns.get("key_id", [""] * n))
     curve_id, curve_ids = _named(columns.get("curve_id", [""] * n))
     unknown = np.full(n, UNKNOWN, np.int64)
+    deleted_rows = np.asarray(columns.get("deleted_rows", zeros), np.int64)
+    delete_id = _text(columns.get("delete_id", [""] * n))
+    deletes = np.asarray(pc.not_equal(delete_id, "").to_numpy(zero_copy_only=False), np.bool_)
     built = BlockSet(
         path=path,
         partition=partition,
@@ -201,9 +213,12 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
         spec=np.asarray(columns.get("spec", zeros), np.int32),
         rows=np.asarray(columns["rows"], np.int64),
         bytes=np.asarray(columns["bytes"], np.int64),
-        deleted_rows=np.asarray(columns.get("deleted_rows", zeros), np.int64),
+        deleted_rows=deleted_rows,
         delete_bytes=np.asarray(columns.get("delete_bytes", zeros), np.int64),
-        delete_id=_text(columns.get("delete_id", [""] * n)),
+        delete_id=delete_id,
+        delete_files=np.asarray(columns.get("delete_files", deletes | (deleted_rows > 0)), np.int64),
+        delete_rows=np.asarray(columns.get("delete_rows", deleted_rows), np.int64),
+        deleted_at=np.asarray(columns.get("deleted_at", zeros), np.int64),
         level=np.asarray(columns.get("level", zeros), np.int16),
         key_id=key_id,
         key_ids=key_ids,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow.compute as pc
 
 from lakekeeper.core.blocks import BlockSet, Snapshot
 from lakekeeper.core.costs import DEFAULTS, Coefficients
@@ -92,9 +91,8 @@ def scale_of(
 
 def costs(blocks: BlockSet, c: Coefficients) -> Floats:
     """N costs of reading a block once, in byte-equivalents; of an unknown number of deleted rows, none."""
-    applied = np.asarray(pc.not_equal(blocks.delete_id, "").to_numpy(zero_copy_only=False), dtype=np.bool_)
     deleted = np.maximum(blocks.deleted_rows, 0)
-    opened = c.open_bytes * (1 + (applied | (deleted > 0)))
+    opened = c.open_bytes * (1.0 + blocks.delete_files)
     return np.asarray(
         opened + c.column_share * (blocks.bytes + blocks.delete_bytes) + c.deleted_row * deleted
     )

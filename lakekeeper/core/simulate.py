@@ -21,7 +21,7 @@ from lakekeeper.core.planner import make_plan
 from lakekeeper.core.policies import Env, Policy
 from lakekeeper.core.probe import Course, Probe
 from lakekeeper.core.streams import Arrivals
-from lakekeeper.core.world import COMMIT_MS, World, moment
+from lakekeeper.core.world import World
 
 _SAMPLES = 100
 _LARGEST_OPTIMUM = 1000  # commits: beyond that the exact optimum takes minutes
@@ -180,7 +180,7 @@ def _maintain(
     parallelism: int,
     spent: _Spent,
 ) -> None:
-    env = Env(now_ms=moment(commit) + COMMIT_MS // 2, parallelism=parallelism)
+    env = Env(now_ms=world.arrivals.after(commit), parallelism=parallelism)
     for _ in range(rounds):
         plan = make_plan(world.snapshot(), policies, options, env)
         if not plan.tasks:

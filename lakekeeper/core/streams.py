@@ -38,6 +38,8 @@ _ROWS = 4096
 _AT_ONCE = 1 << 20
 """Rows drawn in one go: a stream of 10⁵ commits has 4·10⁸."""
 MAX_COMMITS = 100_000
+COMMIT_MS = 60_000
+"""Between two commits where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +55,9 @@ class Arrivals:
     level          B levels, or None where all are 0
     present        so many of the first commits are in the table already: they are no part of what is measured
     wide           every commit is one block over the whole key, for which the exact optimum is known
+    at_ms          C times of the commits, ascending; None: a commit a minute. A commit without blocks only passes time
+    digits         of a compound key, how many values each column has; a position is then the tuple's rank, a whole
+                   number: (2, 5, 1) of (4, 10, 10) values is at 251. Empty: a key of one column
     """
 
     name: str
@@ -67,10 +72,27 @@ class Arrivals:
     level: Ints | None = None
     present: int = 0
     wide: bool = False
+    at_ms: Ints | None = None
+    digits: tuple[int, ...] = ()
 
     @property
     def commits(self) -> int:
         return len(self.edges) - 1
+
+    def moment(self, commit: int) -> int:
+        """When a commit (numbered from 0) happens, in ms."""
+        return (commit + 1) * COMMIT_MS if self.at_ms is None else int(self.at_ms[commit])
+
+    def after(self, commit: int) -> int:
+        """A moment between a commit and the next one, in ms: when maintenance runs."""
+        if commit + 1 == self.commits:
+            return self.moment(commit) + COMMIT_MS // 2
+        return (self.moment(commit) + self.moment(commit + 1)) // 2
+
+    def moments(self, until: int) -> Ints:
+        """When the first ``until`` commits brought blocks, in ms, ascending."""
+        wrote = np.flatnonzero(np.diff(self.edges[: until + 1]) > 0)
+        return (wrote + 1) * COMMIT_MS if self.at_ms is None else np.asarray(self.at_ms[wrote], np.int64)
 
 
 def _check_seed(seed: int) -> None:
