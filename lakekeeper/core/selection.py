@@ -37,8 +37,15 @@ class _Field:
     intervals: Intervals
 
 
-def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot: Hot) -> list[Choice]:
-    """Merges of the lowest level that needs them in each partition, and why every other candidate is left."""
+def select_by_depth(
+    snapshot: Snapshot, candidates: Index, options: Options, hot: Hot, *, one_level: bool
+) -> list[Choice]:
+    """Merges of the levels above their gate, and why every other candidate is left.
+
+    With ``one_level``, a partition merges one level at a time, that of the greatest average depth (seed 002 sorts
+    levels by AvgDepth); without, all of them, the lowest first (seed 000). Merging only the lowest would starve the
+    others on every stream that keeps level 0 above its gate.
+    """
     if snapshot.key is None:
         return [Skip(candidates, "the table has no cluster key")]
     if not len(candidates):
@@ -55,7 +62,8 @@ def select_by_depth(snapshot: Snapshot, candidates: Index, options: Options, hot
     lo, hi = field.intervals.lo, field.intervals.hi
     run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)
-    merges, waiting = _lowest_level(field, groups, run, peak)
+    waiting = _waiting(field, groups, gate) if one_level else np.zeros(len(field.at), dtype=np.bool_)
+    merges = _merges(field, groups, run, peak, waiting)
     return [*merges, *choices, *_left(field, gate, run, cut, waiting, merges)]
 
 
@@ -137,22 +145,31 @@ def _groups(field: _Field, run: Ints, options: Options) -> tuple[Groups, Bools]:
     return Groups(chosen[groups.members], groups.edges), cut
 
 
-def _lowest_level(field: _Field, groups: Groups, run: Ints, peak: Counts) -> tuple[list[Merge], Bools]:
-    """Of each partition the groups of its lowest level only; the rest waits (lower levels first)."""
+def _waiting(field: _Field, groups: Groups, gate: Gates) -> Bools:
+    """Blocks of groups whose level is not the deepest on average in their partition; equal ones lowest first."""
     waiting = np.zeros(len(field.at), dtype=np.bool_)
     if not len(groups):
-        return [], waiting
+        return waiting
+    head = groups.members[groups.edges[:-1]]
+    level, place = field.level[head], field.place[head]
+    order = np.lexsort((level, -gate.average[field.group[head]], place))
+    first = order[np.append(True, place[order][1:] != place[order][:-1])]
+    chosen = np.zeros(int(place.max()) + 1, np.int64)
+    chosen[place[first]] = level[first]
+    waiting[groups.members] = np.repeat(level != chosen[place], np.diff(groups.edges))
+    return waiting
+
+
+def _merges(field: _Field, groups: Groups, run: Ints, peak: Counts, waiting: Bools) -> list[Merge]:
+    """The groups that do not wait: low levels first, the deepest and largest of a level first."""
+    if not len(groups):
+        return []
     members, edges = groups.members, groups.edges
     head = members[edges[:-1]]
-    level, place = field.level[head], field.place[head]
-    lowest = np.full(int(place.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(lowest, place, level)
-    late = level > lowest[place]
-    waiting[members] = np.repeat(late, np.diff(edges))
-    depth = peak[run[head]]
+    level, depth = field.level[head], peak[run[head]]
     size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
     order = np.lexsort((field.intervals.lo[head], -size, -depth, level))
-    order = order[~late[order]]
+    order = order[~waiting[head][order]]
     at = field.at[members]
     described = zip(
         edges[order].tolist(),
@@ -161,11 +178,10 @@ def _lowest_level(field: _Field, groups: Groups, run: Ints, peak: Counts) -> tup
         depth[order].tolist(),
         strict=True,
     )
-    merges = [
+    return [
         Merge(at[a:b], own + 1, float(deep), f"level {own}: {b - a} blocks overlap, up to {deep} deep")
         for a, b, own, deep in described
     ]
-    return merges, waiting
 
 
 def _left(
@@ -182,7 +198,7 @@ def _left(
             free & enough,
             "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})",
         ),
-        (free & ~enough & waiting, "waits: a lower level of its partition comes first"),
+        (free & ~enough & waiting, "waits: another level of its partition is deeper on average"),
         (
             free & ~enough & cut & ~waiting,
             "bounded: with any overlapping neighbour the group would be too large",

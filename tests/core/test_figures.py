@@ -12,6 +12,8 @@ from lakekeeper.core.options import resolve
 from lakekeeper.core.policies import Policy
 from lakekeeper.core.policies.adaptive import ADAPTIVE
 from lakekeeper.core.policies.full import FULL
+from lakekeeper.core.policies.peaks import PEAKS
+from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.simulate import SimulationReport, simulate
 from lakekeeper.core.streams import named_stream
 from tests.bench.rivals import Cubes
@@ -72,6 +74,13 @@ def test_half_the_bytes_of_cubes_for_as_few_files() -> None:
 def test_late_rows_do_not_leave_deep_places_behind() -> None:
     assert played("balanced", "jitter").depth_p95 <= played("cubes", "jitter").depth_p95
     assert played("aggressive", "jitter").depth_p95 <= played("cubes", "jitter").depth_p95
+
+
+@pytest.mark.parametrize("policy", [RANGES, PEAKS], ids=lambda policy: policy.name)
+def test_no_level_starves_while_new_data_keeps_coming(policy: Policy) -> None:
+    """When only the lowest level was merged in each call, depth grew with the table: 34 here, and 65 after 1,200."""
+    found = simulate(replace(named_stream("wide", 600), wide=False), [policy], resolve())
+    assert found.depth < 13
 
 
 def test_what_is_paid_more_prunes_more() -> None:

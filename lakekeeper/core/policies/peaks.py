@@ -1,7 +1,7 @@
 """``peaks``: the deepest points of a level and the blocks that cover them (seed 000, Databend's recluster).
 
-Several equally deep stretches make groups that are merged side by side. It rewrites less per call than
-``ranges`` and needs more calls; with ``final`` both end under the same threshold.
+Equally deep stretches make groups that are merged side by side. Each level above the threshold has groups of its own,
+the lowest level first. It rewrites less per group than ``ranges``; with ``final`` both end under the same threshold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Peaks:
     name: str = "peaks"
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
-        return select_by_depth(snapshot, candidates, options, deepest)
+        return select_by_depth(snapshot, candidates, options, deepest, one_level=False)
 
 
 def deepest(curve: DepthCurve, gate: Gates) -> Bools:

@@ -30,7 +30,7 @@ class Ranges:
     name: str = "ranges"
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
-        return select_by_depth(snapshot, candidates, options, deeper_than_average)
+        return select_by_depth(snapshot, candidates, options, deeper_than_average, one_level=True)
 
 
 def deeper_than_average(curve: DepthCurve, gate: Gates) -> Bools:
