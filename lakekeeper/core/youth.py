@@ -1,14 +1,14 @@
 """The time factor (seed 001): a threshold is lenient with a fresh block and strict with an old one.
 
-    30 % ┤●                       τ(age) = old + (fresh - old) · 2^(-age / half-life)
+    30 % ┤●                       τ(age) = fresh · (old / fresh)^(age / 7 d)
          │  ╲
-    17 % ┤    ●                   what is being written settles before anything is done about it, and what is
-         │       ╲ ___            left over, however little it is, is cleaned up in the end
-     5 % ┼┄┄┄┄┄┄┄┄┄┄┄┄●────
-         0    2 d    7 d
+         │    ╲                   recent writes settle before anything is done about them; what is left over,
+     5 % ┼┄┄┄┄┄●                  however little, is cleaned up in the end: τ falls to 0
+       0 └─────────●────────
+         0     7 d    30 d
 
-Age is time here, as the seed has it: a block that nobody touches grows old too. What was just written is young again,
-so that a second run at the same time finds nothing more to do.
+Age is time, as in the seed: a block that is never touched grows old too. A rewritten block is young again, so that a
+second run at the same time finds nothing more to do.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints
-from lakekeeper.core.options import Options
 from lakekeeper.core.policies import Env
 from lakekeeper.core.retention import HOUR_MS
 
 Floats = npt.NDArray[np.float64]
+OLD_MS = 7 * 24 * HOUR_MS
+"""The age at which a block counts as old (seed 001: seven days)."""
 _STEPS = (("d", 86_400_000), ("h", HOUR_MS), ("min", 60_000), ("s", 1000))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Youth:
-    """Of N blocks: ``factor`` from 1 (fresh) towards 0 (old), and ``age_ms``, -1 where the birth is not known.
+    """Of N blocks: ``age_ms``, -1 where the birth is not known. ``known`` is False without a clock: all are fresh."""
 
-    ``known`` is False without a clock: then every block counts as fresh.
-    """
-
-    factor: Floats
     age_ms: Ints
     known: bool
 
     def between(self, fresh: float, old: float) -> Floats:
-        """N thresholds, from ``fresh`` down to ``old``; all ``fresh`` where ``old`` is not below it."""
-        low = min(fresh, old)
-        return np.asarray(low + (fresh - low) * self.factor, np.float64)
+        """N thresholds: ``fresh`` at birth, ``old`` at seven days, towards 0 beyond; ``fresh`` if ``old`` is not below.
+
+        A block of unknown birth has 0. Its commit has been expired from the table's metadata, or predates the record of
+        times: as a fresh block it would be left for ever.
+        """
+        if not self.known or old >= fresh:
+            return np.full(len(self.age_ms), fresh)
+        falling = fresh * (old / fresh) ** (np.maximum(self.age_ms, 0) / OLD_MS)
+        return np.where(self.age_ms < 0, 0.0, falling)
 
     def told(self, at: Index | Bools) -> str:
         """The ages of some blocks in words: `` at an age of 2 d``; empty without a clock."""
@@ -55,20 +58,12 @@ class Youth:
         return f" at an age of {least if least == most else f'{least} to {most}'}{or_unknown}"
 
 
-def youth_of(blocks: BlockSet, options: Options, env: Env) -> Youth:
-    """The youth of each block at ``env.now_ms``, halved every ``threshold-half-life-hours``.
-
-    A block of unknown birth is old: its commit has been expired from the table's metadata, or it was there before
-    anybody noted times; taken for fresh it would be let off for ever. One that is yet to be born (clocks differ) is
-    fresh.
-    """
+def youth_of(blocks: BlockSet, env: Env) -> Youth:
+    """The youth of each block at ``env.now_ms``. A block born after that (clocks differ) is fresh."""
     if env.now_ms <= 0:
-        return Youth(np.ones(len(blocks)), np.zeros(len(blocks), np.int64), known=False)
+        return Youth(np.zeros(len(blocks), np.int64), known=False)
     born = blocks.added_at
-    age = np.where(born > 0, np.maximum(env.now_ms - born, 0), -1)
-    half_life = options.number("threshold-half-life-hours") * HOUR_MS
-    factor = np.where(born > 0, np.exp2(-np.maximum(age, 0) / half_life), 0.0)
-    return Youth(factor, age, known=True)
+    return Youth(np.where(born > 0, np.maximum(env.now_ms - born, 0), -1), known=True)
 
 
 def _age(ms: int) -> str:

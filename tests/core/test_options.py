@@ -160,7 +160,6 @@ OWNERS = (
     "min-input-files-old",
     "delete-ratio-threshold",
     "delete-ratio-threshold-old",
-    "threshold-half-life-hours",
     "depth-threshold",
     "depth-threshold-ratio",
     "max-level",

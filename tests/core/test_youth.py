@@ -56,12 +56,13 @@ def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
 
 
 def test_the_curve_is_that_of_the_seed() -> None:
-    snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 2, 7, 30, -1, -0.5])
-    young = youth_of(snapshot.blocks, resolve(), Env(now_ms=NOW))
-    expected = [0.3, 0.175, 0.05 + 0.25 * 2**-3.5, 0.05, 0.05, 0.3]
+    """Seed 001 names one point, 5 % at seven days, and the end: with time all marked rows are cleaned up."""
+    snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
+    young = youth_of(snapshot.blocks, Env(now_ms=NOW))
+    expected = [0.3, (0.3 * 0.05) ** 0.5, 0.05, 0.3 / 6 ** (30 / 7), 0.0]
+    assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected)
     ahead = replace(snapshot.blocks, added_at=np.full(len(snapshot.blocks), NOW + DAY))
-    assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected[:5], abs=1e-4)
-    assert youth_of(ahead, resolve(), Env(now_ms=NOW)).between(0.3, 0.05)[0] == expected[5]
+    assert youth_of(ahead, Env(now_ms=NOW)).between(0.3, 0.05)[0] == 0.3
     assert set(young.between(0.02, 0.05).tolist()) == {0.02}, "an old threshold above the fresh one is none"
 
 
@@ -78,6 +79,19 @@ def test_an_older_block_is_never_judged_more_leniently(
     young = aged(seed, [age for age, _ in days])
     old = born(young, [-1 if unknown else age + more for age, more in days])
     assert taken(young, policy) <= taken(old, policy)
+
+
+@pytest.mark.parametrize("deleted, days", [(60, 7), (40, 9), (10, 14), (1, 30)])
+def test_marked_rows_are_all_removed_in_the_end(deleted: int, days: int) -> None:
+    """Under 5 % they used to stay for ever, and the 6 % of a file seven days old as well."""
+    drawn = draw_snapshot(random.Random(3), SHAPE)
+    n = len(drawn.blocks)
+    blocks = replace(
+        drawn.blocks, rows=np.full(n, 1000), deleted_rows=np.full(n, deleted), bytes=np.full(n, 100 * MIB)
+    )
+    snapshot = replace(drawn, blocks=blocks)
+    assert not taken(born(snapshot, [0]), DELETES)
+    assert len(taken(born(snapshot, [days]), DELETES)) == n
 
 
 def test_age_makes_a_difference() -> None:
@@ -122,8 +136,6 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
     "option,value,expected",
     [
         ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0 to 1"),
-        ("threshold-half-life-hours", 0, "a number of hours from 0.01"),
-        ("threshold-half-life-hours", "2d", "a number of hours from 0.01"),
         ("min-input-files-old", 1, "a whole number of files from 2"),
         ("budget-bytes-per-day", 0, "a whole number of bytes from 1"),
     ],

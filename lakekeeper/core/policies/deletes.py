@@ -2,9 +2,9 @@
 
 A reader reads a deleted row and throws it away, and reads the deletes themselves besides. A block is due where
 
-* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block, down to
-  ``delete-ratio-threshold-old`` of an old one (see :mod:`lakekeeper.core.youth`), so that as time goes by all are
-  written anew that are worth it; or
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` for a fresh block,
+  ``delete-ratio-threshold-old`` at seven days, and less beyond (see :mod:`lakekeeper.core.youth`), so that every
+  deleted row is removed in the end; or
 * nobody can tell how many rows its deletes take (equality deletes, position deletes of a whole partition, two
   deletes that may name one row): each reader has to join them with the block, however few they are; or
 * its deletes are as large as the block itself: reading it costs twice. Of small rows that compress well, a share
@@ -49,7 +49,7 @@ class Deletes:
         if not len(candidates):
             return []
         blocks = snapshot.blocks.take(candidates)
-        found = _judge(blocks, youth_of(blocks, options, env), options)
+        found = _judge(blocks, youth_of(blocks, env), options)
         most = options.integer("max-file-group-size-bytes")
         fits = blocks.bytes <= most
         level = blocks.level_under(snapshot.key)

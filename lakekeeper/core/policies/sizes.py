@@ -55,8 +55,9 @@ class Sizes:
         if snapshot.key is not None:
             intervals = rank_blocks(blocks, group, null_region=False)
             small &= ~frozen(blocks, intervals, options)
-        youth = youth_of(blocks, options, env)
-        fewest = youth.between(options.number("min-input-files"), options.number("min-input-files-old"))
+        youth = youth_of(blocks, env)
+        old = options.number("min-input-files-old")
+        fewest = np.maximum(youth.between(options.number("min-input-files"), old), 2.0)
         line = line_of(blocks, group, intervals)
         merges, packed, waits = _pack(blocks, line, small, fewest, options)
         choices: list[Choice] = [
