@@ -21,7 +21,7 @@ from lakekeeper.errors import OptionError, RetentionError
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.streams import versions_to_read
+from lakekeeper.spark.streams import streams_of
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
 
@@ -82,7 +82,11 @@ class Vacuuming:
             age_ms=_age_ms(retention_hours),
             older_than_ms=_moment_ms(older_than),
             named=tuple(p for p in protect if isinstance(p, int)),
-            active=versions_to_read(self._spark, self._checkpoints(resolved)),
+            streams=streams_of(
+                self._spark,
+                self._checkpoints(resolved),
+                required=resolved.origins.get(_CHECKPOINTS) == "call",
+            ),
             users=[open_adapter(self._spark, p).adapter for p in protect if isinstance(p, str)],
             orphans=orphans,
             trash=trash,

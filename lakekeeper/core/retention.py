@@ -11,11 +11,11 @@ only if none of them holds it; what is not known (a time, a parent) holds it too
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.errors import RetentionError
+from lakekeeper.errors import OptionError, RetentionError
 
 HOUR_MS = 3_600_000
 FLOOR_MS = 24 * HOUR_MS
@@ -77,11 +77,26 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """What a stream has yet to read: a version of each of its sources, and all that came after it.
+
+    checkpoint   the stream's checkpoint folder
+    positions    (uuid of the table, version) for each source; ``""`` where the offset does not tell the table, and
+                 None for a source that has read nothing yet
+    required     it is an error where none of the sources is the table at hand; a conf names the streams of many tables
+    """
+
+    checkpoint: str
+    positions: tuple[tuple[str, int | None], ...]
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
 
-    ``active`` are versions that work under way has read, each with who says so. ``least_ms`` is a floor under the
-    grace of the table: it counts where ``age_ms`` is None.
+    ``active`` are versions that work under way has read, each with who says so; ``streams`` read on from a version.
+    ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None.
     """
 
     age_ms: int | None = None
@@ -90,6 +105,7 @@ class Retention:
     active: Mapping[int, str] = field(default_factory=dict)
     allow_unsafe: bool = False
     least_ms: int = 0
+    streams: Sequence[Stream] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +130,8 @@ class Kept:
 def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
     """Divide the versions into those that stay and those that go.
 
-    Raises RetentionError for a grace under the table's floor, for a rule of the format, and for a picture that is
-    empty, or in which a name points at nothing.
+    Raises RetentionError for a grace under the table's floor, for a rule of the format, and for a snapshot that is
+    empty, or in which a name points at nothing; OptionError for a stream of another table.
     """
     _check(table, versions)
     age_ms = _age(table, versions, retention)
@@ -132,15 +148,12 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
         if ref.branch:
             _keep_line(ref, known, until, retention, versions, (cutoff, now_ms), reasons)
     for version in versions.items:
-        ended = until.get(version.id, version.at_ms)
-        if version.at_ms is None or version.at_ms > now_ms:
-            reasons.setdefault(version.id, "its time is not known")
-        elif ended is None or ended > cutoff:
-            reasons.setdefault(version.id, f"the newest within the last {_hours(age_ms)}")
-        if version.id in retention.named:
-            reasons.setdefault(version.id, "named by the caller")
-        if version.id in retention.active:
-            reasons.setdefault(version.id, retention.active[version.id])
+        why = _held(version, until.get(version.id, version.at_ms), retention, age_ms, now_ms)
+        if why:
+            reasons.setdefault(version.id, why)
+    for stream in retention.streams:
+        for number in _to_read(table, versions, stream):
+            reasons.setdefault(number, f"the stream of {stream.checkpoint} has yet to read it")
     if versions.linear:
         _keep_from(versions, retention, reasons)
     return Kept(
@@ -150,6 +163,17 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
         age_ms=age_ms,
         cutoff_ms=cutoff,
     )
+
+
+def _held(version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int) -> str:
+    """Why a version stays that was the newest until ``ended``, whatever names it; empty where nothing holds it."""
+    if version.at_ms is None or version.at_ms > now_ms:
+        return "its time is not known"
+    if ended is None or ended > now_ms - age_ms:
+        return f"the newest within the last {_hours(age_ms)}"
+    if version.id in retention.named:
+        return "named by the caller"
+    return retention.active.get(version.id, "")
 
 
 def _check(table: str, versions: Versions) -> None:
@@ -251,6 +275,44 @@ def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
         seen.add(at)
         yield known[at]
         at = known[at].parent
+
+
+def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
+    """The versions that a stream goes on from, and all that come after them in their lines.
+
+    A stream reads what each commit added, version by version: also files that a later one replaced.
+    """
+    known = {v.id for v in versions.items}
+    ours = [version for uuid, version in stream.positions if uuid in ("", versions.table_uuid)]
+    starts = [version for version in ours if version is not None]
+    if len(starts) < len(ours):
+        return known
+    if not versions.linear:
+        starts = [version for version in starts if version in known]
+    if not starts and stream.required:
+        raise _not_ours(table, stream)
+    if versions.linear and starts:
+        # The next version may not be there yet; one that the log no longer has holds all that it has.
+        return {version for version in known if version >= min(starts)}
+    after: dict[int | None, list[int]] = {}
+    for version in versions.items:
+        after.setdefault(version.parent, []).append(version.id)
+    found: set[int] = set()
+    while starts:
+        at = starts.pop()
+        if at not in found:
+            found.add(at)
+            starts += after.get(at, [])
+    return found
+
+
+def _not_ours(table: str, stream: Stream) -> OptionError:
+    return OptionError(
+        "vacuum.streaming-checkpoints",
+        stream.checkpoint,
+        f"the checkpoint of a stream that reads {table}; this is one of another table, or the version that it goes "
+        "on from has expired",
+    )
 
 
 def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, str]) -> None:

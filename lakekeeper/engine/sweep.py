@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from lakekeeper.core.containment import require_roots
 from lakekeeper.core.options import Options
-from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.retention import Kept, Retention, Stream, Versions, keep
 from lakekeeper.core.vacuum import METADATA_KINDS, FileInfo, VacuumPlan, brake, plan_vacuum
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
@@ -42,7 +42,7 @@ class VacuumRequest:
     age_ms      versions that were the newest within this time stay; None: as the table says
     older_than_ms   a moment in its place: what was the newest after it stays
     named       versions that stay in any case
-    active      versions that somebody outside has yet to read, each with who
+    streams     what streams have yet to read
     users       adapters of tables that use this one's files (shallow clones)
     """
 
@@ -50,7 +50,7 @@ class VacuumRequest:
     age_ms: int | None = None
     older_than_ms: int | None = None
     named: Collection[int] = ()
-    active: Mapping[int, str] = field(default_factory=dict)
+    streams: Sequence[Stream] = ()
     users: Sequence[Adapter[Any]] = ()
     orphans: bool = False
     trash: bool = False
@@ -252,7 +252,8 @@ class _Sweep:
             least_ms=least,
             last=options.integer("retain-last"),
             named=tuple(request.named),
-            active={**request.active, **at_work, **held},
+            active={**at_work, **held},
+            streams=request.streams,
             allow_unsafe=request.allow_unsafe,
         )
 

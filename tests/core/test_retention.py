@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Retention, Version, Versions, keep
-from lakekeeper.errors import RetentionError
+from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Retention, Stream, Version, Versions, keep
+from lakekeeper.errors import OptionError, RetentionError
 
 H = HOUR_MS
 NOW = 1_000 * H
@@ -48,7 +48,7 @@ def test_each_reason_is_told() -> None:
 
 
 def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
-    told = kept(line(900, 800, 700, 60, 30, linear=True), age_ms=24 * H, active={2: "a stream"})
+    told = kept(line(900, 800, 700, 60, 30, linear=True), age_ms=24 * H, active={2: "a run"})
     assert sorted(told.reasons) == [2, 3, 4, 5]
     assert told.reasons[3] == "after version 2, which stays"
     assert told.oldest == 2
@@ -135,6 +135,54 @@ def test_branches_have_a_retention_of_their_own() -> None:
     longer = Ref("audit", 5, max_age_ms=600 * H)
     # 3 was main's newest until 30 hours ago; 2 was audit's within 600 hours.
     assert sorted(kept(replace(versions, refs=(Ref("main", 6), longer))).reasons) == [2, 4, 5, 6]
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_stream_holds_what_it_goes_on_from_and_all_that_came_after(linear: bool) -> None:
+    versions = line(900, 800, 700, 600, 500, linear=linear)
+    told = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
+    assert sorted(told.reasons) == [3, 4, 5]
+    assert told.reasons[4] == "the stream of /s has yet to read it"
+    slower = [Stream("/s", (("", 3),)), Stream("/t", (("", 2),))]
+    assert sorted(kept(versions, age_ms=24 * H, streams=slower).reasons) == [2, 3, 4, 5]
+
+
+def test_a_stream_holds_what_came_after_on_each_branch() -> None:
+    #  1 ─ 2 ─ 3 ─ 6        main
+    #       └─ 4 ─ 5        audit
+    parents = {1: None, 2: 1, 3: 2, 4: 2, 5: 4, 6: 3}
+    items = tuple(Version(v, NOW - (900 - v) * H, parent) for v, parent in parents.items())
+    versions = Versions("u", items, (Ref("main", 6), Ref("audit", 5)), False, 24 * H)
+    assert sorted(kept(versions, streams=[Stream("/s", (("", 4),))]).reasons) == [4, 5, 6]
+    assert sorted(kept(versions, streams=[Stream("/s", (("", 2),))]).reasons) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_stream_that_has_read_nothing_holds_everything(linear: bool) -> None:
+    versions = line(900, 800, 700, linear=linear)
+    assert kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", None),))]).gone == ()
+
+
+def test_a_stream_may_wait_for_a_version_to_come_or_be_older_than_the_log() -> None:
+    """Delta's source notes the next version that it is to read."""
+    versions = line(900, 800, 700, linear=True)
+    assert sorted(kept(versions, age_ms=24 * H, streams=[Stream("/s", (("u", 4),))]).reasons) == [3]
+    assert kept(versions, age_ms=24 * H, streams=[Stream("/s", (("u", 0),))]).gone == ()
+
+
+@pytest.mark.parametrize(
+    "linear, positions", [(True, (("other", 2),)), (False, (("", 77),)), (False, (("other", 2),))]
+)
+def test_a_stream_of_another_table_is_refused_where_the_call_names_it(
+    linear: bool, positions: tuple[tuple[str, int | None], ...]
+) -> None:
+    versions = line(900, 800, 700, linear=linear)
+    with pytest.raises(OptionError, match="one of another table, or the version"):
+        kept(versions, age_ms=24 * H, streams=[Stream("/s", positions)])
+    of_many_tables = kept(versions, age_ms=24 * H, streams=[Stream("/s", positions, required=False)])
+    assert of_many_tables.reasons == kept(versions, age_ms=24 * H).reasons
+    both = (*positions, ("u" if linear else "", 2))
+    assert 2 in kept(versions, age_ms=24 * H, streams=[Stream("/s", both)]).reasons
 
 
 def test_names_go_when_they_are_too_old() -> None:

@@ -1,0 +1,246 @@
+"""A vacuum beside real streams: what they have yet to read stays, and they read each row once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import lakekeeper as lk
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.errors import OptionError
+from tests.formats.lakes import Lake
+
+ROWS = 10
+
+
+class Stream:
+    """A stream out of a table into files; it runs until it has read what there is."""
+
+    def __init__(self, lake: Lake, name: str, home: Path) -> None:
+        self.lake = lake
+        self.name = name
+        self.checkpoint = home / "checkpoint"
+        self.sink = home / "sink"
+
+    def run(self) -> None:
+        source = self.lake.spark.readStream
+        if self.lake.iceberg:
+            # From the first snapshot on; a stream of Delta begins with the table as it is.
+            source = source.format("iceberg").option("stream-from-timestamp", "0")
+        started = (
+            source.table(self.name)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start(str(self.sink))
+        )
+        started.awaitTermination()
+
+    def ids(self) -> list[int]:
+        """All that it has read, sorted."""
+        return sorted(row.id for row in self.lake.spark.read.parquet(str(self.sink)).collect())
+
+    def forget_the_last_batch(self) -> None:
+        """As after a crash in the middle of it: it was planned, and nothing of it is in the sink."""
+        number = max(int(p.name) for p in (self.checkpoint / "commits").iterdir() if p.name.isdigit())
+        for path in (
+            self.checkpoint / "commits" / str(number),
+            self.checkpoint / "commits" / f".{number}.crc",
+            self.sink / "_spark_metadata" / str(number),
+            self.sink / "_spark_metadata" / f".{number}.crc",
+        ):
+            path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def stream(lake: Lake, tmp_path: Path) -> Stream:
+    """Of a table with three commits."""
+    made = Stream(lake, lake.create("id bigint, v string"), tmp_path)
+    for number in range(3):
+        append(made, number)
+    return made
+
+
+def append(stream: Stream, number: int) -> None:
+    rows = stream.lake.spark.range(number * ROWS, (number + 1) * ROWS)
+    stream.lake.append(stream.name, rows.selectExpr("id", "cast(id AS string) AS v"))
+
+
+def replace_files(stream: Stream) -> None:
+    """All files of the newest version are merged into one: those before are only named by older versions."""
+    assert stream.lake.table(stream.name).compact(policy="full").changed
+
+
+def vacuum(stream: Stream, *checkpoints: Path) -> VacuumReport:
+    """Down to the newest version, but for what the checkpoints need."""
+    options: dict[str, Any] = {"vacuum.max-share": 1, "vacuum.orphan-grace-hours": 0}
+    if checkpoints:
+        options["vacuum.streaming-checkpoints"] = ",".join(map(str, checkpoints))
+    return stream.lake.table(stream.name).vacuum(
+        retention_hours=0, allow_unsafe_retention=True, options=options
+    )
+
+
+def fall_behind(stream: Stream) -> None:
+    """Three commits that it has not read, each of whose files a compaction replaces."""
+    for number in (3, 4, 5):
+        append(stream, number)
+        replace_files(stream)
+
+
+def test_a_stream_that_is_behind_reads_each_row_once(stream: Stream) -> None:
+    first = stream.lake.on_disk(stream.name)
+    replace_files(stream)
+    stream.run()
+    fall_behind(stream)
+    unread = stream.lake.on_disk(stream.name) - first
+    vacuum(stream, stream.checkpoint)
+    assert stream.lake.on_disk(stream.name) == unread
+    stream.run()
+    assert stream.ids() == list(range(6 * ROWS))
+
+
+def test_one_that_crashed_in_a_batch_reads_it_again(stream: Stream) -> None:
+    """The last batch that was planned need not have been done."""
+    stream.run()
+    append(stream, 3)
+    stream.run()
+    stream.forget_the_last_batch()
+    assert stream.ids() == list(range(3 * ROWS))
+    replace_files(stream)
+    fall_behind_since(stream, 4)
+    vacuum(stream, stream.checkpoint)
+    stream.run()
+    assert stream.ids() == list(range(6 * ROWS))
+
+
+def fall_behind_since(stream: Stream, first: int) -> None:
+    for number in range(first, 6):
+        append(stream, number)
+        replace_files(stream)
+
+
+def test_without_the_option_it_cannot_go_on(stream: Stream) -> None:
+    """What the option is for; and that these tests would see it missing."""
+    stream.run()
+    fall_behind(stream)
+    vacuum(stream)
+    with pytest.raises(StreamingQueryException):
+        stream.run()
+
+
+def test_a_stream_that_has_read_everything_holds_nothing_but_the_newest_version(stream: Stream) -> None:
+    stream.run()
+    replace_files(stream)
+    stream.run()
+    vacuum(stream, stream.checkpoint)
+    assert len(stream.lake.on_disk(stream.name)) == 1
+    append(stream, 3)
+    stream.run()
+    assert stream.ids() == list(range(4 * ROWS))
+
+
+def test_the_slowest_of_several_streams_decides(stream: Stream, tmp_path: Path) -> None:
+    slow = Stream(stream.lake, stream.name, tmp_path / "slow")
+    slow.run()
+    for number in (3, 4):
+        append(stream, number)
+        replace_files(stream)
+    stream.run()
+    vacuum(stream, stream.checkpoint, slow.checkpoint)
+    for each in (stream, slow):
+        each.run()
+        assert each.ids() == list(range(5 * ROWS))
+
+
+def test_a_first_batch_that_is_not_done_says_so_or_holds_what_it_reads(stream: Stream) -> None:
+    """Delta notes where a batch ends, not where the first begins; Iceberg notes that too."""
+    stream.run()
+    while (stream.checkpoint / "commits" / "0").exists():
+        stream.forget_the_last_batch()
+    shutil.rmtree(stream.sink)
+    replace_files(stream)
+    if not stream.lake.iceberg:
+        with pytest.raises(OptionError, match=r"has not done its first batch"):
+            vacuum(stream, stream.checkpoint)
+        assert len(stream.lake.on_disk(stream.name)) == 4
+    else:
+        vacuum(stream, stream.checkpoint)
+    stream.run()
+    assert stream.ids() == list(range(3 * ROWS))
+
+
+@pytest.mark.parametrize("what", ["nothing", "no offsets", "another source", "torn"])
+def test_what_is_no_checkpoint_of_a_stream_of_tables_stops_the_vacuum(
+    stream: Stream, tmp_path: Path, what: str
+) -> None:
+    """Taken for a stream that needs nothing, it would protect nothing."""
+    folder = tmp_path / "other"
+    if what != "nothing":
+        for name in ("offsets", "commits"):
+            (folder / name).mkdir(parents=True)
+    if what in ("another source", "torn"):
+        (folder / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+        offset = json.dumps({"topic": {"0": 17}}) if what == "another source" else '{"reservoirVersion": 1'
+        (folder / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n' + offset)
+    replace_files(stream)
+    before = stream.lake.on_disk(stream.name)
+    with pytest.raises(OptionError, match=r"vacuum\.streaming-checkpoints"):
+        vacuum(stream, folder)
+    assert stream.lake.on_disk(stream.name) == before
+
+
+@pytest.mark.delta
+def test_the_checkpoint_of_another_table_is_no_protection(stream: Stream, tmp_path: Path) -> None:
+    if stream.lake.iceberg:  # its offsets do not say of which table they are
+        return
+    other = Stream(stream.lake, stream.lake.create("id bigint, v string"), tmp_path / "other")
+    append(other, 0)
+    other.run()
+    replace_files(stream)
+    with pytest.raises(OptionError, match="of another table"):
+        vacuum(stream, other.checkpoint)
+
+
+# ------------------------------------------------------------------------------------------- tables of the same files
+
+
+def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None:
+    """``protect=`` of a table: a shallow clone on Delta, a table into which the files were added on Iceberg."""
+    name = lake.create("id bigint, v string")
+    rows = lake.spark.range(2 * ROWS).selectExpr("id", "cast(id AS string) AS v")
+    lake.append(name, rows.where(f"id < {ROWS}"))
+    lake.append(name, rows.where(f"id >= {ROWS}"))
+    user = sharing(lake, name, table_name)
+    expected = lake.fingerprint(user)
+    lake.table(name).compact(policy="full")
+    unsafe: dict[str, Any] = {
+        "retention_hours": 0, "allow_unsafe_retention": True, "options": {"vacuum.max-share": 1},
+    }  # fmt: skip
+    report = lake.table(name).vacuum(protect=[user], **unsafe)
+    assert report.deleted_files_count == 0 if not lake.iceberg else "data file" not in str(report)
+    assert report.plan is not None
+    assert user in str(report.plan)
+    lake.spark.sql(f"REFRESH TABLE {user}")
+    assert lake.fingerprint(user) == expected
+    with pytest.raises(lk.errors.NotFound):
+        lake.table(name).vacuum(protect=["ice.formats.no_such_table"], **unsafe)
+
+
+def sharing(lake: Lake, name: str, fresh: str) -> str:
+    """Another table of the same files."""
+    space, _, _ = name.rpartition(".")
+    if not lake.iceberg:
+        user = f"{space}.clone_{fresh}"
+        lake.spark.sql(f"CREATE TABLE {user} SHALLOW CLONE {name}")
+        return user
+    user = f"{space}.user_{fresh}"
+    lake.spark.sql(f"CREATE TABLE {user} (id bigint, v string) USING iceberg")
+    folder = lake.home(name) / "data"
+    lake.spark.sql(f"CALL ice.system.add_files(table => '{user}', source_table => '`parquet`.`{folder}`')")
+    return user
