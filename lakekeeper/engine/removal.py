@@ -96,8 +96,12 @@ class Removal:
             threads = min(self.options.integer("vacuum.max-concurrent-deletes"), len(parts))
             if threads:
                 with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-vacuum") as pool:
-                    for done in [pool.submit(self._partition, part, pace, bin_) for part in parts]:
-                        done.result()
+                    try:
+                        for done in [pool.submit(self._partition, part, pace, bin_) for part in parts]:
+                            done.result()
+                    except BaseException:
+                        self.stopped = self.stopped or "interrupted"  # all partitions end with their batch
+                        raise
         return self._removed(plan)
 
     def _partition(self, files: Sequence[Doomed], pace: _Pace, bin_: Bin | None) -> None:

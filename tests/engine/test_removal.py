@@ -1,0 +1,134 @@
+"""The deletes of a vacuum: how fast they go, and where an interrupt stops them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
+from math import ceil
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events
+from lakekeeper.engine.removal import Removal
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.memory import MemoryAdapter
+
+DAYS, PARTITIONS = 20, 4
+
+
+class Time:
+    """A clock that only waiting moves; what was deleted when, in ms."""
+
+    def __init__(self, start: int) -> None:
+        self.now = start
+        self.deleted: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    def wait(self, seconds: float) -> None:
+        with self._lock:
+            self.now += ceil(seconds * 1000)
+
+    def observe(self, phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "deleted":
+            with self._lock:
+                self.deleted.append((self.now, int(info["files"])))
+
+
+def dead(partitions: int = PARTITIONS) -> MemoryTable:
+    """A table each of whose versions but the newest is dead, with a file in each partition."""
+    made = MemoryTable("db.t", {"k": "int", "p": "int"}, partition_by=["p"])
+    for day in range(DAYS + 1):
+        made.later(24 * HOUR_MS)
+        made.overwrite([{"k": day, "p": p} for p in range(partitions)])
+    return made
+
+
+def run(table: MemoryTable, time: Time, **options: Any) -> VacuumReport:
+    given = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1} | {
+        name.replace("_", "-").replace("vacuum-", "vacuum."): value for name, value in options.items()
+    }
+    request = VacuumRequest(resolve(given), age_ms=0, allow_unsafe=True)
+    clock = Clock(now_ms=lambda: time.now, wait=time.wait)
+    return vacuum(MemoryAdapter(table), request, observer=time.observe, clock=clock)
+
+
+@pytest.mark.parametrize("rate", [1, 3, 10])
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_no_more_files_go_in_a_second_than_permitted(rate: int, threads: int, batch: int) -> None:
+    table = dead()
+    time = Time(table.now_ms)
+    start = time.now
+    report = run(
+        table,
+        time,
+        vacuum_max_deletes_per_second=rate,
+        vacuum_max_concurrent_deletes=threads,
+        vacuum_min_batch_delete_size=batch,
+        vacuum_max_batch_delete_size=batch,
+    )
+    assert report.deleted_files_count == DAYS * PARTITIONS
+    ordered = sorted(time.deleted)
+    so_far = accumulate(files for _, files in ordered)
+    largest = max(files for _, files in ordered)
+    for (at, files), total in zip(ordered, so_far, strict=True):
+        # Those before it took their time; the batches that are under way at once have not yet.
+        assert total - files <= (at - start) / 1000 * rate + (threads - 1) * largest
+    least = (DAYS * PARTITIONS - threads * largest) / rate
+    assert (time.now - start) / 1000 >= least
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    table = dead()
+    time = Time(table.now_ms)
+    start = time.now
+    assert run(table, time).deleted_files_count == DAYS * PARTITIONS
+    assert time.now == start
+
+
+def test_an_interrupt_stops_all_partitions_after_the_batches_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is not deleted stays whole, and the next vacuum deletes it."""
+    table = dead(partitions=8)
+    adapter = MemoryAdapter(table)
+    given = {"vacuum.min-batch-delete-size": 1, "vacuum.max-concurrent-deletes": 2, "vacuum.max-share": 1}
+    options = resolve(given)
+    request = VacuumRequest(options, age_ms=0, allow_unsafe=True, dry_run=True)
+    plan = vacuum(adapter, request, clock=Clock(now_ms=lambda: table.now_ms)).plan
+    assert plan is not None
+    batches: list[str] = []
+    began, never = threading.Event(), threading.Event()
+
+    def under_way(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "before_delete":
+            batches.append(phase)
+            began.set()
+            for _ in range(500):  # the batch is under way until the interrupt is known, seconds at most
+                if removal.stopped or never.wait(0.01):
+                    break
+
+    def interrupted(_future: object, _timeout: float | None = None) -> None:
+        assert began.wait(30)
+        raise KeyboardInterrupt
+
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    removal = Removal(adapter, options, Events("db.t", "r", under_way), clock)
+    with monkeypatch.context() as patch:
+        patch.setattr("concurrent.futures.Future.result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            removal.run(plan)
+    assert 1 <= len(batches) <= 2
+    gone = len(table.touched.deleted)
+    assert gone <= 2
+    assert len(table.rows()) == 8
+    report = vacuum(adapter, replace(request, dry_run=False), clock=clock)
+    assert report.deleted_files_count == len(plan.files) - gone
