@@ -36,7 +36,6 @@ from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
-from lakekeeper.vacuuming import Vacuuming
 from lakekeeper.workloads import Queries, workload_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Table(Clustering, Vacuuming):
+class Table(Clustering):
     """One table under maintenance. Made by :func:`table`; holds no data and no lock.
 
     ``backoff`` remembers, for whoever calls again and again, in which partitions users are writing.

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from lakekeeper.core.report import KeyReport
 from lakekeeper.errors import OptionError
-from lakekeeper.spi import Adapter
+from lakekeeper.vacuuming import Vacuuming
 
 _LOG = logging.getLogger("lakekeeper")
 
 
-class Clustering:
-    """Mixed into :class:`lakekeeper.api.Table`, which has the rest."""
-
-    _adapter: Adapter[Any]
+class Clustering(Vacuuming):
+    """A base of :class:`lakekeeper.api.Table`, which has the rest."""
 
     def cluster_by(
         self,
@@ -23,6 +22,7 @@ class Clustering:
         layout: str = "linear",
         native: bool = False,
         dry_run: bool = False,
+        options: Mapping[str, Any] | None = None,
     ) -> KeyReport:
         """Store the cluster key in the table; ``cluster_by(None)``, or no columns, takes it away.
 
@@ -37,7 +37,7 @@ class Clustering:
         report says which, ``dry_run=True`` says so beforehand, and a warning is logged before it is done.
 
         Raises OptionError for columns that can be no key (unknown, not orderable, kept without statistics), and for
-        ``native=True`` where the table can not have such a key.
+        ``native=True`` where the table can not have such a key; Unsupported where a commit is not safe.
         """
         named = tuple(column for column in columns if isinstance(column, str))
         if len(named) != len(columns) and columns != (None,):
@@ -45,6 +45,7 @@ class Clustering:
         told = self._adapter.set_cluster_key(named, layout, native=native, dry_run=True)
         if dry_run:
             return told
+        self._adapter.require_writable(self.options(options, lenient=True))
         if told.changes:
             _LOG.warning("%s", told)
         return self._adapter.set_cluster_key(named, layout, native=native)

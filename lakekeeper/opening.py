@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.engine.registry import find_format
+from lakekeeper.engine.registry import find_format, installed_formats
+from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper.spark.names import resolve
 from lakekeeper.spi import Adapter, Format, TableName
 
@@ -22,8 +23,19 @@ class Opened:
     adapter: Adapter[Any]
 
 
+def _refusal(text: str, error: NotFound) -> Unsupported | None:
+    """A catalog that cannot load a table may have found one that its format's library does not open."""
+    if error.__cause__ is None:
+        return None
+    refusals = (form.refused(text, error.__cause__) for form in installed_formats())
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
 def open_adapter(spark: SparkSession, text: str) -> Opened:
     """The table that ``text`` names. Raises NotFound, AdapterError or Unsupported."""
-    name = resolve(spark, text)
+    try:
+        name = resolve(spark, text)
+    except NotFound as error:
+        raise _refusal(text, error) or error from error.__cause__
     found = find_format(name.provider, text)
     return Opened(name, found, found.open(spark, name))

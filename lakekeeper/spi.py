@@ -15,11 +15,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
+from lakekeeper.core.finding import Finding
+from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.report import KeyReport
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.errors import Unsupported
 
 Rows = TypeVar("Rows")
 
@@ -273,6 +276,13 @@ class Adapter(Protocol[Rows]):
     @property
     def capabilities(self) -> Capabilities: ...
 
+    def require_writable(self, options: Options) -> None:
+        """Called before a run writes its first file; cheap.
+
+        Raises Unsupported where a commit could overwrite one of another writer.
+        """
+        ...
+
     def properties(self) -> Mapping[str, str]:
         """The table's properties, as of now."""
         ...
@@ -367,6 +377,14 @@ class Format(Protocol):
 
     def open(self, spark: Any, identifier: TableName) -> Adapter[Any]:
         """The adapter of one table. Raises NotFound, Unsupported or AdapterError (e.g. jars missing)."""
+        ...
+
+    def refused(self, table: str, error: BaseException) -> Unsupported | None:
+        """What an error of the format's own library says of a table that it can not open; None for any other."""
+        ...
+
+    def examine(self, spark: Any) -> Sequence[Finding]:
+        """What ``lakekeeper doctor`` says of the format in a session; starts and changes nothing, raises nothing."""
         ...
 
     def lost_race(self, error: BaseException) -> bool:

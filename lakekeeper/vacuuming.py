@@ -33,7 +33,7 @@ _CHECKPOINTS = "vacuum.streaming-checkpoints"
 
 
 class Vacuuming:
-    """Mixed into :class:`lakekeeper.api.Table`, which has the rest."""
+    """A base of :class:`lakekeeper.api.Table`, which has the rest."""
 
     _spark: SparkSession
     _name: TableName
@@ -138,6 +138,8 @@ class Vacuuming:
         place of ten commits and more; Delta cleans its log with it as the table's properties say. Raises CommitError.
         """
         started = self._clock.now_ms()
+        if not dry_run:
+            self._adapter.require_writable(self.options(lenient=True))
         done = self._adapter.storage.compact_metadata(dry_run=dry_run)
         return MetadataReport(
             table=self._adapter.table,
@@ -162,6 +164,7 @@ class Vacuuming:
         _, entry = trash.find(self._adapter, name)
         if entry.kind == "files":
             return trash.restore_files(self._adapter, entry.name)
+        self._adapter.require_writable(self.options(lenient=True))
         # The entry lies beside the table, where others may write: what it says is looked at as a caller's would be.
         check_where(self._spark, self._name, entry.where, steady=True)
         before = self._spark.sql(f"SELECT * FROM {self._name.sql} VERSION AS OF {entry.version:d}")  # noqa: S608 - a number, and a name that is quoted

@@ -41,9 +41,12 @@ class Since:
 
 def changes_since(log: Log, snapshot: Snapshot) -> Changes:
     """See ``spi.Adapter.changes_since``."""
-    now = log.latest()
-    obstacle = obstacle_to(log.name, now, snapshot)
     base = -1 if snapshot.version is None else snapshot.version
+    try:
+        now = log.latest()
+    except Unsupported as error:  # Delta itself does not open it any more
+        return Changes(base, obstacle=_got(error))
+    obstacle = obstacle_to(log.name, now, snapshot)
     if now.table_uuid != snapshot.table_uuid:
         return Changes(now.version, obstacle=obstacle)  # its log is not ours: nothing to compare
     try:
@@ -66,8 +69,12 @@ def obstacle_to(table: str, now: State, snapshot: Snapshot) -> str:
     try:
         check(table, now.reader, now.writer, now.features, now.properties)
     except Unsupported as error:
-        return f"the table got the feature '{error.feature}', which is not supported"
+        return _got(error)
     return ""
+
+
+def _got(error: Unsupported) -> str:
+    return f"the table got the feature '{error.feature}', which is not supported"
 
 
 def outcome(actions: pa.Table) -> tuple[set[str], dict[str, str]]:

@@ -13,6 +13,7 @@ from lakekeeper.core.rebase import Changes, Rewrite, Winner, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
+from lakekeeper_delta import stores
 from lakekeeper_delta.changes import RUN_TAG, Since, commits_between, obstacle_to, outcome
 from lakekeeper_delta.native import Log, State
 
@@ -77,6 +78,9 @@ def attempt(
     log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
 ) -> int:
     """Commit the actions (a java.util.List); the version. Raises Conflict, Rejected or Unknown."""
+    refused = stores.refusal(log, single_driver=log.single_driver)
+    if refused:
+        raise Rejected(f"{log.name}: {refused}")
     try:
         return int(transaction.commit(log.scala_seq(actions), operation, tags))
     except Exception as error:

@@ -1,10 +1,17 @@
-"""Which table features lakekeeper works on: an allow-list, asked before anything is written."""
+"""Which table features lakekeeper works on: an allow-list, asked before anything is written.
+
+What Delta itself refuses to open is refused in the same words: it comes as one of many Java exceptions, or as an error
+of decoding where the protocol action contradicts itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import LakekeeperError, Unsupported
+from lakekeeper.spark.jvm import causes
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -73,6 +80,52 @@ def check(table: str, reader: int, writer: int, named: Iterable[str], properties
     for prefix in ("delta.coordinatedCommits.commitCoordinator", "delta.redirect"):
         if any(key.startswith(prefix) and value for key, value in properties.items()):
             raise Unsupported(table, prefix.removeprefix("delta."), "its commits do not go to this log alone")
+
+
+@contextmanager
+def refusals(table: str, protocol: Callable[[], str]) -> Iterator[None]:
+    """Around calls that make Delta read a table's log: what it refuses to open is raised as Unsupported.
+
+    ``protocol`` gives the text of the table's protocol action, which not every exception has.
+    """
+    try:
+        yield
+    except LakekeeperError:
+        raise
+    except Exception as error:
+        reason = refused(table, error, protocol)
+        if reason is None:
+            raise
+        raise reason from error
+
+
+def refused(table: str, error: BaseException, protocol: Callable[[], str] = str) -> Unsupported | None:
+    """What Delta's exception says of a table that it does not open; None for any other error."""
+    for name, message in causes(error):
+        kind = name.rpartition(".")[2]
+        if kind == "DeltaUnsupportedTableFeatureException":
+            return Unsupported(
+                table, _first_named(message), "this Delta Lake does not know it; nothing was written"
+            )
+        if "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH" in message:
+            advice = "its metadata switches it on, and its protocol does not list it; nothing was written"
+            return Unsupported(table, _first_named(message), advice)
+        if kind == "InvalidProtocolVersionException" or message.startswith(
+            "requirement failed: Mismatched min"
+        ):
+            advice = "this Delta Lake does not know these versions, or its lists of features contradict them"
+            return Unsupported(table, f"protocol {protocol()}".rstrip(), f"{advice}; nothing was written")
+        unknown_type = re.search(r"INVALID_JSON_DATA_TYPE\].*'(.+?)' to a data type", message)
+        if unknown_type:
+            return Unsupported(
+                table, f"column type {unknown_type[1]}", "Spark does not know it; nothing was written"
+            )
+    return None
+
+
+def _first_named(message: str) -> str:
+    """The first, in alphabetical order, of the features that end a message of Delta's: ``…: b, a.``"""
+    return min(feature.strip() for feature in message.strip().rstrip(".").rpartition(":")[2].split(","))
 
 
 def supported(writer: int, named: Iterable[str]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakekeeper.errors import Rejected, reason
 from lakekeeper.spi import MetadataChange
+from lakekeeper_delta import stores
 from lakekeeper_delta.native import Log
 
 WORTH = 10
@@ -25,6 +26,7 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
         since = f"version {checkpoint}" if parts else "the table was made"
         return MetadataChange(commits + parts, commits + parts, None, f"{commits} commits since {since}")
     if not dry_run:
+        stores.refuse_second_driver(log, single_driver=log.single_driver)
         try:
             log.log.checkpoint(state.snapshot, log.catalog_table)
         except Exception as error:

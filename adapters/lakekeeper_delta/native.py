@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +14,11 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError, NotFound, reason
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta.features import refusals
 
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can be large in memory
+_LOOKED_AT = 20  # commits in which the protocol is looked for, where Delta does not say it
 _KEPT_TASKS = 64  # actions of tasks between their read and their write; found again if there are more
 
 # Field metadata that tells how values lie in the files. Comments and identity marks come and go with appends.
@@ -108,13 +111,15 @@ class Log:
         self.name = name
         self.log = log
         self.catalog_table = catalog_table
+        self.single_driver = False  # the operator's word for the run under way, see `stores`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
         self._inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
     def latest(self) -> State:
-        """The newest version, freshly listed. Raises NotFound where the table is gone."""
-        return self._known(self.log.update(False, self.jvm.none(), self.catalog_table))
+        """The newest version, freshly listed. Raises NotFound for no table, Unsupported where Delta refuses it."""
+        with refusals(self.name, lambda: protocol_text(self.jvm, self.log.logPath())):
+            return self._known(self.log.update(False, self.jvm.none(), self.catalog_table))
 
     def in_memory(self) -> State:
         """The version that was the newest when Delta last looked; nothing is listed. Raises NotFound for none."""
@@ -279,6 +284,26 @@ class Log:
         data = json.loads(action.json())
         data["add"].update(changes)
         return self.delta.actions.Action.fromJson(json.dumps(data))
+
+
+def protocol_text(jvm: Jvm, log_path: Any) -> str:
+    """The newest protocol action of the last few commits, or of the first; empty where it cannot be found."""
+    try:
+        files = log_path.getFileSystem(jvm.session.sessionState().newHadoopConf())
+        names = sorted(str(status.getPath().getName()) for status in files.listStatus(log_path))
+        commits = [name for name in names if re.fullmatch(r"\d{20}\.json", name)]
+        for name in dict.fromkeys([*reversed(commits[-_LOOKED_AT:]), *commits[:1]]):
+            stream = files.open(jvm.view.org.apache.hadoop.fs.Path(log_path, name))
+            try:
+                lines = bytes(stream.readAllBytes()).decode().splitlines()
+            finally:
+                stream.close()
+            found = next((line for line in lines if line.startswith('{"protocol"')), None)
+            if found is not None:
+                return json.dumps(json.loads(found)["protocol"])
+    except Exception:  # it only makes a message better
+        return ""
+    return ""
 
 
 def _scala_map(jvm: Jvm, scala: Any) -> dict[str, str]:

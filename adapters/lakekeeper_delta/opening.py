@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakekeeper.errors import AdapterError, NotFound, reason
+from lakekeeper.core.finding import Finding
+from lakekeeper.core.options import CONF_PREFIX, lookup
+from lakekeeper.errors import AdapterError, NotFound, Unsupported, reason
+from lakekeeper.spark.jars import Versions, require_tested, version_findings
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spi import TableName
+from lakekeeper_delta import features, stores
 from lakekeeper_delta.commit import LOST
-from lakekeeper_delta.native import Log
+from lakekeeper_delta.native import Log, protocol_text
 from lakekeeper_delta.table import DeltaTable
 
 _NO_JARS = (
@@ -30,20 +34,54 @@ class DeltaFormat:
         """Is it one of the exceptions by which Delta's conflict checker refuses a commit?"""
         return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
+    def refused(self, table: str, error: BaseException) -> Unsupported | None:
+        """What Delta's exception says of a table that it does not open; None for any other error."""
+        return features.refused(table, error)
+
+    def examine(self, spark: Any) -> list[Finding]:
+        """The versions in the session, and for each scheme the log store that Delta writes commits with."""
+        try:
+            jvm = Jvm(spark)
+            if not _is_there(jvm):
+                return []  # told with what else the session lacks
+            said = spark.conf.get(CONF_PREFIX + stores.OPTION, None)
+            single_driver = said is not None and bool(lookup(stores.OPTION).parse(said))
+            return [
+                *version_findings(_versions(jvm)),
+                *stores.findings(jvm, single_driver=single_driver),
+            ]
+        except Exception as error:
+            found = str(error).splitlines()[0]
+            return [
+                Finding("delta", ok=False, found=found, expected="a session that answers", advice=_NO_JARS)
+            ]
+
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
         """The adapter of one table, by path or by catalog name.
 
-        Raises NotFound where there is no Delta log, AdapterError without Delta's jars, and Unsupported for a
-        feature that is not on the allow-list.
+        Raises NotFound where there is no Delta log, AdapterError without Delta's jars or with those of an untested
+        version, and Unsupported for a feature that is not on the allow-list, or that Delta itself refuses.
         """
         jvm = Jvm(spark)
-        if not jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.spark.sql.delta.DeltaLog"):
+        if not _is_there(jvm):
             raise AdapterError(f"{identifier.text}: {_NO_JARS}")
-        table = _load(jvm, identifier)
-        log = Log(jvm, identifier.text, *table)
-        opened = DeltaTable(log, identifier)
+        require_tested(jvm, identifier.text, _versions(jvm))
+        folder = jvm.view.org.apache.hadoop.fs.Path
+        log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None
+        with features.refusals(identifier.text, lambda: protocol_text(jvm, log_path())):
+            table = _load(jvm, identifier)
+        opened = DeltaTable(Log(jvm, identifier.text, *table), identifier)
         opened.refuse_unsupported()
         return opened
+
+
+def _versions(jvm: Jvm) -> Versions:
+    delta = str(jvm.object("io.delta.package").VERSION())
+    return {"Delta Lake": (delta, ("4.3.1",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+
+
+def _is_there(jvm: Jvm) -> bool:
+    return bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.spark.sql.delta.DeltaLog"))
 
 
 def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
@@ -58,6 +96,8 @@ def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
     try:
         table = catalog.loadTable(place)
     except Exception as error:
+        if features.refused(identifier.text, error):
+            raise
         raise NotFound(identifier.text, f"no such table ({reason(error)})") from error
     kind = str(table.getClass().getName())
     if kind == "org.apache.spark.sql.delta.catalog.DeltaTableV2":

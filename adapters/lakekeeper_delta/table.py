@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from lakekeeper.core.blocks import Snapshot, no_blocks
 from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.report import KeyReport
 from lakekeeper.core.stored_key import KEY_PROPERTY
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
-from lakekeeper_delta import changes, commit, keys, rewrite
+from lakekeeper_delta import changes, commit, keys, rewrite, stores
 from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columns import resolve
 from lakekeeper_delta.deletes import DeltaRowDeletes
@@ -54,6 +55,12 @@ class DeltaTable:
             native_key=keys.native_place(state),
         )
 
+    def require_writable(self, options: Options) -> None:
+        """Raise Unsupported where two drivers can overwrite each other's commits."""
+        single_driver = bool(options[stores.OPTION])
+        stores.refuse_second_driver(self._log, single_driver=single_driver)
+        self._log.single_driver = single_driver
+
     def properties(self) -> Mapping[str, str]:
         """The table's properties, as of now; nothing is listed where no commit came since Delta last looked."""
         return self._storage.newest().properties
@@ -78,6 +85,8 @@ class DeltaTable:
         if native and not keys.native_place(state):
             raise OptionError("native", native, "False: a partitioned Delta table can not have CLUSTER BY")
         key, found = self._resolving(state)(columns, layout) if columns else (None, [])
+        if not dry_run:
+            stores.refuse_second_driver(self._log, single_driver=self._log.single_driver)
         upgrades = keys.protocol_changes(self._log, state) if by_clustering and key else ()
         if not dry_run and key is None:
             keys.remove(self._log, state)

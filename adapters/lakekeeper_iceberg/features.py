@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lakekeeper.errors import Unsupported
+from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.keys import SchemaFields
 
 FORMATS = (1, 2, 3)
@@ -12,6 +14,26 @@ FORMATS = (1, 2, 3)
 _NUMBERS = ("boolean", "int", "long", "float", "double", "decimal")
 _OTHERS = ("date", "timestamp", "timestamptz", "string", "uuid", "binary", "fixed", "variant")
 _TYPES = frozenset((*_NUMBERS, *_OTHERS))
+
+
+def refused(table: str, error: BaseException) -> Unsupported | None:
+    """What Iceberg's exception says of a table whose metadata it cannot read; None for any other error."""
+    for name, message in causes(error):
+        if not name.endswith("IllegalArgumentException"):
+            continue
+        version = re.search(r"Cannot read unsupported version (\d+)", message)
+        if version:
+            advice = "Iceberg in this session does not know it; nothing was written"
+            return Unsupported(table, f"format-version {version[1]}", advice)
+        unknown_type = re.search(r"Cannot parse type string to primitive: (.+)", message)
+        if unknown_type:
+            return Unsupported(
+                table, f"column type {unknown_type[1]}", "Iceberg does not know it; nothing was written"
+            )
+        if message.startswith("Cannot parse"):
+            advice = f"Iceberg cannot read it ({message}): it is of a later version, or damaged; nothing was written"
+            return Unsupported(table, "metadata file", advice)
+    return None
 
 
 def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:

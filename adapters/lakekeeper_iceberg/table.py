@@ -13,19 +13,31 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks, no_blocks
+from lakekeeper.core.finding import Finding
 from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
 from lakekeeper.core.report import KeyReport
 from lakekeeper.core.stored_key import KEY_PROPERTY, unusable
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, OptionError, Rejected, reason
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    LakekeeperError,
+    NotFound,
+    OptionError,
+    Rejected,
+    Unsupported,
+    reason,
+)
+from lakekeeper.spark.jars import Versions, require_tested, version_findings
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.commit import is_lost_race, swap
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.exchange import exchange_of
-from lakekeeper_iceberg.features import check_supported
+from lakekeeper_iceberg.features import check_supported, refused
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
@@ -41,15 +53,34 @@ class IcebergFormat:
 
     name = "iceberg"
 
+    def refused(self, table: str, error: BaseException) -> Unsupported | None:
+        """What Iceberg's exception says of a table whose metadata it cannot read; None for any other error."""
+        return refused(table, error)
+
+    def examine(self, spark: Any) -> list[Finding]:
+        """The versions in the session."""
+        try:
+            jvm = Iceberg(spark)
+            return version_findings(_versions(jvm)) if _is_there(jvm) else []
+        except Exception as error:
+            found = str(error).splitlines()[0]
+            advice = "start another session"
+            return [
+                Finding("iceberg", ok=False, found=found, expected="a session that answers", advice=advice)
+            ]
+
     def open(self, spark: Any, identifier: TableName) -> Adapter[DataFrame]:
-        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError where Iceberg's jar is missing."""
+        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError for no jar or an untested one."""
         jvm = Iceberg(spark)
-        if not jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.iceberg.spark.Spark3Util"):
+        if not _is_there(jvm):
             raise AdapterError(f"{identifier.text}: the Spark session has no Iceberg jar; start it with one")
+        require_tested(jvm, identifier.text, _versions(jvm))
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
-            raise NotFound(identifier.text, f"no such Iceberg table ({_first_line(error)})") from error
+            reason = refused(identifier.text, error)
+            missing = NotFound(identifier.text, f"no such Iceberg table ({_first_line(error)})")
+            raise (reason or missing) from error
         opened = IcebergTable(jvm, identifier, table)
         opened.check()
         return opened
@@ -57,6 +88,15 @@ class IcebergFormat:
     def lost_race(self, error: BaseException) -> bool:
         """Is it one of the exceptions by which Iceberg refuses a commit, and none that leaves the outcome open?"""
         return is_lost_race(error)
+
+
+def _versions(jvm: Iceberg) -> Versions:
+    iceberg = str(jvm.static("org.apache.iceberg.IcebergBuild", "version")())
+    return {"Iceberg": (iceberg, ("1.12.0",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+
+
+def _is_there(jvm: Iceberg) -> bool:
+    return bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.iceberg.spark.Spark3Util"))
 
 
 FORMAT = IcebergFormat()
@@ -102,6 +142,9 @@ class IcebergTable:
         """Raise Unsupported for a table that must not be rewritten."""
         metadata = self._metadata()
         check_supported(self.table, metadata, self._schema(metadata))
+
+    def require_writable(self, options: Options) -> None:
+        """Each catalog swaps the metadata atomically, so no commit overwrites another."""
 
     def properties(self) -> Mapping[str, str]:
         self._refresh()
@@ -253,7 +296,10 @@ class IcebergTable:
         )
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
-        self._refresh()
+        try:
+            self._refresh()
+        except Unsupported as error:  # Iceberg itself does not read it any more
+            return Changes(-1 if snapshot.version is None else snapshot.version, obstacle=str(error))
         pinned = self._jvm.pinned(self._table)
         metadata = pinned.operations().current()
         start = None if snapshot.version is None else metadata.snapshot(snapshot.version)
@@ -317,7 +363,8 @@ class IcebergTable:
                 self._table = self._jvm.load(self._name.sql)
                 self._table.refresh()
             except Exception as error:
-                raise NotFound(self.table, f"can no longer be read ({_first_line(error)})") from error
+                missing = NotFound(self.table, f"can no longer be read ({_first_line(error)})")
+                raise (refused(self.table, error) or missing) from error
 
     def _metadata(self) -> Any:
         return self._table.operations().current()

@@ -19,7 +19,7 @@ from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.report import MergeReport
-from lakekeeper.engine.registry import find_policies
+from lakekeeper.engine.registry import find_policies, installed_formats
 from lakekeeper.engine.workload import require_logs
 from lakekeeper.errors import LakekeeperError, OptionError, reason
 
@@ -287,7 +287,10 @@ def doctor(
     """
     from lakekeeper.spark.doctor import examine
 
-    findings = examine(setup.session() if session or setup.catalog else None, warehouse=setup.warehouse)
+    spark = setup.session() if session or setup.catalog else None
+    findings = [*examine(spark, warehouse=setup.warehouse)]
+    if spark is not None:
+        findings += [finding for form in installed_formats() for finding in form.examine(spark)]
     wrong = sum(not finding.ok for finding in findings)
     if setup.as_json:
         typer.echo(json.dumps({"ok": not wrong, "findings": [finding.to_dict() for finding in findings]}))

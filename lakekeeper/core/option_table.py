@@ -430,5 +430,22 @@ OPTIONS: tuple[Option, ...] = (
         "Automatic reclustering repeats until the thresholds hold.",
         scope="lower",
     ),
+    Option(
+        "delta.single-driver",
+        bool,
+        False,
+        "",
+        "Says that no other driver writes to the Delta tables on S3: their log store cannot keep two from overwriting "
+        "each other's commits, and without this no commit is made there.",
+        scope="session",
+    ),
+    Option(
+        "allow-untested-versions",
+        bool,
+        False,
+        "",
+        "Opens tables with versions of Spark, Delta Lake or Iceberg that lakekeeper was not tested with.",
+        scope="conf",
+    ),
     *VACUUM_OPTIONS,
 )

@@ -77,6 +77,7 @@ class _Delete:
         first = self.adapter.snapshot(where=self.where)
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
             return self._report(first, None, 0, started)
+        self.adapter.require_writable(self.options)
         folders = self.adapter.storage.folders(())
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
         with at_work(

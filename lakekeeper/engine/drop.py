@@ -34,9 +34,10 @@ def drop_rows(
     Raises as :func:`lakekeeper.engine.delete.delete_rows`; AdapterError where the bin is full.
     """
     clock = clock or Clock()
-    before = adapter.snapshot(where="false").version
+    before = adapter.version().version
     if before is None:
         return DeleteReport(adapter.table, where, None, None)
+    adapter.require_writable(options)
     entry = TrashEntry(uuid.uuid4().hex[:16], "partition", clock.now_ms(), before, where=where)
     trash.put(adapter.notes, adapter.table, entry)
     report = delete_rows(adapter, runner, where, options, observer=observer, clock=clock)

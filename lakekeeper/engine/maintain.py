@@ -169,8 +169,10 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
         left = request.options.integer("budget-bytes") - tally.spent
         limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
         snapshot, plan = plan_for(work.adapter, limited, clock)
-        if plan.tasks and not request.dry_run and not keep_boundaries(work.adapter, snapshot):
-            snapshot, plan = plan_for(work.adapter, limited, clock)
+        if plan.tasks and not request.dry_run:
+            work.adapter.require_writable(request.options)
+            if not keep_boundaries(work.adapter, snapshot):
+                snapshot, plan = plan_for(work.adapter, limited, clock)
         first = first or (snapshot, plan)
         work.events.tell(
             "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=rounds + 1, plan=plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, metadata
 from typing import Any, cast
 
@@ -18,6 +19,15 @@ POLICIES = "lakekeeper.policies"
 def find_format(provider: str, table: str) -> Format:
     """The adapter for a provider name; AdapterError names the extra to install, or the doubled packages."""
     return cast("Format", _load(ADAPTERS, provider, table))
+
+
+def installed_formats() -> list[Format]:
+    """All adapters that are installed and can be loaded, by name."""
+    found = []
+    for name in sorted(entry_points(group=ADAPTERS).names):
+        with suppress(AdapterError):
+            found.append(find_format(name, ""))
+    return found
 
 
 def find_policies(names: Sequence[str]) -> tuple[Policy, ...]:

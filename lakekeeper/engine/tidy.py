@@ -80,6 +80,7 @@ class _Tidying:
 
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
+        self.adapter.require_writable(self.options)
         folders = self.adapter.storage.folders(())
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
         with at_work(self.adapter, self.run_id, None, folders, self.clock, timeout_ms) as registration:

@@ -13,11 +13,11 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from lakekeeper.core.finding import Finding
 from lakekeeper.errors import LakekeeperError, reason
 from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
 from lakekeeper.spark.names import catalogs, namespaces
@@ -29,25 +29,7 @@ if TYPE_CHECKING:
 PYTHON = (3, 10)
 """The oldest Python that lakekeeper runs on."""
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. ``advice`` says what to do, and is empty where ``ok``."""
-
-    name: str
-    ok: bool
-    found: str
-    expected: str
-    advice: str = ""
-
-    def __str__(self) -> str:
-        """One line, two with advice."""
-        line = f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.found}"
-        return line if self.ok else f"{line}, expected {self.expected}\n     {self.advice}"
-
-    def to_dict(self) -> dict[str, str | bool]:
-        """The fields by name, ready for JSON."""
-        return {name: getattr(self, name) for name in ("name", "ok", "found", "expected", "advice")}
+__all__ = ["PYTHON", "Finding", "examine", "writable"]
 
 
 def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None) -> tuple[Finding, ...]:

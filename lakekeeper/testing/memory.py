@@ -20,6 +20,7 @@ import numpy as np
 
 from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks, no_blocks
 from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
 from lakekeeper.core.report import KeyReport
@@ -77,6 +78,9 @@ class MemoryAdapter:
             time_travel=True,
             native_key=settings.native_key,
         )
+
+    def require_writable(self, options: Options) -> None:
+        """Commits of a lake are atomic."""
 
     def properties(self) -> Mapping[str, str]:
         """The table's properties, as of now."""
@@ -421,6 +425,13 @@ class MemoryFormat:
         if found is None:
             raise NotFound(identifier.text, "no such table in the lake")
         return MemoryAdapter(found, identifier.text)
+
+    def refused(self, table: str, error: BaseException) -> None:
+        """The lake opens all its tables."""
+
+    def examine(self, spark: Any) -> tuple[()]:
+        """Nothing can be wrong with a lake in memory."""
+        return ()
 
     def lost_race(self, error: BaseException) -> bool:
         """Writers of the lake never lose."""

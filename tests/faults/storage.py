@@ -1,7 +1,7 @@
 """Storage that fails inside the JVM: executors, Delta's log store and Iceberg's FileIO do not pass through Python.
 
-Two small Java classes take the place of Hadoop's local file system. Spark brings a Java compiler (Janino), so no JDK
-is needed; they are defined in the class loader that has Hadoop, since they have to be of its package.
+Two small Java classes take the place of Hadoop's local file system. They are defined in the class loader that has
+Hadoop, since they have to be of its package.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from tests.oracles.java_source import define
 
 MODES = ("before", "after", "crash before", "crash after")
 WRITES = "create close rename delete"
@@ -40,11 +42,8 @@ class Storage:
 def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
     """The session with a file system that can be made to fail; the former one is put back."""
     jvm: Any = spark._jvm
-    java_class = jvm.java.lang.Class
-    loader = java_class.forName("org.apache.hadoop.fs.FileSystem").getClassLoader()
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable("org.apache.hadoop.fs.FaultFs"):
-        for source in ("FaultFs.java", "FaultContext.java"):
-            _define(spark, loader, (_JAVA / source).read_text())
+    for source in ("FaultFs.java", "FaultContext.java"):
+        define(spark, _JAVA / source, beside="org.apache.hadoop.fs.FileSystem")
     java = jvm.org.apache.hadoop.fs.FaultFs
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     before, context = java.install(conf), conf.get(_CONTEXT)
@@ -58,25 +57,3 @@ def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
         spark.sparkContext.setLogLevel(level)
         conf.set(_CONTEXT, context)
         java.restore(conf, before)
-
-
-def _define(spark: SparkSession, loader: Any, source: str) -> None:
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook(source)
-    number = jvm.java.lang.Integer.TYPE
-    java_class = jvm.java.lang.Class
-    kinds = gateway.new_array(java_class, 4)
-    for i, kind in enumerate(
-        (java_class.forName("java.lang.String"), java_class.forName("[B"), number, number)
-    ):
-        kinds[i] = kind
-    define = java_class.forName("java.lang.ClassLoader").getDeclaredMethod("defineClass", kinds)
-    define.setAccessible(True)  # Spark opens java.lang for its own needs
-    for name, code in dict(compiler.getBytecodes()).items():
-        values = gateway.new_array(jvm.java.lang.Object, 4)
-        for i, value in enumerate((str(name), bytes(code), 0, len(code))):
-            values[i] = value
-        define.invoke(loader, values)

@@ -231,6 +231,9 @@ class Scripted:
     def version(self) -> Snapshot:
         raise NotImplementedError
 
+    def require_writable(self, *_: object) -> None:
+        """Commits are atomic."""
+
     def release(self, _: object) -> None:
         """A program holds nothing that another could see."""
 

@@ -1,0 +1,225 @@
+"""Delta on S3 with two drivers: what an exists-then-put store loses, and that nothing is committed there undeclared.
+
+    ours (s3a://)   ── is 3.json there? no ──┐            ┌── put 3.json          the later put replaces the earlier
+    users (s3://)   ── is 3.json there? no ──┴─ barrier ──┴── put 3.json
+
+Two schemes of one folder stand for two drivers: Delta's store has one lock for each path, within one JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import lakekeeper as lk
+from lakekeeper.cli import main
+from lakekeeper.errors import Rejected, Unsupported
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta import FORMAT
+from lakekeeper_delta.stores import loses_commits
+from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.oracles.java_source import define
+
+pytestmark = pytest.mark.delta
+
+_JAVA = Path(__file__).parent / "java"
+ONE = {"delta.single-driver": True}
+
+
+@pytest.fixture
+def bucket(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """A folder that s3:// and s3a:// show as an object store does."""
+    define(spark, _JAVA / "ObjectFs.java", beside="org.apache.hadoop.fs.FileSystem")
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    for scheme in ("s3", "s3a"):
+        conf.set(f"fs.{scheme}.impl", "org.apache.hadoop.fs.ObjectFs")
+    yield tmp_path
+    for scheme in ("s3", "s3a"):
+        conf.unset(f"fs.{scheme}.impl")
+
+
+@pytest.fixture
+def table(spark: SparkSession, bucket: Path) -> str:
+    """A table of three overlapping files on s3a."""
+    path = f"s3a://bucket{bucket}/t"
+    for start in (0, 20, 40):
+        rows(spark, start).write.format("delta").mode("append").save(path)
+    return path
+
+
+def rows(spark: SparkSession, start: int) -> DataFrame:
+    return spark.range(start, start + 20).selectExpr("id", "cast(id % 10 AS int) AS k").coalesce(1)
+
+
+def ids(spark: SparkSession, path: str) -> list[int]:
+    Jvm(spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return sorted(row.id for row in spark.read.format("delta").load(path).collect())
+
+
+def on_disk(folder: Path) -> dict[str, int]:
+    return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("last,lost", [("s3a", "the batch of the users"), ("s3", "the rewrite")])
+def test_two_drivers_lose_a_commit(spark: SparkSession, table: str, last: str, lost: str) -> None:
+    """What the refusal is for: both commits succeed, and one of them never was."""
+    fs: Any = Jvm(spark).view.org.apache.hadoop.fs
+    opened = lk.table(spark, table)
+    opened.options()
+    fs.ObjectFs.arm(f"{3:020d}.json", last)
+    users_path = table.replace("s3a:", "s3:")
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            ours = pool.submit(lambda: opened.recluster("k", options={**ONE, "policy": "full"}))
+            users = pool.submit(lambda: rows(spark, 60).write.format("delta").mode("append").save(users_path))
+            report, _ = ours.result(), users.result()
+    finally:
+        fs.ObjectFs.disarm()
+    assert report.version_after == 3
+    files = [b.path for b in lk.table(spark, table)._adapter.snapshot().blocks]
+    if last == "s3a":
+        assert ids(spark, table) == list(range(60)), lost
+    else:
+        assert (ids(spark, table), len(files)) == (list(range(80)), 4), lost
+
+
+VERBS: dict[str, Callable[[lk.Table], Any]] = {
+    "recluster": lambda t: t.recluster("k"),
+    "compact": lambda t: t.compact(),
+    "merge_deletes": lambda t: t.merge_deletes(),
+    "delete": lambda t: t.delete("id = 3"),
+    "drop_partition": lambda t: t.drop_partition("id = 3"),
+    "cluster_by": lambda t: t.cluster_by("k"),
+    "cluster_by(None)": lambda t: t.cluster_by(None),
+    "compact_metadata": lambda t: t.compact_metadata(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_the_operators_word_nothing_is_written(
+    spark: SparkSession, table: str, bucket: Path, verb: str
+) -> None:
+    before = on_disk(bucket)
+    with pytest.raises(Unsupported, match=r"S3SingleDriverLogStore.*spark\.lakekeeper\.delta\.single-driver"):
+        VERBS[verb](lk.table(spark, table))
+    assert on_disk(bucket) == before
+
+
+def test_what_only_reads_is_not_refused(spark: SparkSession, table: str, bucket: Path) -> None:
+    before = on_disk(bucket)
+    opened = lk.table(spark, table)
+    assert opened.clustering_information("k").total_partition_count == 3
+    opened.plan(options={"cluster-by": "k"})
+    for verb in (opened.compact, opened.merge_deletes, opened.vacuum, opened.compact_metadata):
+        verb(dry_run=True)
+    opened.recluster("k", dry_run=True)
+    opened.cluster_by("k", dry_run=True)
+    assert on_disk(bucket) == before
+
+
+def test_with_the_operators_word_it_works(spark: SparkSession, table: str) -> None:
+    before = ids(spark, table)
+    assert lk.table(spark, table).recluster("k", options={**ONE, "policy": "full"}).commits == 1
+    spark.conf.set("spark.lakekeeper.delta.single-driver", "true")
+    try:
+        opened = lk.table(spark, table)
+        opened.cluster_by("k")
+        assert opened.delete("id = 3").deleted_rows_count == 1
+        entry = opened.drop_partition("id = 4")
+        assert entry.deleted_rows_count == 1
+        opened.restore(opened.trash()[0].name)
+        opened.compact_metadata()
+    finally:
+        spark.conf.unset("spark.lakekeeper.delta.single-driver")
+    assert ids(spark, table) == [i for i in before if i != 3]
+    with pytest.raises(Unsupported, match="single-driver"):
+        opened.delete("id = 5")
+
+
+def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, table: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('lakekeeper.delta.single-driver'='true')")
+    with pytest.raises(Unsupported, match="single-driver"):
+        lk.table(spark, table).delete("id = 3")
+
+
+def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, table: str) -> None:
+    """The last line: whoever calls an adapter by himself."""
+    scene = Scene(spark, Path(table))
+    adapter = FORMAT.open(spark, lk.table(spark, table)._name)
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    with pytest.raises(Rejected, match="single-driver"):
+        adapter.commit(made, snapshot, "run")
+    assert adapter.version().version == snapshot.version
+    assert scene.spark is spark
+
+
+@pytest.mark.parametrize(
+    "store,refused",
+    [
+        ("io.delta.storage.S3SingleDriverLogStore", True),
+        ("io.delta.storage.HDFSLogStore", True),  # its rename is a copy on S3
+        ("acme.AcmeStore", False),
+    ],
+)
+def test_the_store_that_is_configured_counts(
+    spark: SparkSession, table: str, store: str, refused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    define(spark, _JAVA / "AcmeStore.java", beside="io.delta.storage.LogStore")
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.delta.logStore.s3a.impl", store)
+    try:
+        Jvm(spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        opened = lk.table(spark, table)
+        if refused:
+            with pytest.raises(Unsupported, match=store):
+                opened.delete("id = 3")
+        else:
+            assert opened.delete("id = 3").deleted_rows_count == 1
+        main(["doctor", "--session"])
+    finally:
+        conf.remove("spark.delta.logStore.s3a.impl")
+        Jvm(spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "log store, s3a:" in line]
+    assert store in line
+    assert ("commits are refused" in line) == refused
+    assert ("not one of Delta's" in line) != refused
+
+
+def test_each_scheme_has_a_line(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--session"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "delta log store" in line]
+    assert [line.split(", ")[1].split(":")[0] for line in lines] == [
+        "s3",
+        "s3a",
+        "s3n",
+        "abfss",
+        "gs",
+        "hdfs",
+        "file",
+    ]
+    assert all(line.startswith("ok") for line in lines)
+    assert ["commits are refused" in line for line in lines] == [True] * 3 + [False] * 4
+
+
+@pytest.mark.parametrize(
+    "scheme,store,lost",
+    [
+        ("s3a", "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore", True),
+        ("S3A", "io.delta.storage.S3SingleDriverLogStore", True),
+        ("s3n", "io.delta.storage.LocalLogStore", True),
+        ("s3", "io.delta.storage.S3DynamoDBLogStore", False),
+        ("s3a", "com.acme.Store", False),
+        ("abfss", "io.delta.storage.AzureLogStore", False),
+        ("gs", "io.delta.storage.GCSLogStore", False),
+        ("hdfs", "io.delta.storage.HDFSLogStore", False),
+        ("file", "io.delta.storage.HDFSLogStore", False),
+    ],
+)
+def test_which_stores_lose_commits(scheme: str, store: str, lost: bool) -> None:
+    assert loses_commits(scheme, store) == lost
