@@ -73,7 +73,7 @@ def append(stream: Stream, number: int) -> None:
 
 def replace_files(stream: Stream) -> None:
     """All files of the newest version are merged into one: those before are only named by older versions."""
-    assert stream.lake.table(stream.name).compact(policy="full").changed
+    assert stream.lake.table(stream.name).recluster("id", policy="full").changed
 
 
 def vacuum(stream: Stream, *checkpoints: Path) -> VacuumReport:
