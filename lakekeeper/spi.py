@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
@@ -23,8 +23,39 @@ from lakekeeper.core.report import KeyReport
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import Unsupported
+from lakekeeper.spi_rows import (
+    Commit,
+    Held,
+    Matched,
+    Prepared,
+    Restores,
+    RowDeletes,
+    Rows,
+    Tidied,
+    Traces,
+)
 
-Rows = TypeVar("Rows")
+__all__ = [
+    "PHASES",
+    "Adapter",
+    "Capabilities",
+    "Commit",
+    "Format",
+    "Held",
+    "Matched",
+    "MetadataChange",
+    "Notes",
+    "Observer",
+    "Prepared",
+    "Restores",
+    "RowDeletes",
+    "Rows",
+    "Runner",
+    "Storage",
+    "TableName",
+    "Tidied",
+    "Traces",
+]
 
 Observer = Callable[[str, Mapping[str, Any]], None]
 """``observer(phase, info)``. An exception it raises stops the run as a crash at that point would."""
@@ -51,58 +82,6 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """Proof of a commit: the version it made, the run id in it, files taken out and put in."""
-
-    version: int
-    run_id: str
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    removed_delete_files: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Traces(Generic[Rows]):
-    """Two sets of rows to be compared.
-
-    lost      a column ``row``: rows that were read for a rewrite and live no more where they were read
-    written   columns ``row``, ``file``, ``position``: all rows of the rewrite's outputs; ``file`` is the output's
-              path as in ``Output.path``, ``position`` the row's number in the file, from 0
-
-    ``row`` is a row id, or a struct of all values; rows with equal ``row`` are interchangeable.
-    """
-
-    lost: Rows
-    written: Rows
-
-
-@dataclass(frozen=True, slots=True)
-class Matched(Generic[Rows]):
-    """Places (columns ``file``, ``position``) of lost rows, how many were lost and how many places were found."""
-
-    hits: Rows
-    lost: int
-    found: int
-
-
-@dataclass(frozen=True, slots=True)
-class Held(Generic[Rows]):
-    """Places (columns ``file``, ``position``), worked out and kept, and their number in each file."""
-
-    hits: Rows
-    per_file: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Tidied:
-    """What tidying of delete files did: the version it made (None: nothing was to do), files taken out and put in."""
-
-    version: int | None = None
-    removed_delete_files: int = 0
-    added_delete_files: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class MetadataChange:
     """What folding of metadata did, or would do: files that planning opens before and after, the version, and why."""
 
@@ -110,54 +89,6 @@ class MetadataChange:
     files_after: int
     version: int | None
     why: str
-
-
-class RowDeletes(Protocol[Rows]):
-    """What an adapter knows of single rows: which died, where they lie now, how to delete them.
-
-    Where the table permits no row-level deletes (``Capabilities.row_deletes``), files are written anew without
-    the rows; the answers are the same.
-    """
-
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Rows]:
-        """What has to be looked for in ``rewrite.written`` to bring it to ``changes.version``.
-
-        Raises Conflict where an input holds live rows that were not read (an older state was restored).
-        """
-        ...
-
-    def mask(self, rewrite: Rewrite, hits: Rows, changes: Changes) -> Rewrite:
-        """``rewrite.written`` without the rows at these places, ready for a commit upon ``changes.version``.
-
-        Sets ``applied``, ``replayed``, ``extra``, ``unmasked`` and each output's ``masked``; outputs without a live
-        row are left out. Files of ``rewrite.written`` stay as they are.
-        """
-        ...
-
-    def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Rows:
-        """Places of the live rows that match, in the snapshot's blocks or only in those of ``paths``.
-
-        Columns ``file`` (as in ``BlockSet.path``) and ``position``.
-        """
-        ...
-
-    def release(self, found: Rows) -> None:
-        """Free what :meth:`find` holds for the rows that it returned; they can not be used afterwards."""
-        ...
-
-    def delete(self, hits: Sequence[Held[Rows]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        """One attempt to delete the rows at these places of ``snapshot``, in one commit that changes data.
-
-        Raises Conflict where a file of theirs is gone or has other deletes now, Rejected or Unknown.
-        """
-        ...
-
-    def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Take out delete files that apply to no row any more, and merge small ones, in one commit if any.
-
-        Raises Conflict, Rejected or Unknown.
-        """
-        ...
 
 
 class Notes(Protocol):
@@ -350,6 +281,11 @@ class Adapter(Protocol[Rows]):
     @property
     def deletes(self) -> RowDeletes[Rows]:
         """The row-level half of the adapter."""
+        ...
+
+    @property
+    def restores(self) -> Restores[Rows]:
+        """How rows that were deleted are put back."""
         ...
 
     @property

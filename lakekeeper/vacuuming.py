@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.keys import quote
 from lakekeeper.core.options import CONF_PREFIX, PROPERTY_PREFIX, Options
-from lakekeeper.core.report import DeleteReport, MetadataReport
+from lakekeeper.core.report import DeleteReport, MetadataReport, RestoreReport
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.drop import drop_rows
+from lakekeeper.engine.drop import drop_rows, settle
+from lakekeeper.engine.restore import restore
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import TrashEntry
 from lakekeeper.errors import OptionError, RetentionError
@@ -151,28 +151,30 @@ class Vacuuming:
             duration_ms=self._clock.now_ms() - started,
         )
 
-    def trash(self) -> tuple[TrashEntry, ...]:
-        """What is in the recycle bin, oldest first."""
+    def trash(self, *, options: Mapping[str, Any] | None = None) -> tuple[TrashEntry, ...]:
+        """What is in the recycle bin, oldest first.
+
+        The ``state`` of a dropped partition is ``pending`` (whether its delete has happened is not known yet, and it
+        can not be restored), ``dropped``, or ``restoring``. Raises AdapterError where the log or the storage does not
+        answer.
+        """
+        settle(self._adapter, self.options(options), self._clock.now_ms())
         return tuple(trash.entries(self._adapter.notes).values())
 
-    def restore(self, name: str) -> TrashEntry:
+    def restore(
+        self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
+    ) -> RestoreReport:
         """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
 
-        ``name`` may be the beginning of the entry's. Raises NotFound, or AdapterError where some of it is still in
-        the bin: run it again.
+        ``name`` may be the beginning of the entry's. Rows come back once, however often this is called, and under the
+        names that their columns have now. Raises NotFound; Unsupported for rows that would not come back as they were
+        (a column was dropped, or has another type); AdapterError where some files are still in the bin; CommitError.
+        The entry stays after an error: run it again.
         """
-        _, entry = trash.find(self._adapter, name)
-        if entry.kind == "files":
-            return trash.restore_files(self._adapter, entry.name)
-        self._adapter.require_writable(self.options(lenient=True))
-        # The entry lies beside the table, where others may write: what it says is looked at as a caller's would be.
-        check_where(self._spark, self._name, entry.where, steady=True)
-        before = self._spark.sql(f"SELECT * FROM {self._name.sql} VERSION AS OF {entry.version:d}")  # noqa: S608 - a number, and a name that is quoted
-        now = self._spark.table(self._name.sql).columns
-        rows = before.where(entry.where).select(*[quote(c) for c in before.columns if c in now])
-        rows.writeTo(self._name.sql).append()
-        trash.forget(self._adapter, entry.name)
-        return entry
+        resolved = self.options(options, lenient=True)
+        return restore(
+            self._adapter, SparkRunner(self._spark), name, resolved, observer=observer, clock=self._clock
+        )
 
     def empty_trash(
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
 from lakekeeper.core.keys import ClusterKey, arrow_type
 from lakekeeper.errors import Unsupported
 from lakekeeper_delta.columns import Found, physical_name
+from lakekeeper_delta.footers import physical_rows
 from lakekeeper_delta.native import Log, State
 
 if TYPE_CHECKING:
@@ -267,24 +267,12 @@ def _widened(lo: pa.Array, hi: pa.Array, zoned: pa.Array) -> tuple[pa.Array, pa.
 
 
 def _row_counts(log: Log, state: State, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Rows of each file; those that the log does not tell are counted from the footers, in one job."""
+    """Rows of each file; those that the log does not tell are counted."""
     rows = columns["rows"]
     if not rows.null_count:
         return rows
-    from pyspark.sql import functions as F
-
     unknown = columns["path"].filter(rows.is_null()).to_pylist()
-    adds = log.scala_seq(log.add_files(state, unknown))
-    frame = log.jvm.dataframe(
-        log.log.createDataFrame(state.snapshot, adds, False, log.jvm.some("Lakekeeper"))
-    )
-    counted = frame.groupBy(F.col("_metadata.file_path").alias("path")).count().collect()
-    root = unquote(str(log.log.dataPath().toUri().getPath())).rstrip("/") + "/"
-    by_path = {unquote(r["path"]).partition(root)[2]: int(r["count"]) for r in counted}
-    return pa.array(
-        [
-            by_path.get(unquote(p), 0) if n is None else n
-            for p, n in zip(columns["path"].to_pylist(), rows.to_pylist(), strict=True)
-        ],
-        pa.int64(),
-    )
+    masked = columns["path"].filter(pc.greater(columns["deleted_rows"], 0)).to_pylist()
+    counted = physical_rows(log, state, unknown, masked)
+    told = zip(columns["path"].to_pylist(), rows.to_pylist(), strict=True)
+    return pa.array([counted[path] if n is None else n for path, n in told], pa.int64())

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.spi import Commit, Held, Tidied, Traces
+from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
 from lakekeeper_delta import masks, removal, traces
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.places import file_and_position, located
+from lakekeeper_delta.rewrite import discard
+from lakekeeper_delta.where import covered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +34,12 @@ class DeltaRowDeletes:
         """The rewrite as it was written, without the rows at these places."""
         return masks.mask(self._log, rewrite, hits, changes)
 
+    def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
+        """Files of which every row matches, as partition values and exact statistics prove."""
+        log, base = self._log, -1 if snapshot.version is None else snapshot.version
+        wanted = snapshot.blocks.path.to_pylist() if paths is None else paths
+        return covered(log, log.at(base, snapshot.table_uuid), where, wanted) if wanted else frozenset()
+
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
         """Places of the live rows that match. Raises Unsupported where rows may not be deleted at all."""
         log, base = self._log, -1 if snapshot.version is None else snapshot.version
@@ -45,9 +53,23 @@ class DeltaRowDeletes:
     def release(self, found: DataFrame) -> None:
         """Nothing is held."""
 
-    def delete(self, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        """One attempt to delete the rows at these places, in one commit that changes data."""
-        return removal.delete(self._log, hits, snapshot, run_id, where)
+    def prepare(
+        self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+    ) -> Prepared:
+        """Vectors, or copies of files without their rows; nothing for files that leave whole."""
+        return removal.prepare(self._log, hits, whole, snapshot)
+
+    def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+        """What is about these files, in the form that the table takes deletes in now."""
+        return removal.keep(self._log, prepared, paths, snapshot)
+
+    def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        """One attempt, which Delta's conflict checker judges by the table's isolation level."""
+        return removal.delete(self._log, prepared, snapshot, run_id, where)
+
+    def discard(self, prepared: Sequence[Prepared]) -> None:
+        """Delete vector files, copies and files of the change feed that are known not to be committed."""
+        discard(self._log, dict.fromkeys(path for each in prepared for path in each.written))
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         """Nothing: a deletion vector goes with the action of its file."""

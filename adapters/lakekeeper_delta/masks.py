@@ -32,6 +32,10 @@ class Vectors:
     by_file: Mapping[str, Any]
     files: tuple[str, ...]
 
+    def file_of(self, log: Log, path: str) -> str:
+        """The file that holds the vector of a data file; empty where the vector is in the log."""
+        return next(iter(_vector_files(log, [self.by_file[path]])), "")
+
 
 def mask(log: Log, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
     """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not in the outputs, or twice there."""
@@ -216,7 +220,7 @@ def write_copies(
     """
     if not adds:
         return {}
-    made = write_files(log, state, rows_by_file(log, state, hits, adds, "left_anti"))
+    made = write_files(log, state, rows_by_file(log, state, (hits, "left_anti"), adds))
     new = [described(log, add)[0] for add in made]
     if [output.rows for output in new] != [rows[path] for path in adds]:
         discard(log, [output.path for output in new])
@@ -228,11 +232,17 @@ def write_copies(
 
 
 def rows_by_file(
-    log: Log, state: State, hits: DataFrame, adds: Mapping[str, Any], how: str, *, row_ids: bool = True
+    log: Log,
+    state: State,
+    only: tuple[DataFrame, str] | None,
+    adds: Mapping[str, Any],
+    *,
+    row_ids: bool = True,
 ) -> DataFrame:
-    """Rows of files (at ``hits``: left_semi, or all others: left_anti), in a partition for each file, in their order.
+    """Live rows of files, in a partition for each file, in their order.
 
-    ``adds`` are AddFiles by path. With ``row_ids``, where the table tracks rows, ids and versions are columns too.
+    ``only`` are places and how they count: ``left_semi`` for the rows there, ``left_anti`` for all others. ``adds`` are
+    AddFiles by path. With ``row_ids``, where the table tracks rows, ids and versions are columns too.
     """
     from pyspark.sql import functions as F
 
@@ -242,8 +252,10 @@ def rows_by_file(
     placed = rows.select(F.struct("*").alias("row"), file.alias("spelled"), position)
     names = spelled(log, adds)
     numbers = small(placed, spelled=list(names.values()), file=list(names), at=list(range(len(names))))
-    numbered = placed.join(F.broadcast(numbers), "spelled")
-    wanted = numbered.join(hits.select("file", "position"), ["file", "position"], how)
+    wanted = placed.join(F.broadcast(numbers), "spelled")
+    if only is not None:
+        places, how = only
+        wanted = wanted.join(places.select("file", "position"), ["file", "position"], how)
     in_order = wanted.repartitionById(len(names), F.col("at").cast("int")).sortWithinPartitions("position")
     rows_alone: DataFrame = in_order.select("row.*")
     return rows_alone

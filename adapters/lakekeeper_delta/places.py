@@ -29,12 +29,16 @@ def metadata(frame: DataFrame) -> Column:
 
 def file_and_position(log: Log, frame: DataFrame) -> tuple[Column, Column]:
     """Columns ``file`` and ``position`` of a scan; files of Delta's are spelled as in the log, see ``located``."""
+    meta = metadata(frame)
+    file = below(log, meta.getField("file_path")).alias("file")
+    return file, meta.getField("row_index").alias("position")
+
+
+def below(log: Log, address: Column) -> Column:
+    """The part of a file's address that is below the table's root, which all addresses begin with."""
     from pyspark.sql import functions as F
 
-    meta = metadata(frame)
-    path = meta.getField("file_path")
-    below = F.substr(path, F.lit(len(_address(log, "x"))), F.length(path))
-    return below.alias("file"), meta.getField("row_index").alias("position")
+    return F.substr(address, F.lit(len(_address(log, "x"))), F.length(address))
 
 
 def located(log: Log, places: DataFrame, paths: pa.Array) -> DataFrame:

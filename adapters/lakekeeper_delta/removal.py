@@ -1,7 +1,12 @@
-"""Delete rows by their places, in one commit that changes data: our own DELETE.
+"""Delete rows by their places, and whole files by their paths, in one commit that changes data: our own DELETE.
 
-With deletion vectors no data file is written, and the change feed is what Delta works out of the vectors. Without
-them the touched files are copied without the rows; then the rows are written for the feed, where it is on.
+    with vectors      no data file is written; Delta works the change feed out of the vectors and removes
+    without them      files are copied without the rows, and the rows are written for the feed, where it is on
+
+A commit that has a file of the feed is read from such files alone. So where rows of one file are written for it, those
+of all files are, and where no file is copied, none are: files that leave whole are removes, which the feed shows.
+
+Everything is written before the commit, file by file, so that what stands after a lost attempt need not be made again.
 """
 
 from __future__ import annotations
@@ -9,32 +14,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unsupported
-from lakekeeper.spi import Commit, Held
-from lakekeeper_delta.changes import commits_between, outcome
-from lakekeeper_delta.commit import (
-    attempt,
-    commit_tags,
-    refuse_lost,
-    refuse_obstacle,
-    register_metrics,
-    told,
-)
+from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported
+from lakekeeper.spark.predicates import split_conjunction
+from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics, told
 from lakekeeper_delta.masks import count_places, keep_vectors, rows_by_file, write_copies, write_vectors
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
+from lakekeeper_delta.where import table_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_ATTEMPTS = 3
 
 # What Delta's own DELETE registers: it fails where one that it looks up is missing.
 _METRICS = (
@@ -52,30 +46,39 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Removal:
-    """Actions of a delete, what they say, and the files that were written for them."""
+class _Gone:
+    """What becomes of one file: it leaves whole, gets a vector, or is copied.
 
-    actions: tuple[Any, ...]
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    files: tuple[str, ...]
-    metrics: Mapping[str, int]
-    removed_vectors: int
+    rows      physical rows of the file
+    vector    the descriptor of all its deletes (with ``mask``, the file of it), or None
+    copy      the AddFile that holds the rows that are left, or None
+    feed      the file of its deleted rows for the change feed, or None
+    """
+
+    rows: int
+    vector: Any = None
+    mask: str = ""
+    copy: Any = None
+    feed: Any = None
+
+    @property
+    def files(self) -> list[str]:
+        copy = [_path(self.copy, "add")] if self.copy is not None else []
+        feed = [_path(self.feed, "cdc")] if self.feed is not None else []
+        return [*([self.mask] if self.mask else []), *copy, *feed]
 
 
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """Files with rows to delete: actions by path as they are now, rows to delete and physical rows of each."""
+@dataclass(slots=True)
+class _Actions:
+    """A commit in the making: its actions, the paths that it adds, and what it tells in its metrics."""
 
-    adds: Mapping[str, Any]
-    counts: Mapping[str, int]
-    rows: Mapping[str, int]
+    actions: list[Any] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    metrics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_METRICS, 0))
 
-    def left(self, path: str) -> int:
-        """Live rows of a file after the delete."""
-        vector = self.adds[path].deletionVector()
-        dead = int(vector.cardinality()) if vector is not None else 0
-        return self.rows[path] - dead - self.counts[path]
+    def count(self, **more: int) -> None:
+        for name, value in more.items():
+            self.metrics[name] += value
 
 
 def refuse_append_only(log: Log, state: State) -> None:
@@ -88,119 +91,201 @@ def refuse_append_only(log: Log, state: State) -> None:
         )
 
 
-def delete(log: Log, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-    """See ``spi.RowDeletes.delete``. Files of an attempt that is known to have failed are deleted."""
-    now = log.latest()
-    refuse_append_only(log, now)
-    paths = sorted({path for held in hits for path, rows in held.per_file.items() if rows})
-    if not paths:
-        return Commit(now.version, run_id, (), ())
-    _refuse_changed(log, snapshot, now, paths)
+def prepare(log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot) -> Prepared:
+    """See ``spi.RowDeletes.prepare``. Files of an attempt that failed are deleted."""
+    state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+    refuse_append_only(log, state)
+    wanted = {path for path, rows in hits.per_file.items() if rows} if hits else set()
+    blocks = snapshot.blocks
+    physical, live = (
+        dict(zip(blocks.path.to_pylist(), counts.tolist(), strict=True))
+        for counts in (blocks.rows, blocks.live_rows)
+    )
+    if not (wanted | set(whole)) <= physical.keys():
+        raise AdapterError(f"{log.name}: places in files that are not in the snapshot; nothing was written")
+    gone = {path: _Gone(physical[path]) for path in whole}
+    rows = {path: live[path] for path in whole}
+    written: list[str] = []
     try:
-        predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
-        operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
-        removal = _prepared(log, hits, snapshot, now, paths)
+        if hits is not None and wanted:
+            adds = {str(add.path()): add for add in log.add_files(state, sorted(wanted))}
+            counts = count_places(log, hits.hits, {path: physical[path] for path in wanted})
+            touched = _Touched(log, state, hits.hits, adds, counts, physical)
+            gone |= touched.by_vectors(written) if state.masks_rows else touched.by_copies(written)
+            rows |= counts
+        if _feeds(state, gone):
+            gone |= _with_feed(log, state, {path: gone[path] for path in whole}, written)
     except LakekeeperError:
+        discard(log, written)
         raise
     except Exception as error:
+        discard(log, written)
         raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
-    version = _settled(log, removal, snapshot, now, operation, run_id)
-    return Commit(version, run_id, removal.removed, removal.added, removal.removed_vectors)
+    return Prepared(rows, _files(gone.values()), gone)
 
 
-def _settled(log: Log, removal: _Removal, snapshot: Snapshot, now: State, operation: Any, run_id: str) -> int:
-    """Commit; the version. Tried again where Delta calls an append a conflict: the places are as good as before.
+def keep(log: Log, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+    """See ``spi.RowDeletes.keep``: vectors stand while the table takes them, copies while it takes none."""
+    state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+    feed = state.switched_on("enableChangeDataFeed")
 
-    Raises Conflict or Rejected, and deletes the attempt's files, or Unknown.
+    def stands(one: _Gone) -> bool:
+        if one.copy is not None:
+            return not state.masks_rows and (one.feed is not None) == feed
+        return one.vector is None or state.masks_rows
+
+    gone = {path: one for path, one in prepared.native.items() if path in paths and stands(one)}
+    return Prepared({path: prepared.rows[path] for path in gone}, _files(gone.values()), gone)
+
+
+def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+    """See ``spi.RowDeletes.delete``. The transaction has read the snapshot, the files and the predicate.
+
+    So Delta's own conflict checker judges, by the table's isolation level, what was committed since.
     """
-    left = _ATTEMPTS
-    while True:
-        left -= 1
-        try:
-            return _committed(log, removal, now, operation, run_id)
-        except Rejected:
-            discard(log, removal.files)
-            raise
-        except Conflict:
-            latest = log.latest()  # none of the winners is our own commit: ``attempt`` has looked for it
-            try:
-                _refuse_changed(log, snapshot, latest, removal.removed)
-                if not left:
-                    raise
-            except Conflict:
-                discard(log, removal.files)
-                raise
-            now = latest
-
-
-def _refuse_changed(log: Log, snapshot: Snapshot, now: State, paths: Collection[str]) -> None:
-    """Raise Conflict where a file is gone or has other deletes than in the snapshot: its places would be wrong."""
+    now = log.latest()
+    refuse_append_only(log, now)
     refuse_obstacle(log, snapshot, now)
-    base = -1 if snapshot.version is None else snapshot.version
-    since = commits_between(log, base, now.version)
-    actions = since.touching(pa.array(list(paths), pa.string()))
-    removed, changed = outcome(actions)
-    known = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.delete_id.to_pylist(), strict=True))
-    lost = removed | {path for path, deletes in changed.items() if known[path] != deletes}
-    refuse_lost(log, since, actions, lost, "with rows to delete")
+    late: list[str] = []
+    try:
+        state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+        gone, rows = _together(log, prepared)
+        if not gone:
+            return Commit(now.version, run_id, (), ())
+        adds = {str(add.path()): add for add in log.add_files(state, sorted(gone))}
+        if _feeds(state, gone):
+            gone |= _with_feed(log, state, {p: one for p, one in gone.items() if one.copy is None}, late)
+        made = _actions(log, state, gone, adds, rows)
+        transaction = log.transaction(state)
+        transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
+        _track_predicate(log, state, transaction, where)
+        register_metrics(log, transaction, made.metrics)
+        tags = commit_tags(log, state, run_id)
+        predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
+        operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
+    except LakekeeperError:
+        discard(log, late)
+        raise
+    except Exception as error:
+        discard(log, late)
+        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
+    had = sum(add.deletionVector() is not None for add in adds.values())
+    actions = log.jvm.array_list(made.actions)
+    try:
+        version = attempt(log, transaction, state, actions, operation, tags, run_id)
+    except Unknown:
+        raise
+    except LakekeeperError:
+        discard(log, late)
+        raise
+    return Commit(version, run_id, tuple(gone), tuple(made.added), had)
 
 
-def _prepared(
-    log: Log, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, now: State, paths: Sequence[str]
-) -> _Removal:
-    places = reduce(lambda one, other: one.unionByName(other), (held.hits for held in hits))
-    adds = {str(add.path()): add for add in log.add_files(now, paths)}
-    known = snapshot.blocks.path.to_pylist()
-    wanted = set(paths)
-    rows = {path: int(snapshot.blocks.rows[i]) for i, path in enumerate(known) if path in wanted}
-    if rows.keys() != wanted:
-        raise AdapterError(f"{log.name}: places in files that are not in the snapshot; nothing was written")
-    touched = _Touched(adds, count_places(log, places, rows), rows)
-    removing = _by_vectors if now.masks_rows else _by_copies
-    return removing(log, now, places, touched)
+def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone], dict[str, int]]:
+    """What becomes of each file, and its rows to delete. Raises AdapterError for a file that is in two parts."""
+    rows = {path: count for each in prepared for path, count in each.rows.items()}
+    if len(rows) < sum(len(each.rows) for each in prepared):
+        raise AdapterError(
+            f"{log.name}: a file with rows to delete was prepared twice; nothing was committed"
+        )
+    return {path: each.native[path] for each in prepared for path in each.rows}, rows
 
 
-def _by_vectors(log: Log, now: State, places: DataFrame, touched: _Touched) -> _Removal:
-    present = {path: touched.adds[path].deletionVector() for path in touched.counts}
-    vectors = write_vectors(log, now, places, present, touched.counts)
-    actions, added = [], []
-    for path, vector in vectors.by_file.items():
-        if int(vector.cardinality()) == touched.rows[path]:
-            actions.append(_remove(touched.adds[path]))
-            continue
-        pair = _counted(log, touched.adds[path], touched.rows[path]).removeRows(vector, True, True)
-        actions += [pair._2(), pair._1()]
-        added.append(path)
-    files = keep_vectors(log, vectors, added)
-    updated = [path for path in added if present[path] is not None]
-    return _removal(touched, actions, added, files, updated=updated)
+def _track_predicate(log: Log, state: State, transaction: Any, where: str) -> None:
+    """Tell the transaction what was searched for, as Delta's own DELETE does."""
+    conditions = split_conjunction(log.jvm, table_frame(log, state), where)
+    transaction.trackReadPredicates(log.jvm.seq(conditions), False, True)
 
 
-def _by_copies(log: Log, now: State, places: DataFrame, touched: _Touched) -> _Removal:
-    kept = {path: rows for path in touched.counts if (rows := touched.left(path))}
-    copies = write_copies(log, now, places, {path: touched.adds[path] for path in kept}, kept)
-    actions = [_remove(touched.adds[path]) for path in touched.counts]
-    added = []
-    for path, copy in copies.items():
-        output, data = described(log, copy)
-        actions.append(log.edited(copy, dataChange=True, **carried_marks(touched.adds[path], data)))
-        added.append(output.path)
-    feed = _feed(log, now, places, touched) if now.switched_on("enableChangeDataFeed") else []
-    changes = [json.loads(action.json())["cdc"]["path"] for action in feed]
-    return _removal(touched, [*actions, *feed], added, [*added, *changes], updated=None)
+def _feeds(state: State, gone: Mapping[str, _Gone]) -> bool:
+    """Has the commit files of the change feed? Then all its deleted rows have to be in such files."""
+    return state.switched_on("enableChangeDataFeed") and any(one.copy is not None for one in gone.values())
 
 
-def _feed(log: Log, now: State, places: DataFrame, touched: _Touched) -> list[Any]:
-    """The deleted rows as files of the change feed: a commit with one of them is read from them alone."""
+def _with_feed(log: Log, state: State, gone: Mapping[str, _Gone], written: list[str]) -> dict[str, _Gone]:
+    """Files that leave whole, with their live rows written for the change feed."""
     from pyspark.sql import functions as F
 
-    adds = {path: touched.adds[path] for path in touched.counts}
-    rows = rows_by_file(log, now, places, adds, "left_semi", row_ids=False)
-    return write_files(log, now, rows.withColumn("_change_type", F.lit("delete")))
+    bare = [path for path, one in gone.items() if one.feed is None]
+    if not bare:
+        return dict(gone)
+    adds = {str(add.path()): add for add in log.add_files(state, sorted(bare))}
+    rows = rows_by_file(log, state, None, adds, row_ids=False)
+    made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")))
+    written += [_path(action, "cdc") for action in made]
+    return {**gone, **{p: replace(gone[p], feed=action) for p, action in zip(adds, made, strict=True)}}
 
 
-def _remove(add: Any) -> Any:
-    return add.removeWithTimestamp(time.time_ns() // 1_000_000, True)
+def _actions(
+    log: Log, state: State, gone: Mapping[str, _Gone], adds: Mapping[str, Any], rows: Mapping[str, int]
+) -> _Actions:
+    made, feeds = _Actions(), _feeds(state, gone)
+    for path, one in gone.items():
+        add, had = adds[path], adds[path].deletionVector() is not None
+        made.count(numDeletedRows=rows[path])
+        if one.vector is not None:
+            pair = _counted(log, add, one.rows).removeRows(one.vector, True, True)
+            made.actions += [pair._2(), pair._1()]
+            made.added.append(path)
+            made.count(numDeletionVectorsUpdated=int(had), numDeletionVectorsAdded=int(not had))
+            continue
+        made.actions.append(add.removeWithTimestamp(time.time_ns() // 1_000_000, True))
+        made.count(numRemovedFiles=1, numRemovedBytes=int(add.size()), numDeletionVectorsRemoved=int(had))
+        if one.copy is not None:
+            output, data = described(log, one.copy)
+            made.actions.append(log.edited(one.copy, dataChange=True, **carried_marks(add, data)))
+            made.added.append(output.path)
+            made.count(numAddedFiles=1, numAddedBytes=output.bytes, numCopiedRows=output.rows)
+        if feeds and one.feed is not None:
+            made.actions.append(one.feed)
+            made.count(numAddedChangeFiles=1)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Files with rows to delete: actions by path, rows to delete and physical rows of each."""
+
+    log: Log
+    state: State
+    places: DataFrame
+    adds: Mapping[str, Any]
+    counts: Mapping[str, int]
+    rows: Mapping[str, int]
+
+    def by_vectors(self, written: list[str]) -> dict[str, _Gone]:
+        present = {path: self.adds[path].deletionVector() for path in self.counts}
+        vectors = write_vectors(self.log, self.state, self.places, present, self.counts)
+        written += vectors.files
+        left = [path for path, v in vectors.by_file.items() if int(v.cardinality()) < self.rows[path]]
+        keep_vectors(self.log, vectors, left)
+        gone = {path: _Gone(self.rows[path]) for path in self.counts}
+        for path in left:
+            vector = vectors.by_file[path]
+            gone[path] = _Gone(self.rows[path], vector, vectors.file_of(self.log, path))
+        return gone
+
+    def by_copies(self, written: list[str]) -> dict[str, _Gone]:
+        log, state = self.log, self.state
+        kept = {path: rows for path in self.counts if (rows := self._left(path))}
+        copies = write_copies(log, state, self.places, {path: self.adds[path] for path in kept}, kept)
+        written += [_path(copy, "add") for copy in copies.values()]
+        gone = {path: _Gone(self.rows[path], copy=copies.get(path)) for path in self.counts}
+        if not _feeds(state, gone):
+            return gone
+        from pyspark.sql import functions as F
+
+        adds = {path: self.adds[path] for path in self.counts}
+        deleted = rows_by_file(log, state, (self.places, "left_semi"), adds, row_ids=False)
+        made = write_files(log, state, deleted.withColumn("_change_type", F.lit("delete")))
+        written += [_path(action, "cdc") for action in made]
+        return {path: replace(gone[path], feed=action) for path, action in zip(adds, made, strict=True)}
+
+    def _left(self, path: str) -> int:
+        """Live rows of a file after the delete."""
+        vector = self.adds[path].deletionVector()
+        dead = int(vector.cardinality()) if vector is not None else 0
+        return self.rows[path] - dead - self.counts[path]
 
 
 def _counted(log: Log, add: Any, rows: int) -> Any:
@@ -210,39 +295,9 @@ def _counted(log: Log, add: Any, rows: int) -> Any:
     return log.edited(add, stats=json.dumps({"numRecords": rows, "tightBounds": False}))
 
 
-def _removal(
-    touched: _Touched,
-    actions: Sequence[Any],
-    added: Sequence[str],
-    files: Sequence[str],
-    *,
-    updated: Sequence[str] | None,
-) -> _Removal:
-    """``updated``: files that had a vector and got another; None where copies were written."""
-    gone = [path for path in touched.counts if updated is None or path not in added]
-    had = [path for path in touched.counts if touched.adds[path].deletionVector() is not None]
-    by_vectors = updated is not None
-    metrics = {
-        "numRemovedFiles": len(gone),
-        "numAddedFiles": 0 if by_vectors else len(added),
-        "numDeletedRows": sum(touched.counts.values()),
-        "numCopiedRows": 0 if by_vectors else sum(touched.left(path) for path in gone),
-        "numDeletionVectorsAdded": len(set(added) - set(updated or ())) if by_vectors else 0,
-        "numDeletionVectorsUpdated": len(updated or ()),
-        "numDeletionVectorsRemoved": len([path for path in had if path in gone]),
-        "numAddedChangeFiles": 0 if by_vectors else len(files) - len(added),
-        "numRemovedBytes": sum(int(touched.adds[path].size()) for path in gone),
-    }
-    return _Removal(tuple(actions), tuple(touched.counts), tuple(added), tuple(files), metrics, len(had))
+def _path(action: Any, kind: str) -> str:
+    return str(json.loads(action.json())[kind]["path"])
 
 
-def _committed(log: Log, removal: _Removal, now: State, operation: Any, run_id: str) -> int:
-    """The version. Raises Conflict, Rejected or Unknown."""
-    try:
-        transaction = log.transaction(now)
-        transaction.trackFilesRead(log.scala_seq(log.add_files(now, removal.removed)))
-        register_metrics(log, transaction, dict.fromkeys(_METRICS, 0) | dict(removal.metrics))
-        tags = commit_tags(log, now, run_id)
-    except Exception as error:
-        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
-    return attempt(log, transaction, now, log.jvm.array_list(removal.actions), operation, tags, run_id)
+def _files(gone: Collection[_Gone]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(file for one in gone for file in one.files))

@@ -57,7 +57,7 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
     state = log.at(task.read_version, task.table_uuid)
     inputs = log.inputs(state, task.id, task.inputs)
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
-    if live == 0:
+    if not live and _none_lives(log, state, inputs):
         # Spark would leave an empty file that nobody knows the name of.
         return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
     written = write_files(log, state, rows, rows_per_file(task))
@@ -71,10 +71,13 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
     return Rewrite(task, outputs, rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
 
 
-def write_files(log: Log, state: State, rows: DataFrame, rows_per_file: int = 0) -> list[Any]:
+def write_files(
+    log: Log, state: State, rows: DataFrame, rows_per_file: int = 0, *, checked: bool = False
+) -> list[Any]:
     """Write rows as new files that no version names, cut at so many rows (0: never); the actions Delta made of them.
 
-    Each Spark partition starts a file of its own; the files come in the order of the partitions.
+    Each Spark partition starts a file of its own; the files come in the order of the partitions. ``checked``: rows are
+    new to the table, and Delta is to hold them against its constraints.
     """
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": _codec(log, state)}
     session = _write_session(log)
@@ -83,7 +86,7 @@ def write_files(log: Log, state: State, rows: DataFrame, rows_per_file: int = 0)
             session, rows._jdf.queryExecution().analyzed()
         )
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
-        made = log.transaction(state).writeFiles(dataset, log.jvm.some(chosen), True, log.jvm.seq([]))
+        made = log.transaction(state).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))
     return log.jvm.python_list(made)
 
 
@@ -127,6 +130,16 @@ def _live_rows(inputs: Any) -> int | None:
     """Rows of the inputs that are not masked, where the log tells for all of them."""
     counts = [add.numLogicalRecords() for add in inputs]
     return sum(int(n.get()) for n in counts) if all(n.isDefined() for n in counts) else None
+
+
+def _none_lives(log: Log, state: State, inputs: Any) -> bool:
+    """Is it proven that no row of the inputs lives: by vectors that mask every row, or else by reading them?"""
+
+    def masked(add: Any) -> bool:
+        rows, vector = add.numPhysicalRecords(), add.deletionVector()
+        return rows.isDefined() and int(rows.get()) == (0 if vector is None else int(vector.cardinality()))
+
+    return all(masked(add) for add in inputs) or bool(log.scan(state, inputs).isEmpty())
 
 
 def rows_per_file(task: MergeTask) -> int:

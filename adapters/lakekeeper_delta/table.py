@@ -23,6 +23,7 @@ from lakekeeper_delta.features import check
 from lakekeeper_delta.history import commits_ms
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
+from lakekeeper_delta.restoring import DeltaRestores
 from lakekeeper_delta.storage import DeltaStorage
 from lakekeeper_delta.where import matching
 
@@ -159,6 +160,11 @@ class DeltaTable:
     def deletes(self) -> DeltaRowDeletes:
         """The row-level half."""
         return DeltaRowDeletes(self._log)
+
+    @property
+    def restores(self) -> DeltaRestores:
+        """How deleted rows are put back."""
+        return DeltaRestores(self._log)
 
     @property
     def notes(self) -> DeltaNotes:

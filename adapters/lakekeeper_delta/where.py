@@ -1,16 +1,23 @@
-"""``where``: the files that may hold a match, as Delta's own data skipping finds them."""
+"""``where``: the files that may hold a match, and those of which every row matches, as Delta's skipping finds them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import causes
+from lakekeeper.spark.predicates import referenced, unmatched
 from lakekeeper_delta.native import Log, State
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _PREPARED = "PreparedDeltaFileIndex"
+# Types whose statistics are their values: no text that is cut, no time that is rounded, no NaN.
+_EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"', '"decimal(')
 
 
 def matching(log: Log, state: State, where: str) -> pa.Array | None:
@@ -18,22 +25,45 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
 
     Raises OptionError for text that does not parse or names no column of the table.
     """
-    pinned = True  # as time travel does; else Delta would look for a newer version
-    with log.active(log.jvm.session):
-        relation = log.log.createRelation(
-            log.jvm.seq([]), log.jvm.some(state.snapshot), log.catalog_table, pinned
-        )
-    frame = log.jvm.dataframe(log.jvm.session.baseRelationToDataFrame(relation))
     try:
-        filtered = frame.where(where)._jdf
-        plan = filtered.queryExecution().optimizedPlan()
+        filtered = table_frame(log, state).where(where)
+        return _planned(log, filtered._jdf.queryExecution().optimizedPlan())
     except Exception as error:
         told = causes(error)
         text = (told[0][1] if told else str(error)).strip().splitlines()
         raise OptionError(
             "where", where, f"a predicate over the table's columns; {text[0] if text else error}"
         ) from error
-    return _planned(log, plan)
+
+
+def covered(log: Log, state: State, where: str, paths: Collection[str]) -> frozenset[str]:
+    """Those of ``paths`` of which every row matches: Delta skips them in a search for rows that do not.
+
+    By partition values; by statistics only where these are exact.
+    """
+    frame = table_frame(log, state)
+    partition = {name.lower() for name in state.partition_columns}
+    try:
+        columns = referenced(log.jvm, frame, where)
+        if any(
+            name.lower() not in partition and not kind.startswith(_EXACT) for name, kind in columns.items()
+        ):
+            return frozenset()
+        others = _planned(log, unmatched(log.jvm, frame, where)._jdf.queryExecution().optimizedPlan())
+    except ValueError:  # Spark plans more than a filter for it
+        return frozenset()
+    return frozenset() if others is None else frozenset(paths) - set(others.to_pylist())
+
+
+def table_frame(log: Log, state: State) -> DataFrame:
+    """All rows of a version as a DataFrame on which Delta skips files."""
+    pinned = True  # as time travel does; else Delta would look for a newer version
+    with log.active(log.jvm.session):
+        relation = log.log.createRelation(
+            log.jvm.seq([]), log.jvm.some(state.snapshot), log.catalog_table, pinned
+        )
+    frame: DataFrame = log.jvm.dataframe(log.jvm.session.baseRelationToDataFrame(relation))
+    return frame
 
 
 def _planned(log: Log, plan: Any) -> pa.Array | None:

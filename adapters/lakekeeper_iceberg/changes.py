@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
@@ -22,6 +23,22 @@ def changes_since(
     ``deletes_now(id)`` lists path → delete_id at a snapshot; it is asked only where blocks of ``snapshot`` may have
     gone.
     """
+    seen, quiet = winners_since(metadata, schema, snapshot)
+    if seen.obstacle or quiet or not len(snapshot.blocks):
+        return seen
+    now = deletes_now(seen.version)
+    before = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.delete_id.to_pylist(), strict=True))
+    return replace(
+        seen,
+        removed=frozenset(path for path in before if path not in now),
+        delete_ids={
+            path: now[path] for path, known_id in before.items() if now.get(path, known_id) != known_id
+        },
+    )
+
+
+def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> tuple[Changes, bool]:
+    """(commits since ``snapshot`` and obstacles, did all of them leave files and deletes alone?); looks at no file."""
     current = metadata.currentSnapshot()
     version = -1 if current is None else int(current.snapshotId())
     winners, known = _winners(metadata, current, snapshot.version)
@@ -31,16 +48,8 @@ def changes_since(
             f"snapshot {snapshot.version}, which was read, is not among the ancestors of the table's current snapshot "
             f"{version}: it was expired, or the table was rolled back"
         )
-    if obstacle or not len(snapshot.blocks) or all(quiet for _, quiet in winners):
-        return Changes(version, tuple(w for w, _ in winners), obstacle=obstacle)
-    now = deletes_now(version)
-    before = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.delete_id.to_pylist(), strict=True))
-    return Changes(
-        version,
-        tuple(w for w, _ in winners),
-        frozenset(path for path in before if path not in now),
-        {path: now[path] for path, known_id in before.items() if now.get(path, known_id) != known_id},
-    )
+    seen = Changes(version, tuple(winner for winner, _ in winners), obstacle=obstacle)
+    return seen, all(quiet for _, quiet in winners)
 
 
 def _winners(metadata: Any, current: Any, start: int | None) -> tuple[list[tuple[Winner, bool]], bool]:

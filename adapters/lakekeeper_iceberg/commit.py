@@ -1,6 +1,6 @@
 """One atomic swap: outputs for inputs, on exactly the metadata that was checked.
 
-    newRewrite().apply() ─► new snapshot, seen by nobody ─► guard ─► ops.commit(base, base + snapshot)
+    one refresh ─► newRewrite().apply() ─► new snapshot, seen by nobody ─► guard ─► ops.commit(base, base + snapshot)
 
 Iceberg's own ``commit()`` retries inside, past any check of ours; here the check and the swap see one base.
 """
@@ -14,14 +14,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown, reason
+from lakekeeper.errors import Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.exchange import Exchange
 from lakekeeper_iceberg.native import Iceberg
 
 REPLAYED = "lakekeeper.replayed-rows"
-_LOST_RACE = ("CommitFailedException", "ValidationException", "ValidationFailureException")
+_ISOLATION = "write.delete.isolation-level"
+_LOST_RACE = (
+    "CommitFailedException",
+    "RetryableValidationException",
+    "ValidationException",
+    "ValidationFailureException",
+)
 # Answers of a catalog that say: not done.
 _REFUSED = (
     "ForbiddenException",
@@ -33,18 +39,26 @@ _REFUSED = (
 )
 
 
+# Those of them by which a catalog may also say that a snapshot was built on metadata that is old by now.
+_STALE = frozenset({"BadRequestException", "UnprocessableEntityException"})
+
+
 @dataclass(frozen=True, slots=True)
 class RowChange:
     """Rows to take out of the table, as Java files: a change of data, as a user's DELETE makes it.
 
-    ``removed`` data files leave, ``dropped_deletes`` with them or because ``deletes`` take their place; ``rows``
-    are data files that hold what is left of removed ones (v1). ``touched`` are paths that ``deletes`` name and
-    ``seen`` the snapshot in which all of them were found unchanged. ``written`` are paths of the new files.
+    searched    the snapshot in which all rows to delete were found; from it on Iceberg looks for what came between
+    form        the format version that the files were written for
+    filter      an Iceberg expression for the rows that were searched for
+    removed     data files that leave, ``dropped_deletes`` with them or because ``deletes`` take their place
+    rows        data files that hold what is left of removed ones (v1)
+    touched     paths that ``deletes`` name
     """
 
     run_id: str
-    seen: int
-    written: Sequence[str] = ()
+    searched: int
+    form: int
+    filter: Any
     removed: Sequence[Any] = ()
     dropped_deletes: Sequence[Any] = ()
     deletes: Sequence[Any] = ()
@@ -62,11 +76,10 @@ class Swapped:
 
 def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
-    # A stale table and a partition spec that evolved meanwhile end in a NullPointerException.
-    table.refresh()
     rescued: list[Any] = []
     for _ in range(2):
-        base, parent, made = _prepared(table, name, partial(_rewrite, table, exchange, rescued))
+        base, made = _prepared(table, name, partial(_rewrite, exchange, rescued))
+        parent = base.currentSnapshot()
         lost = _lost_deletes(jvm, table, parent, made, _sequence(base, exchange.read_version))
         if not lost:
             return _swap(jvm, table, name, base, made, put_back=len(rescued))
@@ -77,58 +90,103 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
 
 def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
-    table.refresh()
-    base, _, made = _prepared(table, name, lambda: _row_change(jvm, table, change))
+    base, made = _prepared(table, name, partial(_row_change, jvm, name, change))
     return _swap(jvm, table, name, base, made)
+
+
+def append_once(
+    jvm: Iceberg, table: Any, name: str, files: Sequence[Any], since: int, run_id: str
+) -> tuple[int, bool]:
+    """Append data files, unless a commit after the snapshot ``since`` carries ``run_id``; (snapshot, was it there?).
+
+    The very metadata that the swap replaces is searched for it. Raises as the others do; Rejected where the history
+    since then is not there.
+    """
+    done: list[int] = []
+
+    def update(transaction: Any, base: Any) -> Any:
+        done.extend(_carried(name, base, since, run_id))
+        append = transaction.newFastAppend()
+        for file in () if done else files:
+            append = append.appendFile(file)
+        return None if done else append.set(RUN_ID, run_id)
+
+    base, made = _prepared(table, name, update)
+    return (done[0], True) if done else (_swap(jvm, table, name, base, made).version, False)
+
+
+def _carried(name: str, base: Any, since: int, run_id: str) -> list[int]:
+    """The snapshot after ``since`` that carries a run id, if there is one."""
+    line = _line(base, since)
+    if line is None:
+        raise Rejected(
+            f"{name}: snapshot {since} is not among the ancestors of the current one (it was expired, or the table was "
+            "rolled back), so nothing tells whether this was done already; nothing was committed"
+        )
+    return [int(at.snapshotId()) for at in line if (at.summary().get(RUN_ID) or "") == run_id]
+
+
+def _line(base: Any, since: int) -> list[Any] | None:
+    """The current snapshot and its ancestors after ``since``; None where that is none of them."""
+    line: list[Any] = []
+    at = base.currentSnapshot()
+    while at is not None:
+        if int(at.snapshotId()) == since:
+            return line
+        line.append(at)
+        parent = at.parentId()
+        at = None if parent is None else base.snapshot(parent)
+    return None
 
 
 def drop_deletes(
     jvm: Iceberg, table: Any, name: str, version: int, deletes: Sequence[Any], run_id: str
 ) -> Swapped:
     """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do."""
-    table.refresh()
 
-    def update() -> Any:
-        rewrite = table.newRewrite().validateFromSnapshot(version)
+    def update(transaction: Any, base: Any) -> Any:
+        if int(base.currentSnapshot().snapshotId()) != version:
+            # A data file that came meanwhile may be what one of them applies to.
+            raise Conflict(f"{name}: the table moved while the commit was prepared")
+        rewrite = transaction.newRewrite().validateFromSnapshot(version)
         for file in deletes:
             rewrite = rewrite.deleteFile(file)
         return rewrite.set(RUN_ID, run_id)
 
-    base, parent, made = _prepared(table, name, update)
-    if int(parent.snapshotId()) != version:
-        # A data file that came meanwhile may be what one of them applies to.
-        _remove_manifests(table, made, keep=False)
-        raise Conflict(f"{name}: the table moved while the commit was prepared")
+    base, made = _prepared(table, name, update)
     return _swap(jvm, table, name, base, made)
 
 
-def _prepared(table: Any, name: str, update: Callable[[], Any]) -> tuple[Any, Any, Any]:
-    """(metadata, its current snapshot, the new snapshot upon it, which is written but not committed)."""
+def _prepared(table: Any, name: str, update: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """(metadata, the new snapshot upon it, which is written but not committed).
+
+    ``update`` makes the pending update, if any, out of a transaction and its metadata. The transaction stays at one
+    refresh of the table: what is checked, what the snapshot is built on and what the swap replaces are the same,
+    though other threads refresh the shared table meanwhile.
+    """
     try:
-        made = update().apply()
+        transaction = table.newTransaction()
+        base = transaction.startMetadata()
+        pending = update(transaction, base)
+        return base, None if pending is None else pending.apply()
+    except LakekeeperError:
+        raise
     except Exception as error:
         kinds, text = _kinds(error), _text(error)
         if any(kind in _LOST_RACE for kind in kinds):
             raise Conflict(f"{name}: {text}") from error
         # Nothing was sent to the catalog yet.
         raise Rejected(f"{name}: the commit could not be prepared: {text}") from error
-    base = table.operations().current()
-    parent = base.currentSnapshot()
-    if parent is None or made.parentId() != parent.snapshotId():
-        _remove_manifests(table, made, keep=False)
-        raise Conflict(f"{name}: the table moved while the commit was prepared")
-    return base, parent, made
 
 
-def _rewrite(table: Any, exchange: Exchange, rescued: Sequence[Any]) -> Any:
+def _rewrite(exchange: Exchange, rescued: Sequence[Any], transaction: Any, metadata: Any) -> Any:
     """The pending update of a rewrite.
 
     Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
     sequence number (apache/iceberg 10312). ``rescued`` deletes are taken out and put in again, as they were.
     """
-    metadata = table.operations().current()
     valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
-    rewrite = table.newRewrite().validateFromSnapshot(valid_from)
+    rewrite = transaction.newRewrite().validateFromSnapshot(valid_from)
     if int(metadata.formatVersion()) > 1:
         # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
         rewrite = rewrite.dataSequenceNumber(_sequence(metadata, exchange.read_version))
@@ -143,37 +201,73 @@ def _rewrite(table: Any, exchange: Exchange, rescued: Sequence[Any]) -> Any:
     return rewrite.set(RUN_ID, exchange.run_id)
 
 
-def _row_change(jvm: Iceberg, table: Any, change: RowChange) -> Any:
-    """The pending update of a delete. From ``seen`` on, Iceberg itself looks for what came in between."""
-    if change.rows or not (change.deletes or change.dropped_deletes):
-        update = table.newOverwrite() if change.rows else table.newDelete().validateFilesExist()
+def _row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
+    """The pending update of a delete: Iceberg itself looks for what came since the search, as Spark's DELETE has it do.
+
+    Under ``serializable`` that is data that may match. Files to take out must be there in any case, and files to mask
+    too; other deletes are no matter: where a row is deleted twice it is deleted.
+    """
+    if int(base.formatVersion()) != change.form:
+        raise Conflict(
+            f"{name}: the table is of format version {base.formatVersion()} now, not {change.form}"
+        )
+    if _line(base, change.searched) is None:
+        raise Conflict(
+            f"{name}: snapshot {change.searched}, which was searched, is no ancestor of the current one"
+        )
+    level = str(base.properties().get(_ISOLATION) or "serializable")
+    serializable = level.lower() != "snapshot"
+    if change.deletes or (change.dropped_deletes and not serializable):
+        return _row_delta(jvm, change, transaction, serializable=serializable)
+    if not change.rows and not serializable:
+        update = transaction.newDelete().validateFilesExist()
         for file in change.removed:
             update = update.deleteFile(file)
-        for file in change.rows:
-            update = update.addFile(file)
         return update.set(RUN_ID, change.run_id)
-    update = table.newRowDelta().validateFromSnapshot(change.seen)
+    update = (
+        transaction.newOverwrite()
+        .validateFromSnapshot(change.searched)
+        .conflictDetectionFilter(change.filter)
+    )
+    leaving = jvm.api.util.DataFileSet.of(jvm.array_list(change.removed))
+    update = update.deleteFiles(
+        leaving, jvm.api.util.DeleteFileSet.of(jvm.array_list(change.dropped_deletes))
+    )
+    for file in change.rows:
+        update = update.addFile(file)
+    if change.rows:
+        update = update.validateNoConflictingDeletes()
+    if serializable:
+        update = update.validateNoConflictingData()
+    return update.set(RUN_ID, change.run_id)
+
+
+def _row_delta(jvm: Iceberg, change: RowChange, transaction: Any, *, serializable: bool) -> Any:
+    update = transaction.newRowDelta().validateFromSnapshot(change.searched)
     for file in change.deletes:
         update = update.addDeletes(file)
     for file in change.removed:
         update = update.removeRows(file)
     for file in change.dropped_deletes:
         update = update.removeDeletes(file)
-    anything = jvm.static("org.apache.iceberg.expressions.Expressions", "alwaysTrue")()
-    update = update.conflictDetectionFilter(anything).validateNoConflictingDeleteFiles()
+    update = update.conflictDetectionFilter(change.filter)
     update = update.validateDataFilesExist(jvm.array_list(change.touched)).validateDeletedFiles()
+    if serializable:
+        update = update.validateNoConflictingDataFiles()
     return update.set(RUN_ID, change.run_id)
 
 
 def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: int = 0) -> Swapped:
-    updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
     removed = int(made.summary().get("removed-delete-files") or 0)
     done = Swapped(int(made.snapshotId()), removed - put_back)
     try:
+        updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)
     except Exception as error:
         lost, text = told_not_done(name, error)
         if not _is_there(table, name, done.version):
+            # A catalog may refuse what is built on metadata that a commit to another branch has made old.
+            lost = lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base))
             _remove_manifests(table, made, keep=False)
             if lost:
                 raise Conflict(f"{name}: {text}") from error
@@ -182,6 +276,16 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: i
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
     return done
+
+
+def _has_moved(table: Any, base: Any) -> bool:
+    """Is the table's metadata another than ``base``? It was refreshed just now."""
+    now = table.operations().current()
+    before, after = (
+        (str(each.metadataFileLocation()), int(each.lastUpdatedMillis()), int(each.lastSequenceNumber()))
+        for each in (base, now)
+    )
+    return before != after
 
 
 def told_not_done(name: str, error: Exception) -> tuple[bool, str]:

@@ -3,6 +3,7 @@
 format   a data file's deletes are     what of older deletes goes into the new one, and leaves the table
 v3       one deletion vector           all position deletes of the file; those of it alone leave
 v2       one file of positions         those of the file alone; others stay and go on applying
+         or one for its partition      none
 v1       none: rows are written anew   (see ``staging.copy_live_rows``, which reads through such a file)
 
 Positions stay in the JVM, as bitmaps: a call to Java is made for each file, never for each row.
@@ -10,15 +11,19 @@ Positions stay in the JVM, as bitmaps: a call to Java is made for each file, nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakekeeper_iceberg.native import Iceberg
+
+_WRITERS = 8  # delete files that are written at a time: storage waits more than it works
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,18 @@ def by_file(jvm: Iceberg, hits: DataFrame) -> dict[str, Any]:
     return found
 
 
-def write_masks(jvm: Iceberg, table: Any, masks: Sequence[Mask], version: int) -> Masked:
-    """Write the deletes of each file as format ``version`` has them; an error leaves no file behind."""
+def write_masks(
+    jvm: Iceberg, table: Any, masks: Sequence[Mask], version: int, *, by_partition: bool = False
+) -> Masked:
+    """Write the deletes of each file as format ``version`` has them; an error leaves no file behind.
+
+    ``by_partition``: in format 2, one file of positions for all data files of a partition.
+    """
     if not masks:
         return Masked((), ())
-    return _vectors(jvm, table, masks) if version > 2 else _position_files(jvm, table, masks)
+    if version > 2:
+        return _vectors(jvm, table, masks)
+    return _partition_files(jvm, table, masks) if by_partition else _position_files(jvm, table, masks)
 
 
 def _vectors(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
@@ -79,31 +91,65 @@ def _vectors(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 
 def _position_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
+    """A file of positions for each data file; with it go the older ones of that data file alone."""
+    replaced = {m.path: [d for d in m.known if leaves_with_file(jvm, d)] for m in masks}
+
+    def group(m: Mask) -> list[Mask]:
+        if replaced[m.path]:
+            m.positions.merge(jvm.deleted_positions(table, replaced[m.path], m.path))
+        return [m]
+
+    added = _written(jvm, table, [partial(group, m) for m in masks])
+    return Masked(tuple(added), tuple(d for deletes in replaced.values() for d in deletes))
+
+
+def _partition_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
+    """A file of positions for each partition; older deletes stay and go on applying."""
+    numbers: dict[
+        int, Any
+    ] = {}  # spec → Java map from partition to group: texts of partitions are not unique
+    groups: list[list[Mask]] = []
+    for m in sorted(masks, key=lambda m: m.path):  # positions lie in a file by the paths of their data files
+        spec = int(m.file.specId())
+        kind = table.specs().get(spec).partitionType()
+        place = jvm.api.util.StructLikeWrapper.forType(kind).set(m.file.partition())
+        known = numbers.setdefault(spec, jvm.view.java.util.HashMap())
+        if not known.containsKey(place):
+            known.put(place, len(groups))
+            groups.append([])
+        groups[int(known.get(place))].append(m)
+    return Masked(tuple(_written(jvm, table, [partial(list, group) for group in groups])), ())
+
+
+def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]]) -> list[Any]:
+    """A DeleteFile for each group of masks, which are of one partition; several are written at a time."""
     files = _factory(jvm, table, "PARQUET")
     builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
     writers = builder.deleteFileFormat(jvm.api.FileFormat.PARQUET).build()
     added: list[Any] = []
-    replaced: list[Any] = []
-    try:
-        for m in masks:
-            alone = [d for d in m.known if leaves_with_file(jvm, d)]
-            if alone:
-                m.positions.merge(jvm.deleted_positions(table, alone, m.path))
-            spec, partition = table.specs().get(m.file.specId()), m.file.partition()
-            place = files.newOutputFile(spec, partition) if spec.isPartitioned() else files.newOutputFile()
-            writer = writers.newPositionDeleteWriter(place, spec, partition)
-            try:
+
+    def write(group: Callable[[], list[Mask]]) -> Any:
+        masks = group()
+        spec, partition = table.specs().get(masks[0].file.specId()), masks[0].file.partition()
+        place = files.newOutputFile(spec, partition) if spec.isPartitioned() else files.newOutputFile()
+        writer = writers.newPositionDeleteWriter(place, spec, partition)
+        try:
+            for m in masks:
                 jvm.write_positions(writer, m.path, m.positions)
-            finally:
-                writer.close()
-            added.append(writer.toDeleteFile())
-            replaced += alone
+        finally:
+            writer.close()
+        delete = writer.toDeleteFile()
+        added.append(delete)
+        return delete
+
+    try:
+        with ThreadPoolExecutor(min(_WRITERS, len(groups)), thread_name_prefix="lakekeeper-iceberg") as pool:
+            return list(pool.map(write, groups))
     except BaseException:
         for delete in added:
             with suppress(Exception):  # it stays, as an orphan for the next vacuum
                 table.io().deleteFile(str(delete.location()))
         raise
-    return Masked(tuple(added), tuple(replaced))
 
 
 def _factory(jvm: Iceberg, table: Any, file_format: str) -> Any:

@@ -65,6 +65,25 @@ class Iceberg(Jvm):
         operations = self.api.StaticTableOperations(metadata, io, place)
         return self.api.BaseTable(operations, table.name())
 
+    def as_of(self, table: Any, version: int, schema: int) -> Any:
+        """A table object that stays at a snapshot, with the columns of a schema, as if both were the current ones.
+
+        A scan of an older snapshot would take the columns that it was written with.
+        """
+        metadata = table.operations().current()
+        made = self.api.TableMetadata.buildFrom(metadata).setBranchSnapshot(version, "main")
+        if schema != int(metadata.currentSchemaId()):
+            made = made.setCurrentSchema(schema)
+        made = made.discardChanges().withMetadataLocation(metadata.metadataFileLocation()).build()
+        operations = self.api.StaticTableOperations(made, table.io(), table.locationProvider())
+        return self.api.BaseTable(operations, table.name())
+
+    def frame_of(self, schema: Any) -> Any:
+        """A DataFrame of the columns of a schema, which the optimizer does not know to be empty."""
+        columns = self.static(_ICEBERG + "spark.SparkSchemaUtil", "convert")(schema)
+        nothing = self.spark.sparkContext._jsc.emptyRDD()
+        return self.dataframe(self.session.createDataFrame(nothing, columns))
+
     def metadata_table(self, table: Any, kind: str) -> Any:
         """A metadata table (``ENTRIES``, ``SNAPSHOTS``) of this very table object, as a DataFrame.
 

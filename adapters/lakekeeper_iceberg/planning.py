@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from lakekeeper.spark.predicates import condition_of, referenced, unmatched
 from lakekeeper_iceberg.native import Iceberg
 
 # Above so many files, scan tasks of the whole table are not kept for the run: each costs a kilobyte or two.
 KEPT_TASKS = 50_000
 _SNAPSHOTS = 2
+_EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
+_NOT_PROVEN = re.compile('"(float|double|struct)"')
+NO_FORM = (ValueError, Py4JJavaError, PySparkException)
+"""What is raised for a predicate that has no form that Iceberg knows."""
 
 
 class Planner:
@@ -51,29 +60,64 @@ class Planner:
             return index
 
 
-def files_that_may_match(jvm: Iceberg, table: Any, sql_name: str, where: str) -> frozenset[str] | None:
+def files_that_may_match(jvm: Iceberg, table: Any, where: str) -> frozenset[str] | None:
     """Locations of the live files that may hold a match; None where the predicate says nothing about files.
 
-    ``where`` is Spark SQL that Spark has resolved before.
+    ``where`` is Spark SQL over the columns of ``table``.
     """
     try:
-        scan = table.newScan().filter(_expression(jvm, sql_name, where)).ignoreResiduals()
+        scan = table.newScan().filter(expression(jvm, table.schema(), where)).ignoreResiduals()
         return frozenset(jvm.paths(scan))
-    except Exception:  # not every predicate has a form that Iceberg knows: then all files stay
+    except NO_FORM:  # then all files stay
         return None
 
 
-def scan_that_may_match(jvm: Iceberg, table: Any, sql_name: str, version: int, where: str) -> Any:
-    """A scan of a snapshot whose tasks leave out files and row groups without a match, as far as one can tell."""
-    scan = table.newScan().useSnapshot(version)
+def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
+    """A scan whose tasks leave out files and row groups without a match, as far as one can tell."""
     try:
-        return scan.filter(_expression(jvm, sql_name, where))
-    except Exception:  # not every predicate has a form that Iceberg knows: then all is read
-        return scan
+        return table.newScan().filter(expression(jvm, table.schema(), where))
+    except NO_FORM:  # then all is read
+        return table.newScan()
 
 
-def _expression(jvm: Iceberg, sql_name: str, where: str) -> Any:
-    """An Iceberg expression; raises what Java raises for a predicate that has no such form."""
-    convert = jvm.view.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
-    resolved = convert.collectResolvedSparkExpression(jvm.session, sql_name, where)
-    return convert.convertToIcebergExpression(resolved)
+def files_that_all_match(jvm: Iceberg, table: Any, where: str, locations: Collection[str]) -> frozenset[str]:
+    """Those of these files of which every row matches: a search for rows that do not match leaves them out.
+
+    Bounds know nothing of NaN, which is above every number, and NULL counts of a struct's fields nothing of the struct,
+    so nothing is said about such columns.
+    """
+    columns = jvm.frame_of(table.schema())
+    try:
+        if any(_NOT_PROVEN.search(kind) for kind in referenced(jvm, columns, where).values()):
+            return frozenset()
+        others = expression(jvm, table.schema(), where, others=True)
+        found = jvm.chosen(table.newScan().filter(others).ignoreResiduals(), locations)
+    except NO_FORM:
+        return frozenset()
+    return frozenset(locations) - set(jvm.texts(found.keySet()))
+
+
+def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -> Any:
+    """An Iceberg expression for a predicate over the columns of a schema; ``others``: for the rows that do not match.
+
+    Raises what Java raises, or ValueError, for a predicate that has no such form.
+    """
+    made = jvm.view.org.apache.spark.sql.execution.datasources
+    frame = jvm.frame_of(schema)
+    try:
+        condition = condition_of(unmatched(jvm, frame, where) if others else frame.where(where))
+    except LookupError:
+        return jvm.static(_EXPRESSIONS, "alwaysFalse")()
+    if condition is None:
+        return jvm.static(_EXPRESSIONS, "alwaysTrue")()
+    # Spark keeps names as the predicate spells them; Iceberg knows columns by their own.
+    output = frame._jdf.queryExecution().analyzed().output()
+    strategy = jvm.object("org.apache.spark.sql.execution.datasources.DataSourceStrategy")
+    [named] = jvm.python_list(strategy.normalizeExprs(jvm.seq([condition]), output))
+    return bound(jvm, schema, made.SparkExpressionConverter.convertToIcebergExpression(named))
+
+
+def bound(jvm: Iceberg, schema: Any, unbound: Any) -> Any:
+    """The same expression; raises what Java raises where it does not fit the columns of a schema."""
+    jvm.static("org.apache.iceberg.expressions.Binder", "bind")(schema.asStruct(), unbound, True)
+    return unbound

@@ -6,17 +6,16 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, reason
-from lakekeeper.spi import Commit, Held, Tidied, Traces
-from lakekeeper_iceberg import staging, tidy
-from lakekeeper_iceberg.commit import RowChange, change_rows
+from lakekeeper.errors import AdapterError, Conflict, NotFound, reason
+from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper_iceberg import removal, staging, tidy
+from lakekeeper_iceberg.commit import change_rows
 from lakekeeper_iceberg.masks import (
     Mask,
     Masked,
@@ -27,7 +26,8 @@ from lakekeeper_iceberg.masks import (
     write_masks,
 )
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.planning import Planner, scan_that_may_match
+from lakekeeper_iceberg.planning import Planner, files_that_all_match, scan_that_may_match
+from lakekeeper_iceberg.removal import Preparation, copied
 from lakekeeper_iceberg.traces import Scans, have_row_ids, traces_of
 
 
@@ -35,16 +35,15 @@ from lakekeeper_iceberg.traces import Scans, have_row_ids, traces_of
 class IcebergRows:
     """Satisfies ``spi.RowDeletes``.
 
-    ``table()`` is the table object at hand, ``changes`` is ``Adapter.changes_since``, and ``lock`` the lock of
-    those who commit to a table of this uuid.
+    ``table()`` is the table object at hand, ``winners`` gives what was committed since a snapshot without a look at
+    files, and ``lock`` the lock of those who commit to a table of this uuid.
     """
 
     jvm: Iceberg
     name: str
-    sql_name: str
     planner: Planner
     table: Callable[[], Any]
-    changes: Callable[[Snapshot], Changes]
+    winners: Callable[[Snapshot], Changes]
     lock: Callable[[str], AbstractContextManager[Any]]
     _traced: dict[str, Scans] = field(default_factory=dict)
     _found: dict[int, tuple[DataFrame, Scans]] = field(default_factory=dict)
@@ -67,8 +66,14 @@ class IcebergRows:
         if scans is not None:
             scans.free()
 
+    def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
+        wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
+        if not wanted or snapshot.version is None:
+            return frozenset()
+        return files_that_all_match(self.jvm, self._at(snapshot), where, wanted)
+
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
-        scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
+        scans = Scans(self.jvm, self._at(snapshot), self.name)
         try:
             found = self._find(scans, snapshot, where, paths)
         except BaseException:
@@ -88,35 +93,38 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
-            scan = scan_that_may_match(self.jvm, scans.table, self.sql_name, snapshot.version, where)
-            index = self.jvm.chosen(scan, wanted)
+            index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
             tasks = [task for path in wanted if (task := index.get(path)) is not None]
         return scans.of(tasks).rows.where(where).selectExpr("_file AS file", "_pos AS position")
 
-    def delete(self, hits: Sequence[Held[DataFrame]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        touched = sorted({path for held in hits for path in held.per_file})
+    def prepare(
+        self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+    ) -> Prepared:
+        table = self._at(snapshot)
+        return Preparation(self.jvm, self.name, table, self.planner, snapshot).prepare(hits, whole)
+
+    def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+        return removal.keep(prepared, paths, format_version(self.table()))
+
+    def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        if snapshot.version is None or not any(each.rows for each in prepared):
+            return Commit(-1 if snapshot.version is None else snapshot.version, run_id, (), ())
+        seen = self.winners(snapshot)
+        if seen.obstacle:
+            raise Conflict(f"{self.name}: {seen.obstacle}", _winner(seen))
+        table, searched = self._at(snapshot), snapshot.version
+        change = removal.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
         with self.lock(snapshot.table_uuid):
-            seen = self.changes(snapshot)
-            self._untouched(touched, snapshot, seen)
-            written: list[str] = []
             try:
-                places = reduce(DataFrame.unionAll, [held.hits.select("file", "position") for held in hits])
-                change = self._change(by_file(self.jvm, places), snapshot, seen.version, run_id)
-                written += change.written
-                removed = tuple(str(file.location()) for file in change.removed)
                 done = change_rows(self.jvm, self.table(), self.name, change)
-            except Unknown:
-                raise
             except Conflict as error:
-                staging.delete_own(self.table(), written)
-                raise Conflict(str(error), _winner(self.changes(snapshot))) from error
-            except Exception as error:
-                # The swap itself turns all its errors into ours: whatever else fails, failed before it.
-                staging.delete_own(self.table(), written)
-                if isinstance(error, Rejected):
-                    raise
-                raise Rejected(f"{self.name}: the delete could not be prepared: {reason(error)}") from error
-        return Commit(done.version, run_id, removed, tuple(written), done.removed_delete_files)
+                raise Conflict(str(error), _winner(self.winners(snapshot))) from error
+        removed = tuple(str(file.location()) for file in change.removed)
+        added = tuple(dict.fromkeys(path for each in prepared for path in each.written))
+        return Commit(done.version, run_id, removed, added, done.removed_delete_files)
+
+    def discard(self, prepared: Sequence[Prepared]) -> None:
+        staging.delete_own(self.table(), dict.fromkeys(path for each in prepared for path in each.written))
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         with self.lock(snapshot.table_uuid):
@@ -174,73 +182,21 @@ class IcebergRows:
             ]
             return [files[o.path] for o in alive], outputs, masked
         read = self.planner.tasks(table, written.task.read_version, written.task.inputs)
-        anew = self._anew(table, masks, masked, row_ids=have_row_ids(table, read))
+        anew = copied(self.jvm, table, masks, masked, row_ids=have_row_ids(table, read))
         made = [new for o in alive for new in anew.get(o.path, [files[o.path]])]
         return made, list(staging.outputs_of(made)), Masked((), ())
 
-    def _anew(
-        self, table: Any, masks: Sequence[Mask], made: Masked, *, row_ids: bool = False
-    ) -> dict[str, list[Any]]:
-        """Path → DataFiles that hold the rows which a mask leaves; the masks' own files are removed again."""
-        of_file = dict(zip((m.path for m in masks), self._in_order(masks, made), strict=True))
-        anew: dict[str, list[Any]] = {}
+    def _at(self, snapshot: Snapshot) -> Any:
+        """The table at a snapshot, with the columns that it was read with. Raises NotFound where that has expired."""
+        schema = int(snapshot.schema_id.partition("/")[0])
         try:
-            for m in masks:
-                deletes = [of_file[m.path]]
-                anew[m.path] = staging.copy_live_rows(self.jvm, table, m.file, deletes, row_ids=row_ids)
-        except BaseException:
-            staging.delete_own(table, [str(f.location()) for files in anew.values() for f in files])
-            raise
-        finally:
-            staging.delete_own(table, made.paths)
-        return anew
-
-    def _in_order(self, masks: Sequence[Mask], made: Masked) -> list[Any]:
-        """The new delete file of each mask."""
-        target = self.jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
-        named = {str(target(delete)): delete for delete in made.added}
-        return [named[m.path] for m in masks]
-
-    def _change(self, places: dict[str, Any], snapshot: Snapshot, seen: int, run_id: str) -> RowChange:
-        """What takes these rows out of the table; all files for it are written."""
-        table = self.jvm.pinned(self.table())
-        version = format_version(table)
-        paths = sorted(places)
-        tasks = self.planner.tasks(table, -1 if snapshot.version is None else snapshot.version, paths)
-        blocks = snapshot.blocks
-        # With deletes of unknown effect in force a file counts as larger than it is: it is masked, never removed.
-        numbers = (blocks.rows - blocks.deleted_rows).tolist()
-        live = {p: n for p, n in zip(blocks.path.to_pylist(), numbers, strict=True) if p in places}
-        dies = [live[path] == int(places[path].cardinality()) for path in paths]
-        whole = [task for task, all_rows in zip(tasks, dies, strict=True) if all_rows]
-        part = [task for task, all_rows in zip(tasks, dies, strict=True) if not all_rows]
-        masks = [Mask(t.file(), places[str(t.file().location())], tuple(t.deletes())) for t in part]
-        masked = write_masks(self.jvm, table, masks, version)
-        leaving = [d for t in whole for d in t.deletes() if leaves_with_file(self.jvm, d)]
-        removed = tuple(task.file() for task in whole)
-        if version > 1:
-            dropped = tuple(unique([*leaving, *masked.replaced]))
-            touched = tuple(m.path for m in masks)
-            return RowChange(run_id, seen, masked.paths, removed, dropped, masked.added, (), touched)
-        anew = [file for files in self._anew(table, masks, masked).values() for file in files]
-        written = tuple(str(file.location()) for file in anew)
-        return RowChange(run_id, seen, written, tuple(task.file() for task in tasks), rows=tuple(anew))
-
-    def _untouched(self, touched: Sequence[str], snapshot: Snapshot, seen: Changes) -> None:
-        """Raise Conflict where one of these files is not as it was in ``snapshot``."""
-        if seen.obstacle:
-            raise Conflict(f"{self.name}: {seen.obstacle}", _winner(seen))
-        unknown = set(touched) - set(snapshot.blocks.path.to_pylist())
-        if unknown:
-            raise AdapterError(
-                f"{self.name}: rows to delete in {min(unknown)}, which the snapshot does not list"
-            )
-        moved = [path for path in touched if path in seen.removed or path in seen.delete_ids]
-        if moved:
-            raise Conflict(
-                f"{self.name}: {len(moved)} files with rows to delete were changed meanwhile, by {_winner(seen)}",
-                _winner(seen),
-            )
+            if snapshot.version is None:
+                return self.jvm.pinned(self.table())
+            return self.jvm.as_of(self.table(), snapshot.version, schema)
+        except Exception as error:
+            raise NotFound(
+                self.name, f"snapshot {snapshot.version} can no longer be read ({reason(error)})"
+            ) from error
 
 
 def _winner(seen: Changes) -> str:

@@ -78,6 +78,11 @@ def write_staged(
     return Made(tuple(files)), outputs_of(files)
 
 
+def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, target: int) -> list[Any]:
+    """DataFiles of rows that are new to the table, where its writers put theirs; ``target`` is in bytes."""
+    return _write(jvm, table, rows, _root(table), int(table.spec().specId()), None, target)
+
+
 def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
     """What DataFiles hold, as the engine counts it."""
     return tuple(Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)

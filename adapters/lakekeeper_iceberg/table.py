@@ -6,6 +6,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,20 @@ from lakekeeper_iceberg.features import check_supported, refused
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.restoring import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
 from lakekeeper_iceberg.storage import IcebergStorage
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """What a task reads: the table and the group id of its scan, the rows, and what counts them as they are read."""
+
+    table: Any
+    group: str
+    rows: DataFrame
+    counter: Observation | None
+
 
 # One committer a table and process: commits side by side only make one another fail and wait.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -112,15 +125,9 @@ class IcebergTable:
         self._lock = threading.Lock()
         self._planner = Planner(jvm)
         self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
-        self._staged: dict[str, list[tuple[Any, str, Observation | None]]] = defaultdict(list)
+        self._staged: dict[str, list[_Staged]] = defaultdict(list)
         self._rows = IcebergRows(
-            jvm,
-            name.text,
-            name.sql,
-            self._planner,
-            lambda: self._table,
-            self.changes_since,
-            _commit_locks.__getitem__,
+            jvm, name.text, self._planner, lambda: self._table, self._winners, _commit_locks.__getitem__
         )
 
     @property
@@ -177,7 +184,10 @@ class IcebergTable:
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         self._refresh()
-        pinned = self._jvm.pinned(self._table)
+        return self._seen(self._jvm.pinned(self._table), columns, where)
+
+    def _seen(self, pinned: Any, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        """A pinned table as blocks."""
         metadata = pinned.operations().current()
         schema = self._schema(metadata)
         check_supported(self.table, metadata, schema)
@@ -194,7 +204,7 @@ class IcebergTable:
         commits = listing.known_commits(self._jvm, pinned, version)
         blocks = self._blocks(pinned, version, key, modes, commits.at)
         if where is not None and version is not None:
-            chosen = files_that_may_match(self._jvm, pinned, self._name.sql, where)
+            chosen = files_that_may_match(self._jvm, pinned, where)
             if chosen is not None:
                 blocks = blocks.take(np.array([path in chosen for path in blocks.path.to_pylist()], np.bool_))
         return Snapshot(
@@ -233,12 +243,13 @@ class IcebergTable:
         tasks = self._planner.tasks(table, task.read_version, task.inputs)
         group, rows = staging.read_staged(self._jvm, table, tasks, task)
         counter = None
+        counted = rows
         if task.live_rows is None:  # equality deletes and the like: only the reader learns how many rows live
             counter = Observation()
-            rows = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
+            counted = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
         with self._lock:
-            self._staged[task.id].append((table, group, counter))
-        return rows
+            self._staged[task.id].append(_Staged(table, group, rows, counter))
+        return counted
 
     def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
         table = self._jvm.pinned(self._table)
@@ -246,8 +257,20 @@ class IcebergTable:
         sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
         files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
         with self._lock:
-            counter = self._staged[task.id][-1][-1] if task.id in self._staged else None
-        return Rewrite(task, outputs, staging.rows_read(counter), native=files)
+            staged = self._staged[task.id][-1] if task.id in self._staged else None
+        read = self._rows_read(staged, sum(o.rows for o in outputs)) if staged else None
+        return Rewrite(task, outputs, read, native=files)
+
+    def _rows_read(self, staged: _Staged, written: int) -> int | None:
+        """Live rows of the inputs; None where the log states how many, and some were written.
+
+        The counter counts where rows are read, and counts a part again that Spark reads again, because an executor
+        was lost, say. So where it says something else than what was written, the rows are counted once more.
+        """
+        if staged.counter is None and written:
+            return None
+        seen = staging.rows_read(staged.counter)
+        return seen if seen == written and written else int(staged.rows.count())
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         with _commit_locks[snapshot.table_uuid]:
@@ -273,8 +296,8 @@ class IcebergTable:
     def release(self, task: MergeTask) -> None:
         with self._lock:
             staged = self._staged.pop(task.id, [])
-        for table, group, _ in staged:
-            staging.unstage(self._jvm, table, group)
+        for each in staged:
+            staging.unstage(self._jvm, each.table, each.group)
         self._rows.forget(task.id)
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
@@ -284,6 +307,18 @@ class IcebergTable:
     @property
     def deletes(self) -> RowDeletes[DataFrame]:
         return self._rows
+
+    @property
+    def restores(self) -> IcebergRestores:
+        def table() -> Any:
+            self._refresh()
+            return self._table
+
+        def seen(pinned: Any, where: str) -> Snapshot:
+            return self._seen(pinned, where=where)
+
+        lock = _commit_locks.__getitem__
+        return IcebergRestores(self._jvm, self.table, self._planner, table, seen, lock)
 
     @property
     def notes(self) -> IcebergNotes:
@@ -314,6 +349,12 @@ class IcebergTable:
             return self._picture[1]
 
         return changes.changes_since(metadata, self._schema(metadata), snapshot, deletes_now)
+
+    def _winners(self, snapshot: Snapshot) -> Changes:
+        """What was committed since ``snapshot``, without what became of its files."""
+        self._refresh()
+        metadata = self._metadata()
+        return changes.winners_since(metadata, self._schema(metadata), snapshot)[0]
 
     def _check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, seen: Changes) -> None:
         """Raise Conflict where an input is not as its rewrite reflects it."""

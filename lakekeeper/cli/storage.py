@@ -13,7 +13,7 @@ from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.render import size, table
-from lakekeeper.engine.trash import TrashEntry
+from lakekeeper.engine.trash import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
@@ -153,10 +153,12 @@ def restore(
 ) -> int:
     """Bring an entry back.
 
-    Files go back to where they were; rows of a partition are appended.
+    Files go back to where they were; rows of a partition are appended, once, however often this is run.
     """
     setup.check({})
-    setup.show(_Entries((setup.table(table).restore(name),)))
+    with setup.progress() as progress:
+        report = setup.table(table).restore(name, observer=progress)
+    setup.show(report)
     return 0
 
 
@@ -193,6 +195,7 @@ class _Entries:
         for entry in self._found:
             since = datetime.fromtimestamp(entry.at_ms / 1000, timezone.utc)
             what = f"partition {entry.where}" if entry.kind == "partition" else "files of a vacuum"
+            what += f" ({entry.state})" if entry.state not in ("", DROPPED) else ""
             rows.append(
                 [
                     entry.name,

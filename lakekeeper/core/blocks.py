@@ -140,6 +140,11 @@ class BlockSet:
         return replace(self, **changed)
 
     @property
+    def live_rows(self) -> Ints:
+        """Rows that no delete masks; ``UNKNOWN`` where the statistics do not tell how many a delete masks."""
+        return np.where(self.deleted_rows < 0, UNKNOWN, self.rows - self.deleted_rows)
+
+    @property
     def live_bytes(self) -> Ints:
         """Bytes that would be left if the deleted rows were gone, by their share of the rows."""
         if not self.deleted_rows.any():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lakekeeper.core.advise import Advice
     from lakekeeper.core.info import ClusteringInformation
     from lakekeeper.core.plan import Plan
-    from lakekeeper.core.report import DeleteReport, MergeReport
+    from lakekeeper.core.report import DeleteReport, MergeReport, RestoreReport
     from lakekeeper.core.simulate import SimulationReport
     from lakekeeper.core.worth import Worth
 
@@ -294,7 +294,7 @@ def render_delete(report: DeleteReport) -> str:
         rows, files = report.deleted_rows_count, report.touched_data_files_count
         lines = [
             f"{head} in {report.duration_ms / 1000:.1f} s, {versions}",
-            f"  deleted     {_many(rows, 'row')} in {_many(files, 'file')}",
+            f"  deleted     {_many(rows, 'row')} in {_many(files, 'file')}{_unread(report)}",
             f"  run         {report.run_id}",
         ]
     else:
@@ -304,6 +304,28 @@ def render_delete(report: DeleteReport) -> str:
         again = _many(report.followed_rows_count, "row")
         lines.append(f"  retries     {report.retries}, {again} found again after {over}")
     return "\n".join(lines)
+
+
+def _unread(report: DeleteReport) -> str:
+    count = report.unread_data_files_count
+    return f", {count:,} of them without reading a row" if count else ""
+
+
+def render_restore(report: RestoreReport) -> str:
+    """What came back, in a line or two."""
+    if report.kind == "files":
+        return (
+            f"{report.table}: {_many(report.files, 'file')} back from the recycle bin ({size(report.bytes)})"
+        )
+    if report.already:
+        return (
+            f"{report.table}: the rows where {report.where} came back with version {report.version} already"
+        )
+    rows, files = _many(report.rows, "row"), _many(report.files, "file")
+    return (
+        f"{report.table}: {rows} where {report.where} are back, in {files}, version {report.version}\n"
+        f"  run         {report.run_id}"
+    )
 
 
 def _many(count: int, what: str) -> str:

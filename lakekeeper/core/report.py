@@ -112,13 +112,16 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReport:
-    """The result of ``delete``.
+    """The result of ``delete`` and ``drop_partition``.
 
-    deleted_rows_count    rows that live no more by this commit
-    retries               attempts that lost to somebody else's commit
-    followed_rows_count   rows that were found again in files that came meanwhile
-    winners               those commits, oldest first
-    run_id                of the commit, in the table's log; empty where no row matched and nothing was committed
+    deleted_rows_count       rows that live no more by this commit. Files that left whole under deletes of unknown
+                             effect (Iceberg's equality deletes) count none
+    touched_data_files_count files with rows that were deleted
+    unread_data_files_count  those of them that left by their paths: metadata alone proved that every row matches
+    retries                  attempts that lost to a concurrent commit
+    followed_rows_count      rows that were found in files that came meanwhile
+    winners                  those commits, oldest first
+    run_id                   of the commit, in the table's log; empty where no row matched and nothing was committed
     """
 
     table: str
@@ -127,6 +130,7 @@ class DeleteReport:
     version_after: int | None
     deleted_rows_count: int = 0
     touched_data_files_count: int = 0
+    unread_data_files_count: int = 0
     retries: int = 0
     followed_rows_count: int = 0
     winners: tuple[str, ...] = ()
@@ -150,6 +154,48 @@ class DeleteReport:
         from lakekeeper.core.render import render_delete
 
         return render_delete(self)
+
+    def _repr_html_(self) -> str:
+        from lakekeeper.core.render import as_html
+
+        return as_html(str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """The result of ``restore``: what came back, and by which version it is in the table.
+
+    kind       ``files`` (they are where they were) or ``partition`` (its rows are in new files)
+    rows       rows of the partition; 0 where an earlier restore had brought them back and their number is not known
+    already    an earlier restore, or one at the same time, had brought them back: nothing was added
+    version    the version that has the rows; for files, the one that is current
+    run_id     of the commit, in the table's log; empty for files
+    """
+
+    table: str
+    name: str
+    kind: str
+    where: str = ""
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    version: int | None = None
+    already: bool = False
+    run_id: str = ""
+    duration_ms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        from lakekeeper.core.render import render_restore
+
+        return render_restore(self)
 
     def _repr_html_(self) -> str:
         from lakekeeper.core.render import as_html

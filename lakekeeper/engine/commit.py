@@ -9,10 +9,10 @@ changes ─► rebase ─┬─ keep ──────────────�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
@@ -25,7 +25,10 @@ from lakekeeper.engine.replay import Replayer, discard, discard_replaced
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter, Commit, Runner
 
-_STATUS_CHECKS = 3
+T = TypeVar("T")
+
+_LOOKS = (1.0, 2.0, 4.0, 8.0, 0.0)
+"""Seconds to wait after each look that told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class Committer:
                 if attempt < allowed and self.clock.now_ms() < deadline:
                     self.clock.wait(pause_seconds(attempt, self.options))
                     continue
-                landed = self.adapter.changes_since(self.snapshot).landed(self.run_id)
+                landed = self._landed(lost)
                 if landed is None:
                     discard(self.adapter, pending)
                     raise _given_up(self.adapter.table, attempt + 1, lost) from lost
@@ -149,6 +152,16 @@ class Committer:
         added = tuple(output.path for r in rewrites for output in r.outputs)
         return Commit(version, self.run_id, removed, added)
 
+    def _landed(self, lost: Conflict) -> int | None:
+        """The version of our commit, if the last attempt did land; Unknown where the log can not be read."""
+        try:
+            return looked(lambda: self.adapter.changes_since(self.snapshot), self.clock).landed(self.run_id)
+        except Exception as error:
+            raise Unknown(
+                f"{self.adapter.table}: the last attempt of run {self.run_id} lost ({lost}), and the log can not be "
+                f"read to make sure ({error}); no file was removed. Look for the run id in the table's history"
+            ) from error
+
     def _settle(self, rewrites: Sequence[Rewrite], doubt: Unknown) -> Commit:
         """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
         version = settled_version(self.adapter, self.snapshot, self.run_id, self.clock)
@@ -170,13 +183,28 @@ def _given_up(table: str, attempts: int, lost: Conflict) -> Conflict:
 
 
 def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, clock: Clock) -> int | None:
-    """The version that carries ``run_id``, looked for a few times; None where the log does not tell (yet)."""
-    for check in range(_STATUS_CHECKS):
-        version = adapter.changes_since(snapshot).landed(run_id)
-        if version is not None:
-            return version
-        clock.wait(float(2**check))
+    """The version that carries ``run_id``, looked for within a bounded time; None where the log does not say (yet).
+
+    A catalog that has just lost the answer to a commit often fails to answer the next question too: a look that fails
+    says nothing, and is no reason to forget that the outcome is unknown.
+    """
+    for pause in _LOOKS:
+        with suppress(Exception):
+            version = adapter.changes_since(snapshot).landed(run_id)
+            if version is not None:
+                return version
+        if pause:
+            clock.wait(pause)
     return None
+
+
+def looked(look: Callable[[], T], clock: Clock) -> T:
+    """What ``look`` gives, tried again within a bounded time while it fails; raises its last error."""
+    for pause in _LOOKS[:-1]:
+        with suppress(Exception):
+            return look()
+        clock.wait(pause)
+    return look()
 
 
 def pause_seconds(attempt: int, options: Options) -> float:

@@ -1,12 +1,16 @@
 """Delete rows so that maintenance never makes it fail (seed 001, case 1).
 
-The rows are found by position once. Where a commit came between, only what changed is looked at again: files that
-somebody's rewrite put in the place of ours hold the same rows with the same values, so the predicate finds them
-there. Where nothing but rewrites came between, exactly as many rows must be found as were in the files that went.
+    register ─► search ─► prepare ─► commit ─┬─ done
+                  ▲                          ├─ Conflict ─► search new and changed files only, keep the rest (bounded)
+                  └──────────────────────────┤
+                                             └─ Unknown  ─► look for our run id: done, or raise and keep every file
 
-    register ─► find ─► commit ─┬─ done
-                                ├─ Conflict ─► find in new and changed files only, keep the rest ─► commit (bounded)
-                                └─ Unknown  ─► look for our run id: done, or raise and keep every file
+Files of which every row matches, as partition values and bounds prove, leave by their paths. Rows of the others are
+found by position. All files of the delete are written before its first attempt, so that an attempt that lost to an
+append costs a search of the appended files and no more.
+
+Where nothing but rewrites came between, exactly as many rows must be found as were in the files that went: a rewrite
+moves rows and changes none.
 """
 
 from __future__ import annotations
@@ -22,11 +26,16 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.rebase import Changes
 from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import pause_seconds, settled_version
+from lakekeeper.engine.commit import looked, pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Registration, at_work
-from lakekeeper.errors import AdapterError, Conflict, Unknown
-from lakekeeper.spi import Adapter, Commit, Held, Observer, Runner
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
+from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
+
+
+def new_run_id() -> str:
+    """The id of a run of one commit."""
+    return f"{uuid.uuid4().hex[:16]}-1"
 
 
 def delete_rows(
@@ -37,13 +46,17 @@ def delete_rows(
     *,
     observer: Observer | None = None,
     clock: Clock | None = None,
+    run_id: str | None = None,
 ) -> DeleteReport:
-    """Delete the rows that match ``where`` as the table stands when the delete commits.
+    """Delete the rows that match ``where``, under the isolation level that the table asks for.
 
-    Raises the errors of the adapter before anything is written; Conflict naming the winner when the retries are
-    used up, Rejected or Unknown for a commit that failed, Rejected where a vacuum may have taken it for dead.
+    Under ``serializable`` these are all rows that match in the version that the delete is committed upon; under a lower
+    level, rows that are appended meanwhile count as later. Raises the errors of the adapter before anything is
+    written; Conflict naming the winner when the retries are used up; Rejected for a commit that failed, or where a
+    vacuum may have taken the run for dead; Unknown with the run id where the log does not settle it. Unless it is
+    Unknown, no row was deleted.
     """
-    run_id = f"{uuid.uuid4().hex[:16]}-1"
+    run_id = run_id or new_run_id()
     work = _Delete(
         adapter, runner, where, options, run_id, Events(adapter.table, run_id, observer), clock or Clock()
     )
@@ -56,8 +69,27 @@ def delete_rows(
 
 
 @dataclass(slots=True)
+class _Part:
+    """What one search found: places of rows, files that go whole, and what was prepared of both."""
+
+    held: Held[Any] | None
+    whole: frozenset[str]
+    prepared: Prepared
+
+
+@dataclass(slots=True)
 class _Delete:
-    """One delete under way: where its rows lie in ``snapshot``, in parts that were found one after the other."""
+    """One delete under way.
+
+    parts      what goes, in the order it was found
+    made       all that was prepared, whether it is still of use or not; ``kept`` are places to be released
+    over       commits that it went over, by version
+    again      rows found again in files that came meanwhile
+    retries    attempts that lost; ``moved`` of them because files of ours were touched
+    unsure     a file that goes whole has deletes of unknown effect: its rows are not counted
+    deadline   ms since the epoch after which no further attempt is made; set when the first one is lost
+    in_doubt   an attempt was sent and its outcome is not known
+    """
 
     adapter: Adapter[Any]
     runner: Runner[Any]
@@ -66,96 +98,209 @@ class _Delete:
     run_id: str
     events: Events
     clock: Clock
-    parts: list[Held[Any]] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
+    made: list[Prepared] = field(default_factory=list)
     kept: list[Held[Any]] = field(default_factory=list)
     found: list[Any] = field(default_factory=list)
     over: dict[int, str] = field(default_factory=dict)
     again: int = 0
+    retries: int = 0
+    moved: int = 0
+    unsure: bool = False
+    deadline: int | None = None
+    in_doubt: bool = False
 
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
         first = self.adapter.snapshot(where=self.where)
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
-            return self._report(first, None, 0, started)
+            return self._report(first, None, started)
         self.adapter.require_writable(self.options)
         folders = self.adapter.storage.folders(())
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
         with at_work(
             self.adapter, self.run_id, first.version, folders, self.clock, timeout_ms
         ) as registration:
-            report = self._commit(first, registration, started)
+            try:
+                commit = self._commit(first, registration)
+            except (Halted, Unknown):
+                raise
+            except BaseException:
+                if not self.in_doubt:
+                    self._discard()
+                raise
             # A commit that lost may leave files whose names nobody knows.
-            registration.clean = not report.retries
-        return report
+            registration.clean = not self.retries
+        return self._report(first, commit, started)
 
-    def _commit(self, first: Snapshot, registration: Registration, started: int) -> DeleteReport:
+    def _commit(self, first: Snapshot, registration: Registration) -> Commit | None:
+        """The commit; None where no row matches (any more)."""
         snapshot = first
-        self._find(snapshot, None)
-        allowed = self.options.integer("commit.retry.num-retries")
-        for attempt in range(allowed + 1):
-            if not self._rows:
-                return self._report(first, None, attempt, started)
-            self.events.tell("before_commit", attempt=attempt, rows=self._rows)
+        self._search(snapshot, None, registration)
+        while any(part.prepared.rows for part in self.parts):
+            self.events.tell("before_commit", attempt=self.retries, rows=self._rows)
             registration.require()
             try:
-                commit = self.adapter.deletes.delete(self.parts, snapshot, self.run_id, self.where)
-                return self._report(first, commit, attempt, started)
+                commit = self._attempt(snapshot)
             except Conflict as lost:
-                changes = self.adapter.changes_since(snapshot)
-                landed = changes.landed(self.run_id)
-                if landed is not None:
-                    return self._report(first, self._proof(landed), attempt, started)
-                self.events.tell("conflict", attempt=attempt, reason=str(lost))
-                if attempt == allowed:
-                    raise Conflict(
-                        f"{self.adapter.table}: the delete gave up after {attempt + 1} attempts, the last lost to "
-                        f"{lost.winner or lost}; no row was deleted. Raise commit.retry.num-retries",
-                        lost.winner,
-                    ) from lost
-                self.clock.wait(pause_seconds(attempt, self.options))
-                snapshot = self._moved(snapshot)
+                followed = self._follow(snapshot, lost, registration)
+                if isinstance(followed, Commit):
+                    return self._done(followed)
+                snapshot = followed
             except Unknown as doubt:
-                return self._report(first, self._settled(snapshot, doubt), attempt, started)
-        raise AssertionError("the loop returns or raises")
+                return self._done(self._settled(snapshot, doubt))
+            else:
+                return self._done(commit)
+        self._discard()
+        return None
+
+    def _attempt(self, snapshot: Snapshot) -> Commit:
+        prepared = [part.prepared for part in self.parts]
+        self.in_doubt = True
+        try:
+            commit = self.adapter.deletes.delete(prepared, snapshot, self.run_id, self.where)
+        except Unknown:
+            raise
+        except LakekeeperError:
+            self.in_doubt = False
+            raise
+        return commit
+
+    def _done(self, commit: Commit) -> Commit:
+        self.events.tell("committed", version=commit.version, rows=self._rows)
+        used = {path for part in self.parts for path in part.prepared.written}
+        left = dict.fromkeys(path for made in self.made for path in made.written if path not in used)
+        if left:
+            with suppress(Exception):  # what happens after a commit must never look like a failed one
+                self.adapter.deletes.discard([Prepared(written=tuple(left))])
+        return commit
 
     @property
     def _rows(self) -> int:
-        return sum(sum(part.per_file.values()) for part in self.parts)
+        return sum(sum(part.prepared.rows.values()) for part in self.parts)
 
-    def _find(self, snapshot: Snapshot, paths: Collection[str] | None) -> Held[Any]:
+    def _search(self, snapshot: Snapshot, paths: Collection[str] | None, registration: Registration) -> int:
+        """Find the rows of these files (None: of all) and prepare their delete; how many they are."""
+        deletes, blocks = self.adapter.deletes, snapshot.blocks
+        wanted = blocks.path.to_pylist() if paths is None else list(paths)
+        live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
+        covered = deletes.covered(snapshot, self.where, wanted)
+        whole = frozenset(path for path in covered if live[path])  # one without a live row may stay
+        self.unsure |= any(live[path] < 0 for path in whole)
+        rest = [path for path in wanted if path not in covered]
+        held = self._hold(snapshot, rest) if rest else None
+        self._prepare(held, whole, snapshot, registration)
+        found = sum(held.per_file.values()) if held else 0
+        return found + sum(max(int(live[path]), 0) for path in whole)
+
+    def _hold(self, snapshot: Snapshot, paths: Collection[str]) -> Held[Any]:
         found = self.adapter.deletes.find(snapshot, self.where, paths)
         self.found.append(found)
         held = self.runner.hold(found)
         self.kept.append(held)
-        self.parts.append(held)
         return held
 
-    def _moved(self, before: Snapshot) -> Snapshot:
-        """Bring the places up to the newest version; files that are as they were are not looked at again."""
-        now = self.adapter.snapshot(where=self.where)
-        changes = self.adapter.changes_since(before)
+    def _prepare(
+        self,
+        held: Held[Any] | None,
+        whole: frozenset[str],
+        snapshot: Snapshot,
+        registration: Registration,
+    ) -> None:
+        if not whole and (held is None or not any(held.per_file.values())):
+            return
+        registration.require_time()
+        prepared = self.adapter.deletes.prepare(held, whole, snapshot, self.run_id)
+        self.made.append(prepared)
+        self.parts.append(_Part(held, whole, prepared))
+
+    def _follow(self, before: Snapshot, lost: Conflict, registration: Registration) -> Snapshot | Commit:
+        """Bring the delete up to the newest version after an attempt that lost; our commit, if it did land.
+
+        An attempt that lost to appends is made again at once: the winner has just committed, so that there is as
+        much time until the next one as there can be. Only where our own files are touched is the number of attempts
+        bounded; their time always is.
+        """
+        now, changes = self._look(before)
+        landed = changes.landed(self.run_id)
+        if landed is not None:
+            return self._proof(landed)
+        self.retries += 1
+        self.events.tell("conflict", attempt=self.retries - 1, reason=str(lost))
+        touched = self._touched(changes) or bool(changes.obstacle)
+        self._bound(lost, touched)
+        if touched:
+            self.clock.wait(pause_seconds(self.moved - 1, self.options))
+            now, changes = self._look(before)
         if now.table_uuid != before.table_uuid:
             raise Conflict(
                 f"{self.adapter.table}: the table was made anew meanwhile; no row was deleted",
                 ", ".join(map(str, changes.winners)),
             )
-        was, is_now = _logical_files(before), _logical_files(now)
-        same = {path for path, deletes in was.items() if is_now.get(path) == deletes}
+        self._bring_up(before, now, changes, registration)
+        return now
+
+    def _bound(self, lost: Conflict, touched: bool) -> None:
+        """Raise Conflict where no further attempt is to be made."""
+        now = self.clock.now_ms()
+        if self.deadline is None:
+            self.deadline = now + self.options.integer("commit.retry.total-timeout-ms")
+        self.moved += touched
+        if now >= self.deadline or self.moved > self.options.integer("commit.retry.num-retries"):
+            raise Conflict(
+                f"{self.adapter.table}: the delete gave up after {self.retries} attempts, the last lost to "
+                f"{lost.winner or lost}; no row was deleted. Raise commit.retry.num-retries or "
+                "commit.retry.total-timeout-ms, or run when there is less writing",
+                lost.winner,
+            ) from lost
+
+    def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
+        """The newest state, and what happened since ``before``, at least up to that state."""
+        now = looked(lambda: self.adapter.snapshot(where=self.where), self.clock)
+        return now, looked(lambda: self.adapter.changes_since(before), self.clock)
+
+    def _touched(self, changes: Changes) -> bool:
+        return any(
+            path in changes.removed or path in changes.delete_ids
+            for part in self.parts
+            for path in part.prepared.rows
+        )
+
+    def _bring_up(
+        self, before: Snapshot, now: Snapshot, changes: Changes, registration: Registration
+    ) -> None:
+        """Files that are as they were are not looked at again; what was prepared of them is kept."""
+        listed = now.blocks.path.to_pylist()
+        gone = changes.removed | changes.delete_ids.keys()
+        same = (set(before.blocks.path.to_pylist()) & set(listed)) - gone
         if now.schema_id != before.schema_id:
             same = set()  # the predicate may mean other columns now
-        fresh = [path for path in is_now if path not in same]
-        went = self._rows
-        self.parts = [self.runner.only(part, same) for part in self.parts]
-        went -= self._rows
-        found = self._find(now, fresh) if fresh else None
-        self._note(changes, went, sum(found.per_file.values()) if found else 0)
-        return now
+        parts, self.parts = self.parts, []
+        went = 0
+        for part in parts:
+            went += sum(rows for path, rows in part.prepared.rows.items() if path not in same)
+            self._renew(part, same, now, registration)
+        fresh = [path for path in listed if path not in same]
+        found = self._search(now, fresh, registration) if fresh else 0
+        self._note(changes, went, found)
+
+    def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
+        """Keep what was prepared of files that are the same; prepare again what no longer stands though they are."""
+        still = part.prepared.rows.keys() & same
+        kept = self.adapter.deletes.keep(part.prepared, still, now)
+        if kept.rows:
+            self.parts.append(_Part(part.held, part.whole & kept.rows.keys(), kept))
+        again = still - kept.rows.keys()
+        if again:
+            held = self.runner.only(part.held, again - part.whole) if part.held else None
+            self._prepare(held, part.whole & again, now, registration)
 
     def _note(self, changes: Changes, went: int, found: int) -> None:
         """Say what we went over. Raises AdapterError where rewrites alone changed which rows there are to delete."""
         self.again += found
         self.over |= {w.version: str(w) for w in changes.winners}
-        if changes.winners and all(w.layout for w in changes.winners) and went != found:
+        layout = bool(changes.winners) and all(w.layout for w in changes.winners)
+        if layout and went != found and not self.unsure:
             raise AdapterError(
                 f"{self.adapter.table}: {went:,} rows to delete were in files that {', '.join(self.over.values())} "
                 f"rewrote, and {found:,} are in the new ones; no row was deleted. Somebody's rewrite lost or doubled "
@@ -174,17 +319,20 @@ class _Delete:
     def _proof(self, version: int) -> Commit:
         return Commit(version, self.run_id, (), ())
 
-    def _report(self, first: Snapshot, commit: Commit | None, retries: int, started: int) -> DeleteReport:
-        if commit is not None:
-            self.events.tell("committed", version=commit.version, rows=self._rows)
+    def _discard(self) -> None:
+        """Delete the files of a delete that is known not to have happened."""
+        self.adapter.deletes.discard(self.made)
+
+    def _report(self, first: Snapshot, commit: Commit | None, started: int) -> DeleteReport:
         return DeleteReport(
             table=first.table,
             where=self.where,
             version_before=first.version,
             version_after=commit.version if commit else first.version,
-            deleted_rows_count=self._rows,
-            touched_data_files_count=sum(len(part.per_file) for part in self.parts),
-            retries=retries,
+            deleted_rows_count=self._rows if commit else 0,
+            touched_data_files_count=sum(len(part.prepared.rows) for part in self.parts) if commit else 0,
+            unread_data_files_count=sum(len(part.whole) for part in self.parts) if commit else 0,
+            retries=self.retries,
             followed_rows_count=self.again,
             winners=tuple(self.over.values()),
             run_id=self.run_id if commit else "",
@@ -198,8 +346,3 @@ class _Delete:
         for found in self.found:
             with suppress(Exception):  # memory that is not freed must not hide what became of the delete
                 self.adapter.deletes.release(found)
-
-
-def _logical_files(snapshot: Snapshot) -> dict[str, str]:
-    blocks = snapshot.blocks
-    return dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))

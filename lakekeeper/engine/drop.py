@@ -1,22 +1,29 @@
 """``drop_partition``: rows leave by a commit, and the version before it stays until the bin's retention ends.
 
-    note the newest version ─► delete ─► note the version that the delete was made upon, forget the first note
+    pending ─┬─► dropped (by version v) ──► restoring (since version w) ──► gone: the rows are back
+             └─► gone: the delete is known not to have happened
 
-Whatever fails in between, one of the notes is there, and a vacuum keeps what can be restored.
+An entry is pending from before the delete until the log was seen to carry the delete's run id; what is pending can not
+be restored. Any look at the bin settles what is pending: the log says whether the delete has happened, and what the log
+has not shown within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from lakekeeper.core.options import Options
+from lakekeeper.core.rebase import Changes
 from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.trash import TrashEntry
+from lakekeeper.engine.delete import delete_rows, new_run_id
+from lakekeeper.engine.trash import DROPPED, PENDING, RESTORING, TrashEntry
+from lakekeeper.errors import LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -31,24 +38,93 @@ def drop_rows(
 ) -> DeleteReport:
     """Delete the rows that match ``where``; the bin has an entry from which they can be put in again.
 
-    Raises as :func:`lakekeeper.engine.delete.delete_rows`; AdapterError where the bin is full.
+    Raises as :func:`lakekeeper.engine.delete.delete_rows`; AdapterError where the bin is full. After any error but
+    Unknown no entry is left. Unknown leaves a pending one, which is settled by the log.
     """
     clock = clock or Clock()
-    before = adapter.version().version
-    if before is None:
+    seen = adapter.version()
+    if seen.version is None:
         return DeleteReport(adapter.table, where, None, None)
     adapter.require_writable(options)
-    entry = TrashEntry(uuid.uuid4().hex[:16], "partition", clock.now_ms(), before, where=where)
+    entry = TrashEntry(
+        uuid.uuid4().hex[:16],
+        "partition",
+        clock.now_ms(),
+        seen.version,
+        where=where,
+        table_uuid=seen.table_uuid,
+        state=PENDING,
+        run_id=new_run_id(),
+    )
     trash.put(adapter.notes, adapter.table, entry)
-    report = delete_rows(adapter, runner, where, options, observer=observer, clock=clock)
-    if report.changed and report.version_after is not None:
-        # Rows that came between the look and the delete are in the version that it was made upon, not in the first.
-        parents = {v.id: v.parent for v in adapter.storage.versions(before).items}
-        upon = parents.get(report.version_after)
-        if upon is not None and upon != before:
-            exact = replace(entry, name=uuid.uuid4().hex[:16], version=upon, files=report.deleted_rows_count)
-            trash.put(adapter.notes, adapter.table, exact)
+    try:
+        report = delete_rows(
+            adapter, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
+        )
+    except Unknown:
+        raise
+    except LakekeeperError:
+        with suppress(Exception):  # it stays pending, and the log will say that nothing has happened
             trash.forget(adapter, entry.name)
-    else:
-        trash.forget(adapter, entry.name)
+        raise
+    with suppress(Exception):  # the rows are gone: a note that can not be written is no failure of the drop
+        if report.changed:
+            settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
+        else:
+            trash.forget(adapter, entry.name)
     return report
+
+
+def settle(
+    adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
+) -> None:
+    """Bring the bin up to what the log says of drops and restores; asks nothing where all of them are settled.
+
+    ``rows`` are numbers of deleted rows by run id, for the entries. Raises AdapterError or NotFound where the log or
+    the storage does not answer.
+    """
+    settle_drops(adapter, options, now_ms, rows)
+    for entry in trash.entries(adapter.notes).values():
+        if entry.state == RESTORING:
+            changes = since(adapter, entry.since, entry)
+            if changes is not None and changes.landed(restore_run(entry)) is not None:
+                trash.forget(adapter, entry.name)
+
+
+def settle_drops(
+    adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
+) -> None:
+    """As :func:`settle`, of drops alone."""
+    for slot, entry in trash.entries(adapter.notes).items():
+        changes = since(adapter, entry.version, entry) if entry.state == PENDING else None
+        if changes is None:
+            continue
+        version = changes.landed(entry.run_id)
+        if version is not None:
+            counted = (rows or {}).get(entry.run_id, 0)
+            trash.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
+        elif not changes.obstacle and now_ms >= entry.expires_ms(options.ms("vacuum.intent-timeout-hours")):
+            trash.forget(adapter, entry.name)
+
+
+def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | None:
+    """What was committed after ``version``; None where another table lies in the place of the entry's."""
+    seen = adapter.version()
+    if seen.table_uuid != entry.table_uuid:
+        return None
+    return adapter.changes_since(replace(seen, version=version))
+
+
+def restore_run(entry: TrashEntry) -> str:
+    """The run id of the commit that puts an entry's rows back: the same each time, so that it is known again."""
+    return f"{entry.name}-restore"
+
+
+def _dropped(entry: TrashEntry, changes: Changes, version: int, rows: int) -> TrashEntry:
+    """The entry of a delete that has happened: rows that came before it are in the version that it was made upon."""
+    upon = entry.version
+    for winner in changes.winners:
+        if winner.version == version:
+            break
+        upon = winner.version
+    return replace(entry, state=DROPPED, version=upon, dropped=version, rows=rows)

@@ -148,13 +148,18 @@ def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask
 
 
 def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
-    """Rows in − deleted = rows out, or nothing of this group is committed."""
-    expected = rewrite.rows_in if rewrite.rows_in is not None else task.live_rows
-    wrong = expected is not None and rewrite.rows_out != expected
-    if not wrong and rewrite.rows_out <= task.input_rows:
+    """Rows in − deleted = rows out, or nothing of this group is committed.
+
+    What the plan knew and what was read must both agree with what was written. A rewrite without outputs takes its
+    inputs out of the table: the adapter has to say itself that it read them and that no row in them lives.
+    """
+    known = {count for count in (rewrite.rows_in, task.live_rows) if count is not None}
+    proven = rewrite.rows_in == 0 if not rewrite.outputs else rewrite.rows_out <= task.input_rows
+    if proven and known <= {rewrite.rows_out}:
         return rewrite
     work.adapter.discard([rewrite])
-    said = f"{expected:,}" if expected is not None else f"at most {task.input_rows:,}"
-    return Failed(
-        task, f"wrote {rewrite.rows_out:,} rows where {said} live rows were read; nothing was committed"
-    )
+    if not rewrite.outputs and rewrite.rows_in is None:
+        said = "nothing proves that its inputs have no live row"
+    else:
+        said = f"{', '.join(f'{n:,}' for n in sorted(known)) or f'at most {task.input_rows:,}'} live rows were read"
+    return Failed(task, f"wrote {rewrite.rows_out:,} rows where {said}; nothing was committed")

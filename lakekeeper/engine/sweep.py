@@ -25,6 +25,7 @@ from lakekeeper.core.vacuum import METADATA_KINDS, FileInfo, VacuumPlan, brake, 
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds
+from lakekeeper.engine.drop import settle
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Intent, registered
 from lakekeeper.engine.leftovers import Leftovers, Unnamed, leftovers_of, orphans_of
@@ -175,7 +176,9 @@ class _Sweep:
                     "was deleted"
                 )
             return None
-        kept = keep(self.adapter.table, versions, self._retention(intents, now), now)
+        # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
+        settle(self.adapter, self.request.options, now)
+        kept = keep(self.adapter.table, versions, self._retention(versions, intents, now), now)
         garbage = storage.garbage(versions, kept, records.hints(intents))
         unnamed = orphans_of(
             self.adapter,
@@ -228,7 +231,7 @@ class _Sweep:
         named = self.adapter.storage.named(versions, still)
         return unnamed.only(still - named)
 
-    def _retention(self, intents: Mapping[str, Intent], now_ms: int) -> Retention:
+    def _retention(self, versions: Versions, intents: Mapping[str, Intent], now_ms: int) -> Retention:
         options, request = self.request.options, self.request
         age = request.age_ms
         if age is None and request.older_than_ms is not None:
@@ -246,7 +249,8 @@ class _Sweep:
             for intent in intents.values()
             if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }
-        held = held_versions(self.adapter.notes, options.ms("vacuum.trash-retention-hours"), now_ms)
+        keep_ms = options.ms("vacuum.trash-retention-hours")
+        held = held_versions(self.adapter.notes, versions, keep_ms, now_ms)
         return Retention(
             age_ms=age,
             least_ms=least,

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.containment import below
+from lakekeeper.core.retention import Versions
 from lakekeeper.core.vacuum import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import VACUUM, Intent, list_of, register
@@ -27,13 +28,19 @@ from lakekeeper.spi import Adapter, Notes
 SLOTS = 64
 CURSOR = "vacuum/cursor.json"
 """The note of the version that the last vacuum went through."""
+PENDING, DROPPED, RESTORING = "pending", "dropped", "restoring"
+"""States of a dropped partition, see :mod:`lakekeeper.engine.drop`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
     """One thing in the bin. ``kind``: ``files`` (a vacuum's) or ``partition`` (rows that ``where`` means).
 
-    ``version`` is the one that was current; a partition's rows are read from it. ``parts`` are notes of moves.
+    ``version`` is the one that was current on the table ``table_uuid``; a partition's rows are read from it. ``parts``
+    are notes of moves.
+
+    Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
+    its ``rows`` where it is known, and the version that was current when its restore began (``since``).
     """
 
     name: str
@@ -44,6 +51,12 @@ class TrashEntry:
     bytes: int = 0
     where: str = ""
     parts: int = 0
+    table_uuid: str = ""
+    state: str = ""
+    run_id: str = ""
+    dropped: int = 0
+    rows: int = 0
+    since: int = 0
 
     def expires_ms(self, keep_ms: int) -> int:
         """When it may be deleted for good, if entries are kept for so long."""
@@ -99,6 +112,13 @@ def put(notes: Notes, table: str, entry: TrashEntry) -> None:
         )
 
 
+def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:
+    """Note an entry's new state, unless its slot was changed meanwhile: then another call has gone on with it."""
+    text = notes.read(slot)
+    if text is not None and _entry(json.loads(text)) == entry:
+        notes.replace(slot, json.dumps(asdict(changed)))
+
+
 def entries(notes: Notes) -> dict[str, TrashEntry]:
     """Slot → entry, oldest first."""
     found = {}
@@ -108,13 +128,22 @@ def entries(notes: Notes) -> dict[str, TrashEntry]:
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
-def held_versions(notes: Notes, keep_ms: int, now_ms: int) -> dict[int, str]:
-    """Versions that dropped partitions are restored from, until the bin's time is up."""
-    return {
-        entry.version: f"in the recycle bin: partition {entry.where}"
-        for entry in entries(notes).values()
-        if entry.kind == "partition" and now_ms < entry.expires_ms(keep_ms)
-    }
+def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, str]:
+    """Versions that dropped partitions are restored from, until the bin's time is up.
+
+    Of a drop whose outcome is not known yet these are all since it began: it is made upon one of them.
+    """
+    held: dict[int, str] = {}
+    times = {item.id: item.at_ms for item in versions.items}
+    for entry in entries(notes).values():
+        if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
+            continue
+        reason = f"in the recycle bin: partition {entry.where}"
+        held[entry.version] = reason
+        if entry.state == PENDING:
+            began = times.get(entry.version) or 0
+            held |= {item.id: reason for item in versions.items if item.at_ms is None or item.at_ms >= began}
+    return held
 
 
 def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
@@ -187,7 +216,11 @@ def forget(adapter: Adapter[Any], name: str) -> None:
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
     """An entry out of its note; whoever may write beside the table may have written it, so types are made sure of."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
-    return TrashEntry(str(plain["name"]), str(plain["kind"]), where=str(plain["where"]), **numbers)
+    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "since")}
+    texts = {
+        name: str(plain.get(name, "")) for name in ("name", "kind", "where", "table_uuid", "state", "run_id")
+    }
+    return TrashEntry(**{**texts, **numbers})  # type: ignore[arg-type]  # checked just now, by their names
 
 
 def _moves(notes: Notes, entry: TrashEntry) -> list[tuple[str, str, int]]:

@@ -10,15 +10,19 @@ pytest.register_assert_rewrite(
     "lakekeeper.testing.rewrite_contract",
     "lakekeeper.testing.race_contract",
     "lakekeeper.testing.replay_contract",
+    "lakekeeper.testing.delete_contract",
     "lakekeeper.testing.curve_contract",
 )
 
 from lakekeeper.testing.curve_contract import CurveContract
+from lakekeeper.testing.delete_contract import DeleteContract
 from lakekeeper.testing.race_contract import RaceContract
 from lakekeeper.testing.replay_contract import ReplayContract
 from lakekeeper.testing.rewrite_contract import RewriteContract
 from lakekeeper.testing.snapshot_contract import SnapshotContract
 
 
-class AdapterContract(SnapshotContract, RewriteContract, RaceContract, ReplayContract, CurveContract):
+class AdapterContract(
+    SnapshotContract, RewriteContract, RaceContract, ReplayContract, DeleteContract, CurveContract
+):
     """Subclass it, declare ``capabilities`` and ``kinds``, and give it a fixture ``harness``."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import Conflict, Rejected, Unknown
-from lakekeeper.spi import Commit, Held, Tidied, Traces
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper.testing.listing import may_match, must_match
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.values import Row, text
-from lakekeeper.testing.versions import ROW_ID, DataFile, Entry, Version
+from lakekeeper.testing.versions import LAYOUT, ROW_ID, DataFile, Entry, Version
 
 if TYPE_CHECKING:
     from lakekeeper.testing.memory import MemoryAdapter, Parts
@@ -109,33 +111,100 @@ class MemoryDeletes:
     def release(self, found: Parts) -> None:
         """Nothing is held."""
 
-    def delete(self, hits: Sequence[Held[Parts]], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+    def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
+        """Files of which statistics say that every row matches."""
+        pinned = self._store.version(snapshot.version)
+        means = parse(where, pinned.schema.kinds)
+        chosen = snapshot.blocks.path.to_pylist() if paths is None else paths
+        return frozenset(path for path in chosen if must_match(means, pinned.files[path].file, pinned))
+
+    def prepare(
+        self, hits: Held[Parts] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+    ) -> Prepared:
+        """Positions as they are, or copies of the files without them; None for a file that goes whole."""
+        then = self._store.version(snapshot.version)
+        made: dict[str, Entry | frozenset[int] | None] = dict.fromkeys(whole)
+        rows = {path: len(then.files[path].live) for path in whole}
+        written: list[str] = []
+        for path, dead in (_by_file(hits.hits) if hits else {}).items():
+            entry = then.files[path]
+            rows[path] = len(dead - entry.deleted)
+            if len(dead | entry.deleted) == len(entry.file.rows):
+                made[path] = None
+            elif self._store.settings.row_deletes:
+                made[path] = dead
+            else:
+                copy = self._without(entry, dead)
+                written.append(copy.file.path)
+                made[path] = copy
+        return Prepared(rows, tuple(written), made)
+
+    def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+        """What is about these files, and of the kind that the table takes now."""
+        masks = self._store.settings.row_deletes
+        native = {
+            path: made
+            for path, made in prepared.native.items()
+            if path in paths and (made is None or isinstance(made, frozenset) == masks)
+        }
+        used = [made.file.path for made in native.values() if isinstance(made, Entry)]
+        return Prepared({path: prepared.rows[path] for path in native}, tuple(used), native)
+
+    def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         """One attempt, with the faults and races that the adapter was given."""
         outcome = self._adapter.attempt()
         if outcome == "rejected":
             raise Rejected(f"{self._adapter.table}: the commit was refused")
         if outcome == "unknown, lost":
             raise Unknown(f"{self._adapter.table}: no answer to the commit")
-        positions = _by_file([row for held in hits for part in held.hits for row in part])
+        goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
         with self._store.lock:
-            then, now = self._store.version(snapshot.version), self._store.current
-            for path in positions:
-                entry = now.files.get(path)
-                if entry is None or entry.delete_id != then.files[path].delete_id:
-                    winner = self._adapter.toucher(path, then.files[path].delete_id)
-                    raise Conflict(f"{self._adapter.table}: {path} was changed by {winner}", winner)
-            files = dict(now.files)
+            self._check(goes, snapshot, where)
+            files = dict(self._store.current.files)
             added: list[str] = []
-            for path, dead in positions.items():
+            for path, made in goes.items():
                 entry = files.pop(path)
-                if len(dead | entry.deleted) < len(entry.file.rows):
-                    made = self._without(entry, dead)
-                    files[made.file.path] = made
-                    added.append(made.file.path)
+                if made is None:
+                    continue
+                now = made if isinstance(made, Entry) else self._without(entry, made)
+                files[now.file.path] = now
+                added.append(now.file.path)
             number = self._store.apply("DELETE", lambda at: replace(at, files=files), run_id)
         if outcome == "unknown, landed":
             raise Unknown(f"{self._adapter.table}: no answer to the commit")
-        return Commit(number, run_id, tuple(positions), tuple(added))
+        return Commit(number, run_id, tuple(goes), tuple(added))
+
+    def _check(self, goes: Collection[str], snapshot: Snapshot, where: str) -> None:
+        """Raise Conflict where a file has changed, or rows came that should have been searched."""
+        name = self._adapter.table
+        then, now = self._store.version(snapshot.version), self._store.current
+        for path in goes:
+            entry = now.files.get(path)
+            if entry is None or entry.delete_id != then.files[path].delete_id:
+                winner = self._adapter.toucher(path, then.files[path].delete_id)
+                raise Conflict(f"{name}: {path} was changed by {winner}", winner)
+        if not self._store.settings.serializable:
+            return
+        for before, version in pairwise(self._store.versions[then.number :]):
+            if version.operation in LAYOUT:
+                continue
+            means = parse(where, version.schema.kinds)
+            new = (entry.file for path, entry in version.files.items() if path not in before.files)
+            if any(may_match(means, file, version) for file in new):
+                winner = f"version {version.number} ({version.operation})"
+                raise Conflict(f"{name}: rows that may match came with {winner}", winner)
+
+    def discard(self, prepared: Sequence[Prepared]) -> None:
+        """Remove copies from the disk that no version names."""
+        with self._store.lock:
+            live = {path for version in self._store.versions for path in version.files}
+            for path in (path for each in prepared for path in each.written):
+                if path in live:
+                    raise AdapterError(
+                        f"{self._adapter.table}: {path} is part of the table and was to be discarded"
+                    )
+                if self._store.disk.pop(path, None) is not None:
+                    self._store.touched.discarded.append(path)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         """Take out what dangled in the snapshot; deletes that apply lie with their files, and are none to merge."""

@@ -47,6 +47,7 @@ class Settings:
     stores_curve     each file a rewrite makes has its own range on the key's curve with it
     row_ids          rows are known by their ids when they are looked for, else by their values
     linear           versions stay named for ever and are kept from one on, as Delta's; else they expire, as Iceberg's
+    serializable     a delete fails where rows came since it searched that may match; else they count as later
     """
 
     truncate: int | None = None
@@ -59,6 +60,7 @@ class Settings:
     stores_curve: bool = True
     native_key: bool = True
     linear: bool = True
+    serializable: bool = True
 
 
 @dataclass(slots=True)
@@ -123,15 +125,15 @@ class MemoryTable:
 
     def rows(self, version: int | None = None) -> list[Row]:
         """All live rows of a version, under its own schema."""
-        pinned = self._readable(version)
+        pinned = self.readable(version)
         return [visible(row) for row in live_rows(pinned.files.values(), pinned.schema)]
 
     def fingerprint(self, version: int | None = None) -> tuple[str, ...]:
         """The multiset of a version's rows with their row ids."""
-        pinned = self._readable(version)
+        pinned = self.readable(version)
         return fingerprint(live_rows(pinned.files.values(), pinned.schema))
 
-    def _readable(self, number: int | None) -> Version:
+    def readable(self, number: int | None) -> Version:
         """A version all of whose files are there; NotFound for one that expired or lost a file."""
         pinned = self.version(number)
         if pinned.number in self.expired:
@@ -322,6 +324,10 @@ class MemoryTable:
             self.disk[built.path] = built
             self.made_at[built.path] = self._now(self.current)
         return built
+
+    def next_row(self) -> int:
+        """A row id that no row has had."""
+        return self._count("row")
 
     def next_delete(self) -> str:
         """A new id for the deletes of a file."""

@@ -18,8 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks, no_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.blocks import Snapshot, no_blocks
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
@@ -29,17 +28,18 @@ from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.curves import span
 from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.listing import blocks_of, may_match
 from lakekeeper.testing.notes import MemoryNotes
-from lakekeeper.testing.predicate import Predicate, parse
+from lakekeeper.testing.predicate import parse
+from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.storage import MemoryStorage
-from lakekeeper.testing.values import Row, Statistics
-from lakekeeper.testing.versions import Column, DataFile, Entry, Kinds, Version, row_bytes
+from lakekeeper.testing.values import Row
+from lakekeeper.testing.versions import LAYOUT, DataFile, Entry, Kinds, Version, row_bytes
 
 Parts = list[list[Row]]
 """Rows as the adapter reads them and the runner sorts them: one list for each range, as a DataFrame's partitions."""
 
 Fault = Literal["rejected", "unknown, landed", "unknown, lost"]
-_DELETE_BYTES = 8  # of a deletion vector, for each position in it
 
 
 @dataclass(slots=True)
@@ -102,14 +102,17 @@ class MemoryAdapter:
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks; reads no data file."""
-        now = self.store.current
         self.store.touched.snapshots += 1
+        return self.seen(self.store.current, columns, where)
+
+    def seen(self, now: Version, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
+        """A version, as a snapshot of it would have shown it."""
         key = now.schema.key(columns) if columns else now.cluster_key()
         self.store.require_key([c.name for c in key.columns] if key else None)
         entries = list(now.files.values())
         if where is not None:
             means = parse(where, now.schema.kinds)
-            entries = [entry for entry in entries if _may_match(means, entry.file, now)]
+            entries = [entry for entry in entries if may_match(means, entry.file, now)]
         return Snapshot(
             table=self.table,
             format="memory",
@@ -117,7 +120,7 @@ class MemoryAdapter:
             table_uuid=self.store.uuid,
             schema_id=f"{now.schema.id}.{now.spec}",
             key=key,
-            blocks=_blocks(entries, key, stores_level=self.store.settings.stores_level),
+            blocks=blocks_of(entries, key, stores_level=self.store.settings.stores_level),
             complete=where is None,
             properties=dict(now.properties),
             commits_ms=np.array(
@@ -218,6 +221,11 @@ class MemoryAdapter:
         return MemoryDeletes(self)
 
     @property
+    def restores(self) -> MemoryRestores:
+        """How deleted rows are put back."""
+        return MemoryRestores(self)
+
+    @property
     def notes(self) -> MemoryNotes:
         """What is kept beside the table."""
         return MemoryNotes(self.store)
@@ -304,7 +312,7 @@ def _winner_of(version: Version) -> Winner:
         version.number,
         version.operation,
         version.run_id,
-        layout=version.operation in ("OPTIMIZE", "lakekeeper"),
+        layout=version.operation in LAYOUT,
         appends=version.operation == "WRITE",
         at_ms=version.at_ms,
     )
@@ -312,13 +320,6 @@ def _winner_of(version: Version) -> Winner:
 
 def _winner(winners: Sequence[Winner]) -> str:
     return ", ".join(map(str, winners))
-
-
-def _may_match(means: Predicate, file: DataFile, now: Version) -> bool:
-    by_path = {
-        c.path: file.statistics[c.field_id] for c in now.schema.columns if c.field_id in file.statistics
-    }
-    return means.may_match(by_path, len(file.rows))
 
 
 def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]]:
@@ -347,42 +348,6 @@ def _replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> 
         for entry in rewrite.native:
             files[entry.file.path] = replace(entry, added_at=now.at_ms + 1000, level=level, key_id=key_id)
     return replace(now, files=files)
-
-
-def _blocks(entries: Sequence[Entry], key: ClusterKey | None, *, stores_level: bool) -> BlockSet:
-    files = [entry.file for entry in entries]
-    columns: dict[str, Any] = {
-        "path": [f.path for f in files],
-        "partition": [f.partition for f in files],
-        "spec": np.array([f.spec for f in files], np.int32),
-        "rows": np.array([len(f.rows) for f in files], np.int64),
-        "bytes": np.array([f.bytes for f in files], np.int64),
-        "deleted_rows": np.array([len(e.deleted) for e in entries], np.int64),
-        "delete_bytes": np.array([_DELETE_BYTES * len(e.deleted) for e in entries], np.int64),
-        "delete_id": [e.delete_id for e in entries],
-        "level": np.array([e.level if stores_level else 0 for e in entries], np.int16),
-        "key_id": [e.key_id for e in entries],
-        "added_at": np.array([e.added_at for e in entries], np.int64),
-        "curve_id": [e.curve[0] if e.curve else "" for e in entries],
-        "curve_lo": np.array([e.curve[1] if e.curve else UNKNOWN for e in entries], np.int64),
-        "curve_hi": np.array([e.curve[2] if e.curve else UNKNOWN for e in entries], np.int64),
-    }
-    per_key = [[_statistics(f, column) for f in files] for column in (key.columns if key else ())]
-    columns["lo"] = [[s.lo for s in found] for found in per_key]
-    columns["hi"] = [[s.hi for s in found] for found in per_key]
-    columns["null_count"] = [np.array([s.nulls for s in found], np.int64) for found in per_key]
-    columns["exact"] = [np.array([s.exact for s in found], np.bool_) for found in per_key]
-    return make_blocks(columns, key)
-
-
-def _statistics(file: DataFile, column: KeyColumn | Column) -> Statistics:
-    """Of one column: a column added after the file was written is NULL in all its rows."""
-    found = file.statistics.get(column.field_id)
-    if found is not None:
-        return found
-    if all(column.field_id not in row for row in file.rows):
-        return Statistics(None, None, len(file.rows))
-    return Statistics(None, None, UNKNOWN)
 
 
 class Lake:

@@ -1,6 +1,6 @@
 """Predicates of the memory adapter: ``column op literal [and …] [or …]``, for rows and for files by their statistics.
 
-    k >= 3 and a.`y.z` = 'x' and d < date '2026-01-01' and s is not null
+    k >= 3 and a.`y.z` = 'x' and d < date '2026-01-01' and s is not null       true       false
 
 Files are selected as an adapter must: every file that may hold a match stays.
 """
@@ -36,6 +36,7 @@ _TERM = re.compile(
 )
 _JOIN = re.compile(r"(?P<word>and|or)\b", re.IGNORECASE)
 _EXPECTED = "column op literal [and …] [or …], such as k >= 3 and s = 'x' or k = 1"
+_CONSTANTS: dict[str, tuple[tuple[Term, ...], ...]] = {"true": ((),), "false": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,25 @@ class Term:
             return not (found.exact and lo == hi == wanted)
         return _OPERATORS[self.op](lo if self.op.startswith("<") else hi, wanted)
 
+    def must_match(self, found: Statistics | None, rows: int) -> bool:
+        """Whether every row of such a file is a match; without statistics, nothing tells."""
+        if found is None:
+            return False
+        if self.op == "is null":
+            return found.nulls == rows
+        if found.nulls != 0:
+            return False
+        lo, hi, wanted = token(found.lo), token(found.hi), token(self.literal)
+        if self.op == "is not null":
+            return True
+        if NULL in (lo, hi):
+            return False
+        if self.op == "=":
+            return found.exact and lo == hi == wanted
+        if self.op in ("!=", "<>"):
+            return hi < wanted or wanted < lo
+        return _OPERATORS[self.op](hi if self.op.startswith("<") else lo, wanted)
+
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
@@ -90,9 +110,18 @@ class Predicate:
             for terms in self.alternatives
         )
 
+    def must_match(self, statistics: Mapping[tuple[str, ...], Statistics], rows: int) -> bool:
+        """Whether every row of a file matches, by the statistics of its columns; in doubt not."""
+        return any(
+            all(term.must_match(statistics.get(term.path), rows) for term in terms)
+            for terms in self.alternatives
+        )
+
 
 def parse(where: str, kinds: Mapping[tuple[str, ...], str]) -> Predicate:
     """A predicate over the columns ``kinds``; raises OptionError for anything else."""
+    if where.strip().lower() in _CONSTANTS:
+        return Predicate(_CONSTANTS[where.strip().lower()])
     alternatives: list[list[Term]] = [[]]
     at = 0
     while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +12,9 @@ from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.rebase import Dropped, Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import Committer, Landed
-from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.events import Events
-from lakekeeper.errors import Conflict
 from lakekeeper.spi import Adapter, Commit
 from lakekeeper.testing.harness import (
-    ContractTable,
     Harness,
     Selected,
     needs,
@@ -131,62 +128,6 @@ class ReplayContract(Selected):
         recluster(harness, table, level=2)
         assert fingerprint(table.rows()) == rows
         assert len(rows) == 7
-
-    def test_rows_are_deleted_by_us(self, harness: Harness) -> None:
-        table = harness.create(KV, BATCHES)
-        adapter = table.adapter()
-        before = adapter.snapshot(["k"])
-        report = delete_rows(adapter, harness.runner, "k = 3 or k > 7", _OPTIONS)
-        assert (report.deleted_rows_count, report.retries) == (5, 0)
-        assert fingerprint(table.rows()) == fingerprint(keys(1, 4, 7, 2, 5, 6))
-        assert len(table.rows(before.version)) == 11
-        assert adapter.changes_since(before).landed(report.run_id) is not None
-        assert not adapter.changes_since(before).winners[-1].layout
-        again = delete_rows(adapter, harness.runner, "k = 3 or k > 7", _OPTIONS)
-        assert not again.changed
-
-    @pytest.mark.parametrize(
-        "rival",
-        [
-            pytest.param(
-                lambda table, harness: recluster(harness, table, run_id="rival-1"), id="our rewrite"
-            ),
-            pytest.param(lambda table, _: table.delete("k = 9 or k = 1"), id="delete"),
-        ],
-    )
-    def test_our_delete_follows_its_rows(
-        self, harness: Harness, rival: Callable[[ContractTable, Harness], object]
-    ) -> None:
-        table = harness.create(KV, BATCHES)
-        adapter = table.adapter()
-        expected = harness.create(KV, BATCHES)
-        rival(expected, harness)
-        expected.delete("k = 3 or k > 7 and k < 20")
-        left = [lambda: rival(table, harness)]
-
-        def race(phase: str, _: object) -> None:
-            if phase == "before_commit" and left:
-                left.pop()()
-
-        report = delete_rows(adapter, harness.runner, "k = 3 or k > 7 and k < 20", _OPTIONS, observer=race)
-        assert fingerprint(table.rows()) == fingerprint(expected.rows())
-        assert report.changed
-        assert report.retries
-        assert table.leftovers() == set()
-
-    def test_a_delete_on_a_picture_that_is_old_loses(self, harness: Harness) -> None:
-        table = harness.create(KV, BATCHES)
-        adapter = table.adapter()
-        snapshot = adapter.snapshot(["k"])
-        held = harness.runner.hold(adapter.deletes.find(snapshot, "k = 3"))
-        assert sum(held.per_file.values()) == 3
-        table.delete("k = 9")
-        rows = fingerprint(table.rows())
-        with pytest.raises(Conflict) as lost:
-            adapter.deletes.delete([held], snapshot, "run-1", "k = 3")
-        assert lost.value.winner
-        assert fingerprint(table.rows()) == rows
-        harness.runner.release(held)
 
     def test_tidying_a_tidy_table_commits_nothing(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)

@@ -16,6 +16,9 @@ Kinds = Mapping[str, Union[str, "Kinds"]]
 ROW_ID = "_row_id"
 """The hidden column that follows a row through every rewrite."""
 
+LAYOUT = ("OPTIMIZE", "lakekeeper")
+"""Operations that move rows and change none."""
+
 Path = tuple[str, ...]
 
 Span = tuple[str, int, int]
@@ -157,6 +160,11 @@ class Version:
         """The canonical text of a stored row's partition values."""
         names = {c.field_id: ".".join(c.path) for c in self.schema.columns}
         return "/".join(f"{names[i]}={text(stored.get(i))}" for i in self.partition_by)
+
+
+def of_columns(file: DataFile, at: Version) -> dict[Path, Statistics]:
+    """A file's statistics under the names that its columns have in a version."""
+    return {c.path: file.statistics[c.field_id] for c in at.schema.columns if c.field_id in file.statistics}
 
 
 def row_bytes(stored: Row) -> int:

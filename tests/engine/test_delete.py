@@ -11,10 +11,11 @@ import pytest
 from lakekeeper.core.options import resolve
 from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.delete import delete_rows
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene, overlapping, rows
 from tests.engine.test_races import At
@@ -151,6 +152,96 @@ def test_unknown_outcomes_are_settled_by_the_run_id(scene: Scene) -> None:
     scene.adapter.faults.outcomes.append("rejected")
     with pytest.raises(Rejected):
         delete(scene, "k < 5")
+
+
+def test_rows_that_came_after_the_search_are_deleted_where_the_table_asks_for_it() -> None:
+    for serializable in (True, False):
+        scene = overlapping(settings=Settings(serializable=serializable))
+        scene.adapter.faults.races.append(partial(scene.table.append, rows(1, 100)))
+        report = delete(scene, "k < 3")
+        assert left(scene) == [*([] if serializable else [1]), *range(3, 60), 100]
+        assert report.retries == serializable
+        assert scene.pauses == []
+
+
+def test_an_append_that_can_hold_no_match_is_no_conflict() -> None:
+    scene = overlapping()
+    scene.adapter.faults.races.append(lambda: scene.table.append(rows(100, 101)))
+    assert delete(scene, "k < 3").retries == 0
+
+
+def test_steady_appends_are_followed_at_once_and_do_not_use_up_the_retries(scene: Scene) -> None:
+    reads = scene.table.touched.data_reads
+    scene.adapter.faults.races.extend([lambda: scene.table.append(rows(1, 100))] * 20)
+    report = delete(scene, "k < 3", commit_retry_num_retries=1)
+    assert left(scene) == [*range(3, 60), *[100] * 20]
+    assert (report.retries, report.deleted_rows_count) == (20, 23)
+    assert scene.pauses == []
+    assert len(reads) == 3 + 20
+
+
+def test_steady_appends_are_followed_for_a_bounded_time() -> None:
+    scene = overlapping()
+    scene.adapter.faults.races.extend([lambda: scene.table.append(rows(1, 100))] * 2000)
+    with pytest.raises(Conflict, match="total-timeout"):
+        delete(scene, "k < 3", commit_retry_total_timeout_ms=100)
+    assert scene.table.leftovers() == set()
+
+
+def test_files_that_leave_whole_are_not_read() -> None:
+    scene = overlapping()
+    report = delete(scene, "k >= 0")
+    assert scene.table.touched.data_reads == []
+    assert (report.deleted_rows_count, report.unread_data_files_count) == (60, 6)
+
+
+def test_a_file_without_a_live_row_is_no_match() -> None:
+    scene = overlapping(1, 3)
+    scene.table.apply(
+        "DELETE", lambda now: replace(now, files={p: _all_dead(e) for p, e in now.files.items()})
+    )
+    scene.untouched(lambda: delete(scene, "k >= 0"))
+
+
+def _all_dead(entry: Any) -> Any:
+    return replace(entry, deleted=frozenset(range(len(entry.file.rows))), delete_id="dv")
+
+
+@pytest.mark.parametrize("error", [OSError("503"), NotFound("db.t", "can no longer be read")])
+def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Scene, error: Exception) -> None:
+    """The catalog that did not answer the commit does not answer the next question either."""
+    changes = MemoryAdapter.changes_since
+    failing = [error] * 2
+
+    def look(self: MemoryAdapter, snapshot: Any) -> Any:
+        if failing:
+            raise failing.pop()
+        return changes(self, snapshot)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryAdapter, "changes_since", look)
+        scene.adapter.faults.outcomes.append("unknown, landed")
+        assert delete(scene, "k < 3").version_after == scene.table.current.number
+        failing.extend([error] * 100)
+        scene.adapter.faults.outcomes.append("unknown, landed")
+        with pytest.raises(Unknown, match=r"run [0-9a-f]{16}-1 is not known"):
+            delete(scene, "k < 5")
+    assert sum(scene.pauses) < 60
+
+
+def test_looks_that_fail_after_a_lost_attempt_are_made_again(scene: Scene) -> None:
+    snapshot, failing = MemoryAdapter.snapshot, [OSError("throttled")] * 3
+
+    def look(self: MemoryAdapter, columns: Any = None, where: Any = None) -> Any:
+        if self.store.touched.attempts and failing:
+            raise failing.pop()
+        return snapshot(self, columns, where)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryAdapter, "snapshot", look)
+        scene.adapter.faults.races.append(lambda: scene.table.append(rows(1)))
+        assert delete(scene, "k < 3").retries == 1
+    assert left(scene) == list(range(3, 60))
 
 
 def test_both_orders_of_a_delete_and_a_rewrite_end_the_same() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Rewrite
+from lakekeeper.engine.events import Events
+from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -29,6 +32,50 @@ def test_an_unknown_outcome_that_landed_is_settled_by_the_run_id() -> None:
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
     assert scene.table.touched.discarded == []
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(landed: bool) -> None:
+    """Files stay, and the user is told which run to look for: not that the table can not be read."""
+    scene = groups_apart(2)
+    looks = iter(range(100))
+
+    class Blinded(MemoryAdapter):
+        def changes_since(self, snapshot: Snapshot) -> Any:
+            if self.store.current.run_id and next(looks) < (2 if landed else 100):
+                raise OSError("503")
+            return super().changes_since(snapshot)
+
+    scene.adapter = Blinded(scene.table)
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    if landed:
+        assert scene.run().commits == 1
+    else:
+        with pytest.raises(Unknown, match=r"the commit of run [0-9a-f]{16}-1 is not known"):
+            scene.run()
+    assert scene.table.touched.discarded == []
+    assert sum(scene.pauses) < 60
+
+
+def test_a_last_attempt_that_lost_and_can_not_be_looked_up_keeps_its_files() -> None:
+    """Its answer may have been wrong: a client that repeats a commit is told that it lost, to itself."""
+    scene = groups_apart(2)
+
+    class Blinded(MemoryAdapter):
+        def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+            super().commit(rewrites, snapshot, run_id)
+            raise Conflict("409 against itself")
+
+        def changes_since(self, snapshot: Snapshot) -> Any:
+            if self.store.current.run_id:
+                raise OSError("503")
+            return super().changes_since(snapshot)
+
+    scene.adapter = Blinded(scene.table)
+    with pytest.raises(Unknown, match="no file was removed"):
+        scene.run(options={"commit.retry.num-retries": 0})
+    assert scene.table.touched.discarded == []
+    assert len(scene.table.rows()) == 48
 
 
 def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
@@ -167,6 +214,25 @@ def test_a_rewrite_that_loses_or_doubles_a_row_is_not_committed(change: Any) -> 
     assert report.commits == 0
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("rows_in", [None, 0])
+@pytest.mark.parametrize("planned", [None, 0, 8])
+def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, planned: int | None) -> None:
+    """Rows that nobody counted are not 0: three files would leave the table, and their rows with them."""
+
+    class Silent(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+            super().write([], task)
+            return Rewrite(task, (), rows_in=rows_in, native=())
+
+    scene = groups_apart(1)
+    scene.adapter = Silent(scene.table)
+    task = replace(scene.plan().tasks[0], live_rows=planned)
+    events = Events("db.t", "run-1")
+    [result] = rewrites_of(Work(scene.adapter, scene.runner, events, "run-1"), [task], 1)
+    # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
+    assert isinstance(result, Failed) == (rows_in is None or planned == 8)
 
 
 def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:

@@ -120,7 +120,9 @@ def delete_places(scene: Scene, where: str) -> None:
     unsure = replace(snapshot.blocks, deleted_rows=np.full(len(snapshot.blocks), UNKNOWN))
     rows = scene.spark.table(scene.sql).where(where).selectExpr("_file AS file", "_pos AS position")
     held = runner.hold(rows)
-    adapter.deletes.delete([held], replace(snapshot, blocks=unsure), "a-user", where)
+    seen = replace(snapshot, blocks=unsure)
+    prepared = adapter.deletes.prepare(held, (), seen, "a-user")
+    adapter.deletes.delete([prepared], seen, "a-user", where)
     runner.release(held)
 
 

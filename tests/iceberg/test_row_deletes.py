@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Commit, Tidied
+from lakekeeper.spi import Commit, Prepared, Tidied
 from lakekeeper_iceberg import IcebergTable, listing
 from lakekeeper_iceberg.masks import Mask, by_file, write_masks
 from lakekeeper_iceberg.native import Iceberg
@@ -30,12 +30,26 @@ pytestmark = pytest.mark.iceberg
 def delete(
     adapter: IcebergTable, snapshot: Snapshot, where: str, run_id: str = "run-1", paths: Any = None
 ) -> Commit:
+    """What the engine does with places: prepare, commit, and clean up where it is known not to have happened."""
     runner = SparkRunner(adapter._jvm.spark)
     held = runner.hold(adapter.deletes.find(snapshot, where, paths))
     try:
-        return adapter.deletes.delete([held], snapshot, run_id, where)
+        prepared = adapter.deletes.prepare(held, (), snapshot, run_id)
+        return committed(adapter, [prepared], snapshot, where, run_id)
     finally:
         runner.release(held)
+
+
+def committed(
+    adapter: IcebergTable, prepared: list[Prepared], snapshot: Snapshot, where: str, run_id: str = "run-1"
+) -> Commit:
+    try:
+        return adapter.deletes.delete(prepared, snapshot, run_id, where)
+    except Unknown:
+        raise
+    except LakekeeperError:
+        adapter.deletes.discard(prepared)
+        raise
 
 
 def left(scene: Scene, where: str) -> Counter[str]:
@@ -101,7 +115,7 @@ def test_partitions_of_two_specs_and_a_null_one(scene: Scene, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_appends_and_deletes_elsewhere_are_no_conflict(scene: Scene, version: int) -> None:
+def test_appends_without_a_match_and_deletes_elsewhere_are_no_conflict(scene: Scene, version: int) -> None:
     three_files(scene, version)
     adapter = scene.adapter()
     snapshot = adapter.snapshot()
@@ -111,6 +125,50 @@ def test_appends_and_deletes_elsewhere_are_no_conflict(scene: Scene, version: in
     assert kept == {f"v{i}" for i in range(95)} - {"v1", "v80", "v40"}
     assert scene.spark_rows() == scene.log_rows()
     assert done.version == scene.versions()[-1]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("level", ["serializable", "snapshot"])
+@pytest.mark.parametrize("where", ["v = 'v1'", "k >= 0", "k % 2 = 0"])
+def test_appends_that_may_match_are_judged_by_the_isolation_level(
+    scene: Scene, version: int, level: str, where: str
+) -> None:
+    """Rows of a file, whole files, and a predicate that Iceberg can not express."""
+    three_files(scene, version, **{"write.delete.isolation-level": level})
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    scene.run(fill(0, 5))
+    if level == "serializable":
+        with pytest.raises(Conflict, match="conflicting files"):
+            delete(adapter, snapshot, where)
+        assert scene.spark.table(scene.sql).count() == 95
+        assert scene.leftovers() == scene.metadata_leftovers() == set()
+        return
+    delete(adapter, snapshot, where)
+    assert 0 < scene.spark.table(scene.sql).where(where).count() <= 5
+    assert scene.spark_rows() == scene.log_rows()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_stream_of_equality_deletes_is_no_conflict(scene: Scene, version: int) -> None:
+    """Spark's own DELETE does not ask for other deletes: a row that is deleted twice is deleted."""
+    three_files(scene, version)
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    prepared = []
+    for where in ("v = 'v1'", "k >= 100"):
+        held = SparkRunner(scene.spark).hold(adapter.deletes.find(snapshot, where))
+        prepared.append(adapter.deletes.prepare(held, (), snapshot, "run-1"))
+        delete_equal(scene, "k", [13, 14])
+    whole = adapter.deletes.covered(snapshot, "k >= 0")
+    assert len(whole) == 3
+    committed(adapter, prepared, snapshot, "v = 'v1' OR k >= 100")
+    assert scene.spark.table(scene.sql).where("v = 'v1' OR k >= 100 OR k IN (13, 14)").count() == 0
+    assert scene.spark_rows() == scene.log_rows()
+    # The files that it marked are not searched again either, though other deletes apply to them now.
+    seen, now = adapter.changes_since(snapshot), adapter.snapshot()
+    assert len(now.blocks) == 3
+    assert seen.removed == frozenset()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -123,6 +181,13 @@ def test_a_winner_on_the_same_file_is_told_and_nothing_stays(scene: Scene, versi
     snapshot = adapter.snapshot()
     scene.run(winner)
     rows, files = scene.spark_rows(), scene.leftovers()
+    if version == 2 and "DELETE" in winner:  # files of positions add up; vectors do not
+        delete(adapter, snapshot, "v = 'v1'")
+        assert {row.v for row in scene.spark.table(scene.sql).collect()} == {f"v{i}" for i in range(60)} - {
+            "v1",
+            "v2",
+        }
+        return
     with pytest.raises(Conflict) as lost:
         delete(adapter, snapshot, "v = 'v1'")
     assert lost.value.winner
@@ -130,6 +195,38 @@ def test_a_winner_on_the_same_file_is_told_and_nothing_stays(scene: Scene, versi
     assert (scene.leftovers(), scene.metadata_leftovers()) == (files, set())
     delete(adapter, adapter.snapshot(), "v = 'v1'", "run-2")
     assert scene.spark.table(scene.sql).where("v = 'v1'").count() == 0
+
+
+def test_deletes_of_a_file_that_others_merged_meanwhile_are_not_undone(scene: Scene) -> None:
+    """Ours takes the place of the file's older positions; another one has taken it already."""
+    three_files(scene, 2).run("DELETE FROM {t} WHERE v = 'v2'")
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot()
+    scene.run("DELETE FROM {t} WHERE v = 'v3'")
+    with pytest.raises(Conflict):
+        delete(adapter, snapshot, "v = 'v1'")
+    assert scene.spark.table(scene.sql).where("v IN ('v2', 'v3')").count() == 0
+    assert scene.leftovers() == set()
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_delete_files_are_of_the_granularity_that_the_table_asks_for(scene: Scene, granularity: str) -> None:
+    scene.create(
+        "k INT, v STRING, d STRING",
+        more="PARTITIONED BY (d)",
+        properties={"write.delete.granularity": granularity},
+    )
+    for start in (0, 40):
+        rows = "cast(id AS int), concat('v', id), if(id % 2 = 0, null, 'null') FROM range"
+        scene.run(f"INSERT INTO {{t}} SELECT {rows}({start}, {start + 40})")
+    check(scene, "k % 10 = 3 OR k % 10 = 4")
+    files = scene.spark.table(f"{scene.sql}.delete_files").collect()
+    assert len(files) == (4 if granularity == "file" else 2)
+    assert sum(row.record_count for row in files) == 16
+    # A second one adds to the first, or takes its place.
+    check(scene, "k % 10 = 5")
+    assert scene.spark.table(scene.sql).count() == 80 - 24
+    dangling(scene)
 
 
 @pytest.mark.parametrize("version", [2, 3])

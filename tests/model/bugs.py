@@ -7,7 +7,7 @@ delete files of the table: what is found then is found by the oracle alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,6 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.engine import commit as engine_commit
-from lakekeeper.engine import delete as engine_delete
 from lakekeeper.engine import replay as engine_replay
 from lakekeeper.engine import rewrite as engine_rewrite
 from lakekeeper.engine.commit import Committer
@@ -267,12 +266,12 @@ def _output_is_an_input() -> list[Patch]:
 
 
 def _delete_looks_at_old_files_only() -> list[Patch]:
-    real = _Delete._find
+    real = _Delete._search
 
-    def find(self: _Delete, snapshot: Snapshot, paths: Any) -> Any:
-        return real(self, snapshot, paths if paths is None else [])
+    def search(self: _Delete, snapshot: Snapshot, paths: Any, registration: Any) -> int:
+        return real(self, snapshot, paths if paths is None else [], registration)
 
-    return [(_Delete, "_find", find)]
+    return [(_Delete, "_search", search)]
 
 
 def _delete_looks_at_old_files_and_counts_nothing() -> list[Patch]:
@@ -281,12 +280,22 @@ def _delete_looks_at_old_files_and_counts_nothing() -> list[Patch]:
 
 def _delete_keeps_positions() -> list[Patch]:
     """A file with other deletes now is taken for the same file."""
-    real = engine_delete._logical_files
+    real = _Delete._bring_up
 
-    def logical_files(snapshot: Snapshot) -> Mapping[str, str]:
-        return dict.fromkeys(real(snapshot), "")
+    def bring_up(self: _Delete, before: Snapshot, now: Snapshot, changes: Changes, registration: Any) -> None:
+        real(self, before, now, replace(changes, delete_ids={}), registration)
 
-    return [(engine_delete, "_logical_files", logical_files)]
+    return [(_Delete, "_bring_up", bring_up)]
+
+
+def _delete_ignores_what_was_appended() -> list[Patch]:
+    """A format that asks for no isolation of a delete, whatever the table asks for."""
+    real = MemoryDeletes._check
+
+    def check(self: MemoryDeletes, goes: Any, snapshot: Snapshot, _where: str) -> None:
+        real(self, goes, snapshot, "k = 1000000")
+
+    return [(MemoryDeletes, "_check", check)]
 
 
 _RECLUSTER = ("recluster, masks", "recluster, files by value")
@@ -325,4 +334,5 @@ BUGS: tuple[Bug, ...] = (
         _DELETE, "where rewrites alone came between, the engine counts the rows that it follows",
     ),
     Bug("a delete keeps the positions of a changed file", _delete_keeps_positions, _DELETE),
+    Bug("a delete ignores what was appended", _delete_ignores_what_was_appended, _DELETE),
 )  # fmt: skip

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
 from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper.testing.memory import Parts
 
 if TYPE_CHECKING:
     from tests.model.program import Scripted
@@ -93,3 +97,42 @@ class ScriptedStorage:
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         return set(self._ask("storage.named", versions, tuple(sorted(paths))))
+
+
+class ScriptedDeletes:
+    """The row-level half of the adapter, as questions."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._ask = scripted.ask
+
+    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
+        return self._ask("traces", rewrite, snapshot, changes)
+
+    def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
+        return self._ask("mask", rewrite, hits, changes)
+
+    def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
+        return self._ask("covered", snapshot, where, None if paths is None else tuple(paths))
+
+    def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Parts:
+        return self._ask("find", snapshot, where, None if paths is None else tuple(paths))
+
+    def release(self, found: Parts) -> None:
+        """A program holds nothing that another could see."""
+
+    def prepare(
+        self, hits: Held[Parts] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+    ) -> Prepared:
+        return self._ask("prepare", hits, tuple(sorted(whole)), snapshot, run_id)
+
+    def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+        return self._ask("keep", prepared, tuple(sorted(paths)), snapshot)
+
+    def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+        return self._ask("delete", tuple(prepared), snapshot, run_id, where)
+
+    def discard(self, prepared: Sequence[Prepared]) -> None:
+        self._ask("deletes.discard", tuple(prepared))
+
+    def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
+        return self._ask("tidy", snapshot, run_id)

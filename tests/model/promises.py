@@ -56,7 +56,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
         Unknown: any(fault.startswith("unknown") for fault in trace.faults),
         Stop: any(fault.startswith("stop") for fault in trace.faults),
         # A delete that can not read its table says so; a rewrite loses that group only.
-        OSError: bool(trace.parent and trace.parent.asks == "find"),
+        OSError: _asked_last(trace) in ("find", "prepare"),
         AdapterError: down
         or "empty" in trace.faults
         or (keep is not None and any(why in said for why in _FULL)),
@@ -69,6 +69,14 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
     landed = [version.number for version in ours if version.run_id == trace.last_run_id()]
     if isinstance(error, Conflict | Rejected) and landed:
         raise Violation(f"{trace.name} says that nothing landed ({error}), and version {landed[0]} did")
+
+
+def _asked_last(trace: Trace) -> str:
+    """The last question before the end, but for cleaning up after it."""
+    at = trace.parent
+    while at is not None and at.asks == "deletes.discard":
+        at = at.parent
+    return at.asks if at is not None else ""
 
 
 def _merge_report(report: MergeReport, ours: list[Version], node: Node) -> None:

@@ -1,0 +1,207 @@
+"""Predicates as Spark analyzed them: what may not be in one, and the rows for which one is not true.
+
+Adapters may use this module beside ``lakekeeper.spark.jvm``: it knows DataFrames and no format.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from lakekeeper.errors import OptionError, nearest
+from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.spark.steady import refuse_unsteady
+
+_BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
+_REFUSED = {
+    "CallMethodViaReflection": "reflection",
+    "PythonUDF": "a UDF",
+    "ScalaUDF": "a UDF",
+    "UserDefinedExpression": "a UDF",
+    "ApplyFunctionExpression": "a catalog's function",
+    "V2ScalarFunction": "a catalog's function",
+    "SQLScalarFunction": "a SQL function",
+}
+_COMPARISONS = (
+    "EqualTo",
+    "LessThan",
+    "LessThanOrEqual",
+    "GreaterThan",
+    "GreaterThanOrEqual",
+    "In",
+    "Like",
+    "StartsWith",
+)
+_NEVER_NULL = ("EqualNullSafe", "IsNull", "IsNotNull")
+EXPECTED = "a Spark SQL predicate over the table's columns, with deterministic built-in functions only"
+
+
+def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
+    """Raise OptionError naming what in ``where`` can not be taken over the columns of ``frame``; reads no data.
+
+    ``steady``: nor may it depend on the present moment or on the session.
+    """
+    try:
+        jvm.session.sessionState().sqlParser().parseExpression(where)
+    except Exception as error:
+        raise OptionError("where", where, f"{EXPECTED}; it does not parse: {_first_line(error)}") from error
+    try:
+        analyzed = frame.where(where)._jdf.queryExecution().analyzed()
+    except Exception as error:
+        said = _unknown_column(error, frame.columns) or _first_line(error)
+        raise OptionError("where", where, f"{EXPECTED}; {said}") from error
+    expressions = _expressions(jvm, analyzed)
+    for expression in expressions:
+        _check(jvm, where, expression)
+    if steady:
+        refuse_unsteady(jvm, where, expressions)
+
+
+def referenced(jvm: Jvm, frame: Any, where: str) -> dict[str, str]:
+    """Top-level columns that a predicate refers to: name → type as JSON text."""
+    found = jvm.python_list(_filter(jvm, frame, where).condition().references().toSeq())
+    return {str(attribute.name()): str(attribute.dataType().json()) for attribute in found}
+
+
+def unmatched(jvm: Jvm, frame: Any, where: str) -> Any:
+    """The rows of ``frame`` for which ``where`` is not true: false, or NULL.
+
+    Every row of a file matches where the file can hold none of these. Negation goes down to the comparisons, so that
+    a format's own file skipping understands them::
+
+        a = 1 AND b < 2        (NOT a = 1 OR a IS NULL) OR (NOT b < 2 OR b IS NULL)
+    """
+    plan = _filter(jvm, frame, where)
+    logical = jvm.view.org.apache.spark.sql.catalyst.plans.logical
+    contrary = logical.Filter(_not_true(jvm, plan.condition()), plan.child())
+    return jvm.dataframe(jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, contrary))
+
+
+def split_conjunction(jvm: Jvm, frame: Any, where: str) -> list[Any]:
+    """The conditions of a predicate that must all be true, resolved against the columns of ``frame``."""
+    left, found = [_filter(jvm, frame, where).condition()], []
+    while left:
+        expression = left.pop()
+        if _kind(expression) == "And":
+            left += [expression.right(), expression.left()]
+        else:
+            found.append(expression)
+    return found
+
+
+def condition_of(frame: Any) -> Any:
+    """The condition of the one filter that the optimizer leaves over a frame; None where every row passes.
+
+    Raises LookupError where it proved that no row does, ValueError where it leaves more than a filter.
+    """
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    kind = _kind(plan)
+    if kind == "LocalRelation":
+        raise LookupError("nothing matches")
+    if plan.children().size() == 0:
+        return None
+    if kind != "Filter":
+        raise ValueError(f"{kind}: Spark plans more than a filter")
+    return plan.condition()
+
+
+def _filter(jvm: Jvm, frame: Any, where: str) -> Any:
+    """The analyzed filter, with what Spark only stands for (BETWEEN, say) replaced by what it means."""
+    plan = frame.where(where)._jdf.queryExecution().analyzed()
+    for rule in ("ReplaceExpressions", "RewriteWithExpression"):
+        plan = jvm.object(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
+    if _kind(plan) != "Filter":
+        raise ValueError(f"{where}: Spark plans more than a filter for it")
+    return plan
+
+
+def _not_true(jvm: Jvm, expression: Any) -> Any:
+    """An expression that is true where this one is false or NULL, and false where it is true."""
+    made = jvm.view.org.apache.spark.sql.catalyst.expressions
+    kind = _kind(expression)
+    if kind == "And":
+        return made.Or(_not_true(jvm, expression.left()), _not_true(jvm, expression.right()))
+    if kind == "Or":
+        return made.And(_not_true(jvm, expression.left()), _not_true(jvm, expression.right()))
+    if kind == "Not":
+        return _not_false(jvm, expression.child())
+    return made.Or(made.Not(expression), _null(jvm, expression))
+
+
+def _not_false(jvm: Jvm, expression: Any) -> Any:
+    """An expression that is true where this one is true or NULL, and false where it is false."""
+    made = jvm.view.org.apache.spark.sql.catalyst.expressions
+    kind = _kind(expression)
+    if kind == "And":
+        return made.And(_not_false(jvm, expression.left()), _not_false(jvm, expression.right()))
+    if kind == "Or":
+        return made.Or(_not_false(jvm, expression.left()), _not_false(jvm, expression.right()))
+    if kind == "Not":
+        return _not_true(jvm, expression.child())
+    return made.Or(expression, _null(jvm, expression))
+
+
+def _null(jvm: Jvm, expression: Any) -> Any:
+    """An expression that is true where this one is NULL: of a comparison, where one of its columns is."""
+    made = jvm.view.org.apache.spark.sql.catalyst.expressions
+    kind = _kind(expression)
+    if kind in _NEVER_NULL:
+        return made.Literal.FalseLiteral()
+    columns = [_column(jvm, child) for child in jvm.python_list(expression.children())]
+    if kind not in _COMPARISONS or None in columns:
+        return made.IsNull(expression)
+    found = [made.IsNull(column) for column in columns if column != ""]
+    return reduce(made.Or, found) if found else made.Literal.FalseLiteral()
+
+
+def _column(jvm: Jvm, operand: Any) -> Any:
+    """The column that an operand is NULL with; empty for a value that is not NULL, None where nothing tells."""
+    if operand.foldable():
+        return None if operand.eval(None) is None else ""
+    if _kind(operand) == "AttributeReference":
+        return operand
+    if _kind(operand) == "Cast" and _kind(operand.child()) == "AttributeReference":
+        cast = jvm.object("org.apache.spark.sql.catalyst.expressions.Cast")
+        widens = cast.canUpCast(operand.child().dataType(), operand.dataType())
+        return operand.child() if widens else None
+    return None
+
+
+def _kind(item: Any) -> str:
+    return str(item.getClass().getSimpleName())
+
+
+def _expressions(jvm: Jvm, plan: Any) -> list[Any]:
+    """Those of all nodes: for some predicates Spark puts more than a filter over the table."""
+    found = jvm.python_list(plan.expressions())
+    for child in jvm.python_list(plan.children()):
+        found += _expressions(jvm, child)
+    return found
+
+
+def _check(jvm: Jvm, where: str, expression: Any) -> None:
+    name = str(expression.getClass().getName())
+    simple = name.rpartition(".")[2]
+    if "Subquery" in simple or simple in ("Exists", "ListQuery"):
+        raise OptionError("where", where, f"{EXPECTED}; a subquery is none")
+    if simple in _REFUSED or not name.startswith(_BUILT_IN):
+        raise OptionError("where", where, f"{EXPECTED}; {_REFUSED.get(simple, simple)} is none")
+    for child in jvm.python_list(expression.children()):
+        _check(jvm, where, child)
+    if not expression.deterministic():
+        raise OptionError("where", where, f"{EXPECTED}; '{expression.sql()}' is not deterministic")
+
+
+def _unknown_column(error: Exception, columns: list[str]) -> str:
+    """Which column Spark could not find, with the nearest one; empty if it complains of something else."""
+    told: Any = getattr(error, "getMessageParameters", dict)() or {}
+    name = str(told.get("objectName", "")).strip("`")
+    if not name or "UNRESOLVED_COLUMN" not in str(error):
+        return ""
+    return f"the table has no column '{name}'{nearest(name, columns)}"
+
+
+def _first_line(error: Exception) -> str:
+    told = causes(error)
+    text = told[0][1] if told else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,96 @@
+"""Rows that were deleted from a table of the memory lake, and how they are put back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.errors import Rejected, Unknown, Unsupported
+from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper.testing.deletes import fresh
+from lakekeeper.testing.values import Row
+from lakekeeper.testing.versions import ROW_ID, DataFile, Schema
+
+if TYPE_CHECKING:
+    from lakekeeper.testing.memory import MemoryAdapter, Parts
+
+
+class MemoryRestores:
+    """``lakekeeper.spi.Restores[Parts]`` over the table of a :class:`MemoryAdapter`."""
+
+    def __init__(self, adapter: MemoryAdapter) -> None:
+        self._adapter = adapter
+        self._store = adapter.store
+
+    def before(self, version: int, where: str) -> Snapshot:
+        """The version before one, if all of its files are there."""
+        return self._adapter.seen(self._store.readable(version - 1), where=where)
+
+    def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:
+        """The rows in new files, under ids of their own."""
+        was, now = self._store.version(then.version), self._store.current
+        lost = _lost(was.schema, now.schema)
+        if lost:
+            raise Unsupported(
+                self._adapter.table, lost, "rows can not be brought back as they were; nothing was written"
+            )
+        dead = {path: [row["position"] for row in part] for path, part in _by_file(hits).items()}
+        rows = [was.files[path].file.rows[i] for path, at in dead.items() for i in at]
+        rows += [row for path in whole for row in was.files[path].live]
+        self._store.touched.data_reads += [*dead, *whole]
+        by_place: dict[str, list[Row]] = {}
+        for row in rows:
+            by_place.setdefault(now.partition(row), []).append({**row, ROW_ID: self._store.next_row()})
+        files = [self._store.write_file(now, part) for part in by_place.values()]
+        return Prepared(
+            {f.path: len(f.rows) for f in files}, tuple(f.path for f in files), (was.schema, files)
+        )
+
+    def keep(self, copies: Prepared) -> bool:
+        """While all columns of the copies are there."""
+        schema, _ = copies.native
+        return not _lost(schema, self._store.current.schema)
+
+    def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
+        """One attempt, with the faults and races that the adapter was given."""
+        outcome = self._adapter.attempt()
+        if outcome == "rejected":
+            raise Rejected(f"{self._adapter.table}: the commit was refused")
+        if outcome == "unknown, lost":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        with self._store.lock:
+            later = self._store.versions[since + 1 :]
+            if any(version.number in self._store.expired for version in later):
+                raise Rejected(f"{self._adapter.table}: versions since {since} expired")
+            done = next((version.number for version in later if version.run_id == run_id), None)
+            if done is not None:
+                return Commit(done, run_id, (), ())
+            files: list[DataFile] = copies.native[1]
+            added = {file.path: fresh(file) for file in files}
+            number = self._store.apply(
+                "WRITE", lambda now: replace(now, files={**now.files, **added}), run_id
+            )
+        if outcome == "unknown, landed":
+            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        return Commit(number, run_id, (), tuple(added))
+
+
+def _by_file(hits: Held[Parts] | None) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in (row for part in (hits.hits if hits else ()) for row in part):
+        found.setdefault(row["file"], []).append(row)
+    return found
+
+
+def _lost(was: Schema, now: Schema) -> str:
+    """A column whose values could not be kept, and why; empty for none."""
+    kinds = {column.field_id: column.kind for column in now.columns}
+    for column in was.columns:
+        name = ".".join(column.path)
+        if column.field_id not in kinds:
+            return f"column {name}, which was dropped"
+        if kinds[column.field_id] != column.kind:
+            return f"column {name}, whose type was changed"
+    return ""

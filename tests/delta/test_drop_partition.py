@@ -1,0 +1,138 @@
+"""Partitions that are dropped and come back, where Delta alone has the case."""
+
+from __future__ import annotations
+
+import pytest
+from delta.tables import IdentityGenerator
+
+import lakekeeper as lk
+from lakekeeper.errors import Conflict, LakekeeperError, Unsupported
+from lakekeeper_delta.native import Log
+from tests.delta.scene import Scene
+
+pytestmark = pytest.mark.delta
+
+
+def three_days(
+    scene: Scene, properties: str = "'delta.enableDeletionVectors'='true'", more: str = ""
+) -> lk.Table:
+    """Ten rows a day."""
+    scene.run(
+        f"CREATE TABLE {{t}} (day INT, v BIGINT{more}) USING delta PARTITIONED BY (day) TBLPROPERTIES ({properties})",
+        "INSERT INTO {t} (day, v) SELECT id % 3, id FROM range(30)",
+    )
+    return lk.table(scene.spark, str(scene.path))
+
+
+def test_a_drop_that_is_refused_leaves_nothing_to_restore(scene: Scene) -> None:
+    table = three_days(scene, "'delta.appendOnly'='true'")
+    rows = scene.spark_rows()
+    with pytest.raises(Unsupported):
+        table.drop_partition("day = 1")
+    assert table.trash() == ()
+    assert scene.spark_rows() == rows
+
+
+def test_a_table_whose_identity_column_takes_no_values(scene: Scene) -> None:
+    scene.run(
+        lambda made: (
+            made.builder()
+            .addColumn("n", "BIGINT", generatedAlwaysAs=IdentityGenerator())
+            .addColumn("day", "INT")
+            .partitionedBy("day")
+        ),
+        "INSERT INTO {t} (day) SELECT id % 3 FROM range(30)",
+    )
+    table = lk.table(scene.spark, str(scene.path))
+    table.drop_partition("day = 1")
+    [entry] = table.trash()
+    version, files = scene.version, scene.data_files()
+    with pytest.raises(Unsupported, match=r"GENERATED ALWAYS AS IDENTITY \(column n\)"):
+        table.restore(entry.name)
+    assert (scene.version, scene.data_files()) == (version, files)
+    assert [e.name for e in table.trash()] == [entry.name]
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ("ALTER TABLE {t} DROP COLUMN s.a", r"column s\.a, which was dropped"),
+        ("ALTER TABLE {t} DROP COLUMN v", "column v, which was dropped"),
+        ("ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT", "column v, whose type was integer and is long"),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused(scene: Scene, change: str, said: str) -> None:
+    scene.run(
+        "CREATE TABLE {t} (day INT, v INT, s STRUCT<a: INT, b: INT>) USING delta PARTITIONED BY (day) "
+        "TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.enableTypeWidening'='true')",
+        "INSERT INTO {t} SELECT id % 3, id, named_struct('a', id, 'b', id) FROM range(30)",
+    )
+    table = lk.table(scene.spark, str(scene.path))
+    table.drop_partition("day = 1")
+    [entry] = table.trash()
+    scene.run(change)
+    version, files = scene.version, scene.data_files()
+    with pytest.raises(Unsupported, match=said):
+        lk.table(scene.spark, str(scene.path)).restore(entry.name)
+    assert (scene.version, scene.data_files()) == (version, files)
+
+
+FEEDS = {
+    "vectors": "'delta.enableDeletionVectors'='true'",
+    "copies": "'delta.enableDeletionVectors'='false'",
+}
+
+
+@pytest.mark.parametrize("properties", FEEDS.values(), ids=FEEDS)
+@pytest.mark.parametrize("where", ["day = 1", "day = 1 OR v = 2", "v < 2", "day IS NOT NULL"])
+def test_the_change_feed_has_each_row_once(scene: Scene, properties: str, where: str) -> None:
+    """Where files leave whole, where rows of others go with them, and where a row was deleted before."""
+    table = three_days(scene, f"{properties}, 'delta.enableChangeDataFeed'='true'")
+    scene.run("DELETE FROM {t} WHERE v = 4")
+    doomed = sorted((r.day, r.v) for r in scene.spark.table(scene.sql).where(where).collect())
+    report = table.drop_partition(where)
+    read = scene.spark.read.format("delta").option("readChangeFeed", "true")
+    version = report.version_after
+    rows = read.option("startingVersion", version).option("endingVersion", version).load(str(scene.path))
+    assert sorted((r["_change_type"], r.day, r.v) for r in rows.collect()) == [
+        ("delete", *row) for row in doomed
+    ]
+    assert report.deleted_rows_count == len(doomed)
+    assert (report.unread_data_files_count > 0) == ("day" in where)
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def test_constraints_and_defaults_hold_for_rows_that_come_back(scene: Scene) -> None:
+    table = three_days(scene)
+    table.drop_partition("day = 1")
+    [entry] = table.trash()
+    scene.run("ALTER TABLE {t} ADD CONSTRAINT late CHECK (day <> 1)")
+    version, files = scene.version, scene.data_files()
+    with pytest.raises(LakekeeperError, match=r"(?i)constraint"):
+        table.restore(entry.name)
+    assert (scene.version, len(scene.data_files())) == (version, len(files))
+    scene.run("ALTER TABLE {t} DROP CONSTRAINT late")
+    assert table.restore(entry.name).rows == 10
+
+
+def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) -> None:
+    """Both looked before either committed: Delta commits a transaction of one application once."""
+    table = three_days(scene)
+    rows = scene.spark_rows()
+    report = table.drop_partition("day = 1")
+    adapters = [scene.adapter(), scene.adapter()]
+    assert report.version_after is not None
+    made = []
+    for adapter in adapters:
+        then = adapter.restores.before(report.version_after, "day = 1")
+        whole = adapter.deletes.covered(then, "day = 1")
+        made.append(adapter.restores.copy(None, whole, then, "run"))
+    state = adapters[1]._log.latest()
+    adapters[0].restores.commit(made[0], report.version_after, "back")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Log, "latest", lambda _: state)  # the second one has read the version before
+        with pytest.raises(Conflict, match="ConcurrentTransaction"):
+            adapters[1].restores.commit(made[1], report.version_after, "back")
+    again = adapters[1].restores.commit(made[1], report.version_after, "back")
+    assert (again.version, again.added) == (scene.version, ())
+    assert scene.spark_rows() == rows == scene.log_rows()

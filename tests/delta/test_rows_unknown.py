@@ -1,0 +1,150 @@
+"""Files whose log entry lacks their number of rows: these are counted, or it is an error; none is taken for empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.errors import LakekeeperError
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta.places import below, spelled
+from tests.delta.scene import Scene
+from tests.oracles import delta_log
+
+pytestmark = pytest.mark.delta
+
+ROOTS = ("plain", "a%20b", "a b", "name=x", "name%3Dx", "ä+#", "100%")
+STATISTICS = "spark.databricks.delta.stats.collect"
+
+
+@pytest.fixture
+def no_statistics(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(STATISTICS, "false")
+    yield
+    spark.conf.unset(STATISTICS)
+
+
+def filled(spark: SparkSession, path: Path, *, by: str = "", more: str = "") -> Scene:
+    """Three files of ten rows each; none tells how many."""
+    scene = Scene(spark, path)
+    scene.run(f"CREATE TABLE {{t}} (k BIGINT, p STRING) USING delta {by} {more}")
+    for n in range(3):
+        spark.conf.set(STATISTICS, "false")
+        scene.run(
+            f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id, 'a b%20=x' FROM range({n * 10}, {n * 10 + 10})"
+        )
+    assert not any(
+        "numRecords" in (a["add"].get("stats") or "")
+        for v in (1, 2, 3)
+        for a in scene.actions(v)
+        if "add" in a
+    )
+    return scene
+
+
+def unharmed(scene: Scene, act: Any) -> Any:
+    """What ``act`` gives; each version reads the same before and after it, by two readers, and so does the newest."""
+    before = {v: (scene.spark_rows(v), scene.log_rows(v)) for v in delta_log.versions(scene.path)}
+    newest = scene.spark_rows()
+    done = act()
+    assert scene.spark_rows() == newest == scene.log_rows()
+    assert {v: (scene.spark_rows(v), scene.log_rows(v)) for v in before} == before
+    return done
+
+
+@pytest.mark.usefixtures("no_statistics")
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_compaction_keeps_every_row(spark: SparkSession, tmp_path: Path, root: str) -> None:
+    scene = filled(spark, tmp_path / root / "t")
+    table = lk.table(spark, str(scene.path))
+    assert sum(row.rows for row in table.blocks().collect()) == 30
+    report = unharmed(scene, table.compact)
+    assert (report.rewritten_data_files_count, report.added_data_files_count) == (3, 1)
+
+
+@pytest.mark.usefixtures("no_statistics")
+def test_partitions_whose_names_are_spelled_oddly(spark: SparkSession, tmp_path: Path) -> None:
+    scene = filled(spark, tmp_path / "x%25y" / "t", by="PARTITIONED BY (p)")
+    assert unharmed(scene, lk.table(spark, str(scene.path)).compact).added_data_files_count == 1
+
+
+@pytest.mark.usefixtures("no_statistics")
+def test_rows_deleted_from_such_files(spark: SparkSession, tmp_path: Path) -> None:
+    scene = filled(spark, tmp_path / "a%20b", more="TBLPROPERTIES ('delta.enableDeletionVectors'='true')")
+    table = lk.table(spark, str(scene.path))
+    assert table.delete("k < 12").deleted_rows_count == 12
+    assert sum(scene.spark_rows().values()) == sum(scene.log_rows().values()) == 18
+    assert unharmed(scene, lambda: table.merge_deletes(options={"delete-ratio-threshold": 0.1})).changed
+
+
+@pytest.mark.usefixtures("no_statistics")
+def test_a_file_without_a_row_counts_none_and_costs_none(spark: SparkSession, tmp_path: Path) -> None:
+    """A scan shows no row of it, just as of a file whose path it spells in another way."""
+    scene = filled(spark, tmp_path / "t")
+    empty = spark.range(0).selectExpr("id AS k", "'x' AS p").coalesce(1)
+    empty.write.parquet(str(tmp_path / "empty"))
+    (made,) = (tmp_path / "empty").glob("*.parquet")
+    adopted(scene, made, "empty.parquet")
+    table = lk.table(spark, str(scene.path))
+    assert sorted(row.rows for row in table.blocks().collect()) == [0, 10, 10, 10]
+    unharmed(scene, table.compact)
+    assert sum(scene.spark_rows().values()) == 30
+
+
+@pytest.mark.usefixtures("no_statistics")
+@pytest.mark.parametrize("lenient", ["false", "true"])
+def test_a_file_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path, lenient: str) -> None:
+    scene = filled(spark, tmp_path / "t")
+    gone = next(iter(sorted(scene.data_files())))
+    (scene.path / gone).unlink()
+    version = scene.version
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", lenient)
+    try:
+        with pytest.raises(LakekeeperError, match="rows"):
+            lk.table(spark, str(scene.path)).compact()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    assert scene.version == version
+
+
+def adopted(scene: Scene, file: Path, name: str) -> None:
+    """A foreign writer adds a file, without statistics."""
+    (scene.path / name).write_bytes(file.read_bytes())
+    add = {
+        "path": name,
+        "partitionValues": {},
+        "size": file.stat().st_size,
+        "modificationTime": 1,
+        "dataChange": True,
+    }
+    log = scene.path / "_delta_log" / f"{scene.version + 1:020d}.json"
+    import json
+
+    log.write_text(json.dumps({"add": add}) + "\n")
+
+
+@pytest.mark.parametrize("root", ["s3a://events/events", "s3a://lake/a%2520b/t", "file:/a%20b/a"])
+def test_places_below_a_root(spark: SparkSession, root: str) -> None:
+    """A bucket with the name of its first folder; percent signs in folders. No file system is asked."""
+    jvm = Jvm(spark)
+    data_path = jvm.view.org.apache.hadoop.fs.Path(jvm.view.java.net.URI(root))
+    log: Any = SimpleNamespace(
+        jvm=jvm,
+        log=SimpleNamespace(dataPath=lambda: data_path),
+        singleton=lambda name: jvm.object(f"org.apache.spark.sql.delta.{name}"),
+    )
+    names = ["part-1.parquet", "p=a%20b/part-2.parquet", "p=%2525/x.parquet"]
+    to_path = jvm.view.org.apache.hadoop.fs.Path
+    absolute = [to_path(data_path, to_path(jvm.view.java.net.URI(name))) for name in names]
+    spark_path = jvm.object("org.apache.spark.paths.SparkPath")
+    found = [(str(spark_path.fromPath(path).urlEncoded()),) for path in absolute]
+    frame = spark.createDataFrame(found, "address string")
+    shown = [row[0] for row in frame.select(below(log, frame["address"])).collect()]
+    known = spelled(log, names)
+    assert shown == [known[name] for name in names]

@@ -1,0 +1,118 @@
+"""Deletes on tables of format 1, where files are copied without the rows: whoever changed a file meanwhile wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper_iceberg import IcebergTable, staging
+from tests.iceberg.scene import Scene
+from tests.iceberg.test_commits import Faulty
+
+pytestmark = pytest.mark.iceberg
+
+COMPACTION = "CALL ice.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
+RIVALS = {
+    "compaction": (COMPACTION, lambda k, d: (k, d)),
+    "update": ("UPDATE {t} SET d = d + 10 WHERE k = 7", lambda k, d: (k, d + 10 if k == 7 else d)),
+    "delete": ("DELETE FROM {t} WHERE k IN (5, 8)", lambda k, d: None if k in (5, 8) else (k, d)),
+    "append": ("INSERT INTO {t} VALUES (1000, 1)", lambda k, d: (k, d)),
+}
+
+
+@pytest.fixture
+def table(scene: Scene) -> Scene:
+    scene.create("k BIGINT, d INT", 1, more="PARTITIONED BY (d)")
+    for d in (0, 1):
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id, {d} FROM range({d}, 100, 2)")
+    return scene
+
+
+def rows(scene: Scene) -> list[tuple[int, int]]:
+    assert scene.spark_rows() == scene.log_rows()
+    return sorted((row.k, row.d) for row in scene.spark.table(scene.sql).collect())
+
+
+def expected(keep: Callable[[int, int], bool], rival: str, after: bool) -> list[tuple[int, int]]:
+    """Rows of a table on which the delete and the rival ran one after the other."""
+    change: Any = RIVALS[rival][1]
+    start = [(k, k % 2) for k in range(100)] + ([(1000, 1)] if rival == "append" else [])
+    left = [row for row in start if keep(*row)] if not after else start
+    left = [new for row in left if (new := change(*row)) is not None]
+    return sorted(left if not after else [row for row in left if keep(*row)])
+
+
+VERBS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
+    "delete": ("k = 1", lambda k, _: k != 1),
+    "drop_partition": ("d = 1", lambda _, d: d != 1),
+    "part of a partition": ("d = 1 AND k < 50", lambda k, d: not (d == 1 and k < 50)),
+}
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("verb", ["delete", "part of a partition"])
+def test_a_rival_commits_when_files_were_copied(
+    table: Scene, rival: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, keep = VERBS[verb]
+    left, real = [RIVALS[rival][0]], staging.copy_live_rows
+
+    def late(*args: Any, **named: Any) -> Any:
+        made = real(*args, **named)
+        if left:
+            table.run(left.pop())
+        return made
+
+    monkeypatch.setattr(staging, "copy_live_rows", late)
+    lk.table(table.spark, table.sql).delete(where)
+    assert not left
+    assert rows(table) == expected(keep, rival, after=True)
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_rival_commits_before_the_swap(table: Scene, rival: str, verb: str) -> None:
+    """After all that can be checked before the snapshot is made."""
+    where, keep = VERBS[verb]
+    left, adapter = [RIVALS[rival][0]], lk.table(table.spark, table.sql)
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        if left:
+            table.run(left.pop())
+        real.commit(base, updated)
+
+    inner = adapter._adapter
+    assert isinstance(inner, IcebergTable)
+    inner._table = Faulty(inner._table, race)
+    act = adapter.drop_partition if verb == "drop_partition" else adapter.delete
+    act(where)
+    assert not left
+    assert rows(table) == expected(keep, rival, after=True)
+
+
+def test_a_table_that_is_upgraded_while_files_are_copied(
+    table: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delete file that names a row of a copied file would lose it: the row came back with the copy."""
+    upgrade = "ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read')"
+    left, real = [upgrade, "DELETE FROM {t} WHERE k = 7"], staging.copy_live_rows
+
+    def late(*args: Any, **named: Any) -> Any:
+        made = real(*args, **named)
+        while left:
+            table.run(left.pop(0))
+        return made
+
+    monkeypatch.setattr(staging, "copy_live_rows", late)
+    lk.table(table.spark, table.sql).delete("k = 1")
+    assert rows(table) == [(k, d) for k, d in sorted((k, k % 2) for k in range(100)) if k not in (1, 7)]
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_the_delete_commits_first(table: Scene, rival: str) -> None:
+    lk.table(table.spark, table.sql).delete("k = 1")
+    table.run(RIVALS[rival][0])
+    assert rows(table) == expected(VERBS["delete"][1], rival, after=False)
