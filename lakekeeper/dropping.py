@@ -4,20 +4,23 @@
                                                                          └─ empty_dropped("ice.db"): gone for good
 
 A rename is one step in every catalog, and says by itself what was dropped when; there is no second book to lose. Files
-are deleted when the bin is emptied, not in the call that drops.
+are deleted when the bin is emptied, not in the call that drops. Most catalogs leave a renamed table where it is, and
+give its place to the next one of its name: the two share a folder then, and every note in it says whose it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.keys import quote
 from lakekeeper.core.options import resolve as resolve_options
+from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import NotFound, OptionError
+from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError
+from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.names import DROPPED
@@ -101,13 +104,32 @@ def empty_dropped(
     options: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
 ) -> tuple[DroppedTable, ...]:
-    """Drop for good, with their files, tables that were in the bin longer than ``vacuum.trash-retention-hours``."""
-    keep_ms = resolve_options(options, lakekeeper_confs(spark)).ms("vacuum.trash-retention-hours")
+    """Drop for good, with their files, tables that were in the bin longer than ``vacuum.trash-retention-hours``.
+
+    What such a table has in its own recycle bin goes first: once the table is dropped, nothing leads to it. A table of
+    which a file stays there stays too. Raises AdapterError where the storage does not answer.
+    """
+    resolved = resolve_options(options, lakekeeper_confs(spark))
+    keep_ms = resolved.ms("vacuum.trash-retention-hours")
+    locations = resolved.words("vacuum.allowed-locations")
     now = (clock or Clock()).now_ms()
-    due = [t for t in dropped_tables(spark, namespace) if now >= t.at_ms + keep_ms]
-    for table in due:
-        spark.sql(f"DROP TABLE {table.kept_as} PURGE")
-    return tuple(due)
+    gone = []
+    for table in dropped_tables(spark, namespace):
+        if now >= table.at_ms + keep_ms and _bin_emptied(spark, table.kept_as, now, locations):
+            spark.sql(f"DROP TABLE {table.kept_as} PURGE")
+            gone.append(table)
+    return tuple(gone)
+
+
+def _bin_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
+    """Delete what a table has in its recycle bin; False where some of it stays."""
+    try:
+        adapter = open_adapter(spark, name).adapter
+    except (TableError, AdapterError):
+        return True  # no table that lakekeeper maintains: it never had a bin
+    for _ in trash.empty(adapter, None, now_ms, locations):
+        pass
+    return not trash.entries(adapter)
 
 
 def _joined(*steps: str) -> str:

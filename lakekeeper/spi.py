@@ -8,20 +8,17 @@ memory adapter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.containment import Grounds
 from lakekeeper.core.finding import Finding
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.report import KeyReport
-from lakekeeper.core.retention import Kept, Versions
-from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import Unsupported
 from lakekeeper.spi_rows import (
     Commit,
@@ -34,6 +31,7 @@ from lakekeeper.spi_rows import (
     Tidied,
     Traces,
 )
+from lakekeeper.spi_storage import MetadataChange, Storage
 
 __all__ = [
     "PHASES",
@@ -81,16 +79,6 @@ class Capabilities:
     native_key: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataChange:
-    """What folding of metadata did, or would do: files that planning opens before and after, the version, and why."""
-
-    files_before: int
-    files_after: int
-    version: int | None
-    why: str
-
-
 class Notes(Protocol):
     """Small texts that lakekeeper keeps beside a table, hidden from every listing that counts.
 
@@ -112,87 +100,6 @@ class Notes(Protocol):
 
     def remove(self, name: str) -> None:
         """Take a text away; none there is no error."""
-        ...
-
-
-class Storage(Protocol):
-    """The table's files as a vacuum sees them. Only :meth:`files` lists; only :meth:`delete` and :meth:`move` write.
-
-    Paths are full locations, decoded: ``scheme:[//authority]/step/step``. All raise AdapterError where the storage or
-    the log does not answer, and then tell nothing: half a picture deletes whole tables.
-    """
-
-    @property
-    def grounds(self) -> Grounds:
-        """Where files of the table may be deleted."""
-        ...
-
-    def versions(self, since: int | None = None) -> Versions:
-        """All versions that the log still knows, freshly read; ``since``: those up to it need not be told again."""
-        ...
-
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
-        """Files that versions of ``kept.gone`` name or dropped, and that no version of ``kept.reasons`` names.
-
-        ``hints`` are paths that an earlier vacuum found dead and may not have deleted: each is looked at again, and
-        told only if nothing names it now. Work and memory follow what went, not what lives.
-        """
-        ...
-
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        """Take ``kept.gone`` and ``kept.expired_refs`` out of the metadata, in one commit; its version, if any.
-
-        Deletes no file. Raises Conflict where anything was committed since ``versions``, Rejected or Unknown. Where
-        versions are linear nothing leaves: it only raises Conflict where garbage is named again; before each batch.
-        """
-        ...
-
-    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
-        """Each file as it is now, in order; None where there is none (a folder is none)."""
-        ...
-
-    def delete(self, files: Sequence[Doomed]) -> list[str]:
-        """Delete these files and look; the paths that are gone, by this call or before.
-
-        The last line of defence: what :func:`lakekeeper.core.containment.refusal` forbids, or is reached by a link, is
-        left alone, whoever asks. A file that cannot be deleted stays, and is not among those told.
-        """
-        ...
-
-    def move(self, moves: Mapping[str, str]) -> list[str]:
-        """Rename files, none over another; the sources that are at their targets now.
-
-        Both ends have to be where ``refusal(..., reserved=True)`` permits; what is not stays where it is.
-        """
-        ...
-
-    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
-        """LIST: all files below the table's roots, or directly in these folders of it; none of lakekeeper's own."""
-        ...
-
-    def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        """Which of ``paths`` any version that the log knows names, kept or not; metadata and log files too.
-
-        ``versions`` were read after the files were listed. Raises AdapterError for a picture that is empty.
-        """
-        ...
-
-    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        """Where rewrites of these tasks put their files; of none: where deletes of rows, and their tidying, put theirs.
-
-        The latter are all folders that such a delete can write to, whatever rows it means.
-        """
-        ...
-
-    def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
-        """Fold metadata that planning opens file by file, where that is worth it; changes no row and no data file.
-
-        Raises Conflict, Rejected or Unknown.
-        """
-        ...
-
-    def strangers(self) -> Sequence[str]:
-        """What lies in or around the table's roots and belongs to another table; LISTs."""
         ...
 
 
@@ -252,8 +159,12 @@ class Adapter(Protocol[Rows]):
         """The live rows of the task's inputs, as of its read version, with all that must outlive a rewrite."""
         ...
 
-    def write(self, rows: Rows, task: MergeTask) -> Rewrite:
-        """Write rows, in the order they come, as files nobody sees yet, cut at the task's targets."""
+    def write(self, rows: Rows, task: MergeTask, run_id: str) -> Rewrite:
+        """Write rows, in the order they come, as files that no version names yet, cut at the task's targets.
+
+        They lie in the folder of ``run_id`` (:func:`lakekeeper.core.layout.run_folder`), by which a vacuum finds
+        them if the run dies.
+        """
         ...
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:

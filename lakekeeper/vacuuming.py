@@ -158,8 +158,8 @@ class Vacuuming:
         can not be restored), ``dropped``, or ``restoring``. Raises AdapterError where the log or the storage does not
         answer.
         """
-        settle(self._adapter, self.options(options), self._clock.now_ms())
-        return tuple(trash.entries(self._adapter.notes).values())
+        settle(self._adapter, self.options(options, lenient=True), self._clock.now_ms())
+        return tuple(trash.entries(self._adapter).values())
 
     def restore(
         self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
@@ -181,7 +181,12 @@ class Vacuuming:
     ) -> tuple[TrashEntry, ...]:
         """Delete for good what was in the bin for longer than ``vacuum.trash-retention-hours``, or all of it."""
         keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
-        return tuple(trash.empty(self._adapter, keep_ms, self._clock.now_ms()))
+        now_ms, locations = self._clock.now_ms(), self._allowed(options)
+        return tuple(trash.empty(self._adapter, keep_ms, now_ms, locations))
+
+    def _allowed(self, options: Mapping[str, Any] | None) -> tuple[str, ...]:
+        """Places outside the table's own that the operator allows."""
+        return self.options(options).words("vacuum.allowed-locations")
 
 
 def _age_ms(hours: float | None) -> int | None:

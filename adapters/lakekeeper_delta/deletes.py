@@ -57,7 +57,7 @@ class DeltaRowDeletes:
         self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
         """Vectors, or copies of files without their rows; nothing for files that leave whole."""
-        return removal.prepare(self._log, hits, whole, snapshot)
+        return removal.prepare(self._log, hits, whole, snapshot, run_id)
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
         """What is about these files, in the form that the table takes deletes in now."""

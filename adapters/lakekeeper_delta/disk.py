@@ -6,6 +6,7 @@ entries come as one text.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from lakekeeper_delta.locations import Locator
 from lakekeeper_delta.native import Log
 
 THREADS = 8
+_RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss")  # where a rename is one step, and not a copy
 _PAGE = 250  # files that one thread asks about
 _ENTRIES = 5_000  # of a folder in one text
 _STATUS = re.compile(
@@ -60,6 +62,16 @@ class Disk:
     def root(self) -> str:
         """The table's folder."""
         return self.locator.root
+
+    @property
+    def scheme(self) -> str:
+        """Of the table's file system."""
+        return self.root.partition(":")[0]
+
+    @property
+    def renames(self) -> bool:
+        """Is a rename one step?"""
+        return self.scheme in _RENAMING
 
     @property
     def local(self) -> bool:
@@ -150,6 +162,25 @@ class Disk:
             self._files.rename(self.path(source), place)
         except Exception:  # who asks looks
             return
+
+    def drop_empty(self, folder: str) -> None:
+        """Remove a folder that is empty, where the file system does so in one step; any other stays."""
+        if self.local:
+            with suppress(OSError):
+                os.rmdir(folder.removeprefix("file:"))  # noqa: PTH106  # of the text as it is
+        elif self.scheme == "hdfs":
+            with suppress(Exception):  # it is not empty
+                self._files.delete(self.path(folder), False)
+
+    def prune(self, folder: str) -> None:
+        """LIST: remove a folder in which there are folders only; one with a file in it stays."""
+        if not self.local and self.scheme != "hdfs":
+            return
+        below = self.entries(folder)
+        if all(entry.folder for entry in below):
+            for entry in below:
+                self.prune(entry.info.path)
+            self.drop_empty(folder)
 
     def entries(self, folder: str) -> list[Entry]:
         """LIST: what lies directly in a folder, in no order; nothing where there is no such folder."""

@@ -37,7 +37,7 @@ def find_garbage(log: Log, disk: Disk, history: History, kept: Kept, hints: Coll
         if location not in live and location not in held
     ]
     found = [
-        Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum")
+        Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum", logged=False)
         for location in sorted(hinted - live)
     ]
     journal.told.update(dead.path for dead in (*files, *found))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper_delta.native import Log, State
@@ -45,8 +46,11 @@ def mask(log: Log, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewri
     applied = applied_now(task, changes)
     live = [path for path, deletes in zip(task.inputs, applied, strict=True) if deletes is not None]
     counts = count_places(log, hits, {output.path: output.rows for output in written.outputs})
-    masking = _by_vectors if now.masks_rows else _by_copies
-    outputs, actions, extra = masking(log, now, written, hits, counts)
+    run = run_folder(task.table_uuid, written.run_id)
+    if now.masks_rows:
+        outputs, actions, extra = _by_vectors(log, written, run, hits, counts)
+    else:
+        outputs, actions, extra = _by_copies(log, now, written, run, hits, counts)
     return replace(
         written,
         outputs=tuple(outputs),
@@ -80,10 +84,10 @@ def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str
 
 
 def _by_vectors(
-    log: Log, now: State, written: Rewrite, hits: DataFrame, counts: Mapping[str, int]
+    log: Log, written: Rewrite, run: str, hits: DataFrame, counts: Mapping[str, int]
 ) -> tuple[list[Output], list[Any], Sequence[str]]:
     """(outputs, their actions, vector files written)."""
-    vectors = write_vectors(log, now, hits, dict.fromkeys(counts), counts)
+    vectors = write_vectors(log, run, hits, dict.fromkeys(counts), counts)
     outputs, actions = [], []
     for output, add in zip(written.outputs, written.native.outputs, strict=True):
         vector = vectors.by_file.get(output.path)
@@ -96,23 +100,25 @@ def _by_vectors(
 
 
 def write_vectors(
-    log: Log, state: State, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
+    log: Log, run: str, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
 ) -> Vectors:
     """One vector for each file of ``hits``, with the rows of its ``present`` one (a descriptor or None) in it.
 
-    Raises AdapterError where the vectors do not mask just as many rows more as ``counts`` says, and Rejected where
-    the storage has not kept them; then the vector files are deleted.
+    The vectors' files lie in the folder of a run. Raises AdapterError where the vectors do not mask just as many rows
+    more as ``counts`` says, and Rejected where the storage has not kept them; then the vector files are deleted.
     """
     if not counts:
         return Vectors({}, ())
-    prefix = int(log.singleton("util.Utils").getRandomPrefixLength(state.snapshot.metadata()))
     generator = log.singleton("commands.DeletionVectorBitmapGenerator")
-    asked = _asked(hits, {path: vector for path, vector in present.items() if vector is not None})
+    root = log.log.dataPath()
+    # The generator takes the folder of the run for the table: what lies elsewhere has to be named in full.
+    known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
+    asked = _asked(hits, known)
     with log.active(log.jvm.session):
         made = log.jvm.python_list(
-            generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.log, prefix)
+            generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.at_folder(run), 0)
         )
-    by_file = {str(result.filePath()): result.deletionVector() for result in made}
+    by_file = {str(result.filePath()): _moved(result.deletionVector(), root, run) for result in made}
     vectors = Vectors(by_file, _vector_files(log, by_file.values()))
     masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
     if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
@@ -146,6 +152,15 @@ def _refuse_torn(log: Log, vectors: Vectors) -> None:
                 f"{log.name}: the storage kept {found} of the {size} bytes of the deletion vectors in {path}; "
                 "nothing was committed"
             )
+
+
+def _moved(vector: Any, root: Any, run: str) -> Any:
+    """The same vector as one of the table: its file lies in the folder of a run, which becomes its prefix."""
+    if not vector.isOnDisk():
+        return vector
+    identifier = vector.getRandomPrefixAndUuid().get()._2()
+    # Delta gives a relative path only to a vector that has an absolute one.
+    return vector.copyWithAbsolutePath(root).copyWithNewRelativePath(identifier, run)
 
 
 def _grown(vector: Any, before: Any) -> int:
@@ -182,14 +197,14 @@ def _vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _by_copies(
-    log: Log, now: State, written: Rewrite, hits: DataFrame, counts: Mapping[str, int]
+    log: Log, now: State, written: Rewrite, run: str, hits: DataFrame, counts: Mapping[str, int]
 ) -> tuple[list[Output], list[Any], Sequence[str]]:
     """(outputs, their actions, files written): touched outputs are written anew, where a row is left."""
     adds = dict(zip((o.path for o in written.outputs), written.native.outputs, strict=True))
     left = {o.path: o.rows - counts[o.path] for o in written.outputs if o.path in counts}
     kept = {path: rows for path, rows in left.items() if rows}
     readable = {path: _readable(log, now, adds[path]) for path in kept}
-    copies = write_copies(log, now, hits, readable, kept)
+    copies = write_copies(log, now, run, hits, readable, kept)
     outputs, actions, extra = [], [], []
     for output in written.outputs:
         add = adds[output.path]
@@ -211,16 +226,16 @@ def _readable(log: Log, state: State, add: Any) -> Any:
 
 
 def write_copies(
-    log: Log, state: State, hits: DataFrame, adds: Mapping[str, Any], rows: Mapping[str, int]
+    log: Log, state: State, run: str, hits: DataFrame, adds: Mapping[str, Any], rows: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Each file written anew without its ``hits``, in the same order of rows: path → the new AddFile.
+    """Each file copied without its ``hits``, in the same order of rows, into the folder of a run: path → new AddFile.
 
     ``adds`` are by path; ``rows`` is how many each new file must have, not 0. Raises AdapterError where it has not;
     then the new files are deleted.
     """
     if not adds:
         return {}
-    made = write_files(log, state, rows_by_file(log, state, (hits, "left_anti"), adds))
+    made = write_files(log, state, rows_by_file(log, state, (hits, "left_anti"), adds), run)
     new = [described(log, add)[0] for add in made]
     if [output.rows for output in new] != [rows[path] for path in adds]:
         discard(log, [output.path for output in new])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakekeeper.errors import Rejected, reason
-from lakekeeper.spi import MetadataChange
+from lakekeeper.spi_storage import MetadataChange
 from lakekeeper_delta import stores
 from lakekeeper_delta.native import Log
 

@@ -279,10 +279,40 @@ class Log:
         """A new OptimisticTransaction that has read ``state``."""
         return self.log.startTransaction(self.catalog_table, self.jvm.some(state.snapshot))
 
+    def at_folder(self, run: str) -> Any:
+        """A DeltaLog whose data path is the folder of a run, below the table: what is written by it lies there.
+
+        There is no log at that place, and none is made.
+        """
+        path = self.jvm.view.org.apache.hadoop.fs.Path
+        folder = path(self.log.dataPath(), run)
+        return self.singleton("DeltaLog").forTable(
+            self.jvm.session, folder, self.log.options(), self.catalog_table
+        )
+
+    def forget_folder(self, run: str) -> None:
+        """Drop what Delta keeps in memory for the folder of a run."""
+        folder = self.jvm.view.org.apache.hadoop.fs.Path(self.log.dataPath(), run)
+        self.singleton("DeltaLog").invalidateCache(self.jvm.session, folder)
+
+    def writer(self, state: State, run: str) -> Any:
+        """An OptimisticTransaction that writes files for ``state`` into the folder of a run; it is never committed."""
+        folder = self.at_folder(run)
+        metadata, protocol = state.snapshot.metadata(), self.jvm.some(state.snapshot.protocol())
+        snapshot = self.delta.DummySnapshot(folder.logPath(), folder, metadata, protocol)
+        return self.delta.OptimisticTransaction(folder, self.jvm.none(), snapshot)
+
     def edited(self, action: Any, **changes: Any) -> Any:
         """A copy of an AddFile with some fields changed, through its own JSON: its constructor differs by release."""
         data = json.loads(action.json())
         data["add"].update(changes)
+        return self.delta.actions.Action.fromJson(json.dumps(data))
+
+    def moved(self, action: Any, run: str) -> Any:
+        """A copy of an AddFile or AddCDCFile whose path, below the folder of a run, is one below the table."""
+        data = json.loads(action.json())
+        (body,) = data.values()
+        body["path"] = f"{run}/{body['path']}"
         return self.delta.actions.Action.fromJson(json.dumps(data))
 
 

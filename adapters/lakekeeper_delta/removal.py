@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
@@ -91,8 +92,11 @@ def refuse_append_only(log: Log, state: State) -> None:
         )
 
 
-def prepare(log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot) -> Prepared:
+def prepare(
+    log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+) -> Prepared:
     """See ``spi.RowDeletes.prepare``. Files of an attempt that failed are deleted."""
+    run = run_folder(snapshot.table_uuid, run_id)
     state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
     refuse_append_only(log, state)
     wanted = {path for path, rows in hits.per_file.items() if rows} if hits else set()
@@ -110,11 +114,11 @@ def prepare(log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snap
         if hits is not None and wanted:
             adds = {str(add.path()): add for add in log.add_files(state, sorted(wanted))}
             counts = count_places(log, hits.hits, {path: physical[path] for path in wanted})
-            touched = _Touched(log, state, hits.hits, adds, counts, physical)
+            touched = _Touched(log, state, run, hits.hits, adds, counts, physical)
             gone |= touched.by_vectors(written) if state.masks_rows else touched.by_copies(written)
             rows |= counts
         if _feeds(state, gone):
-            gone |= _with_feed(log, state, {path: gone[path] for path in whole}, written)
+            gone |= _with_feed(log, state, run, {path: gone[path] for path in whole}, written)
     except LakekeeperError:
         discard(log, written)
         raise
@@ -154,7 +158,9 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
             return Commit(now.version, run_id, (), ())
         adds = {str(add.path()): add for add in log.add_files(state, sorted(gone))}
         if _feeds(state, gone):
-            gone |= _with_feed(log, state, {p: one for p, one in gone.items() if one.copy is None}, late)
+            run = run_folder(snapshot.table_uuid, run_id)
+            whole = {path: one for path, one in gone.items() if one.copy is None}
+            gone |= _with_feed(log, state, run, whole, late)
         made = _actions(log, state, gone, adds, rows)
         transaction = log.transaction(state)
         transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
@@ -202,7 +208,9 @@ def _feeds(state: State, gone: Mapping[str, _Gone]) -> bool:
     return state.switched_on("enableChangeDataFeed") and any(one.copy is not None for one in gone.values())
 
 
-def _with_feed(log: Log, state: State, gone: Mapping[str, _Gone], written: list[str]) -> dict[str, _Gone]:
+def _with_feed(
+    log: Log, state: State, run: str, gone: Mapping[str, _Gone], written: list[str]
+) -> dict[str, _Gone]:
     """Files that leave whole, with their live rows written for the change feed."""
     from pyspark.sql import functions as F
 
@@ -211,7 +219,7 @@ def _with_feed(log: Log, state: State, gone: Mapping[str, _Gone], written: list[
         return dict(gone)
     adds = {str(add.path()): add for add in log.add_files(state, sorted(bare))}
     rows = rows_by_file(log, state, None, adds, row_ids=False)
-    made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")))
+    made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")), run)
     written += [_path(action, "cdc") for action in made]
     return {**gone, **{p: replace(gone[p], feed=action) for p, action in zip(adds, made, strict=True)}}
 
@@ -244,10 +252,14 @@ def _actions(
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """Files with rows to delete: actions by path, rows to delete and physical rows of each."""
+    """Files with rows to delete: actions by path, rows to delete and physical rows of each.
+
+    ``run`` is the folder of the run, in which all is written.
+    """
 
     log: Log
     state: State
+    run: str
     places: DataFrame
     adds: Mapping[str, Any]
     counts: Mapping[str, int]
@@ -255,7 +267,7 @@ class _Touched:
 
     def by_vectors(self, written: list[str]) -> dict[str, _Gone]:
         present = {path: self.adds[path].deletionVector() for path in self.counts}
-        vectors = write_vectors(self.log, self.state, self.places, present, self.counts)
+        vectors = write_vectors(self.log, self.run, self.places, present, self.counts)
         written += vectors.files
         left = [path for path, v in vectors.by_file.items() if int(v.cardinality()) < self.rows[path]]
         keep_vectors(self.log, vectors, left)
@@ -268,7 +280,8 @@ class _Touched:
     def by_copies(self, written: list[str]) -> dict[str, _Gone]:
         log, state = self.log, self.state
         kept = {path: rows for path in self.counts if (rows := self._left(path))}
-        copies = write_copies(log, state, self.places, {path: self.adds[path] for path in kept}, kept)
+        readable = {path: self.adds[path] for path in kept}
+        copies = write_copies(log, state, self.run, self.places, readable, kept)
         written += [_path(copy, "add") for copy in copies.values()]
         gone = {path: _Gone(self.rows[path], copy=copies.get(path)) for path in self.counts}
         if not _feeds(state, gone):
@@ -277,7 +290,7 @@ class _Touched:
 
         adds = {path: self.adds[path] for path in self.counts}
         deleted = rows_by_file(log, state, (self.places, "left_semi"), adds, row_ids=False)
-        made = write_files(log, state, deleted.withColumn("_change_type", F.lit("delete")))
+        made = write_files(log, state, deleted.withColumn("_change_type", F.lit("delete")), self.run)
         written += [_path(action, "cdc") for action in made]
         return {path: replace(gone[path], feed=action) for path, action in zip(adds, made, strict=True)}
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
@@ -74,7 +75,8 @@ class DeltaRestores:
         written: list[str] = []
         try:
             rows = _rows(log, was, now, hits, whole)
-            made = [] if rows is None else write_files(log, now, rows, checked=True)
+            run = run_folder(then.table_uuid, run_id)
+            made = [] if rows is None else write_files(log, now, rows, run, checked=True)
             written += [json.loads(action.json())["add"]["path"] for action in made]
             outputs = [described(log, action)[0] for action in made]
         except LakekeeperError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
@@ -52,15 +53,16 @@ def read(log: Log, task: MergeTask) -> DataFrame:
     return rows
 
 
-def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
-    """Files below the table's directory that no version names. Raises what Spark raises."""
+def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
+    """Files in the folder of a run that no version names. Raises what Spark raises."""
     state = log.at(task.read_version, task.table_uuid)
     inputs = log.inputs(state, task.id, task.inputs)
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
     if not live and _none_lives(log, state, inputs):
         # Spark would leave an empty file that nobody knows the name of.
-        return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs))
-    written = write_files(log, state, rows, rows_per_file(task))
+        return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs), run_id=run_id)
+    run = run_folder(task.table_uuid, run_id)
+    written = write_files(log, state, rows, run, rows_per_file(task))
     made = [described(log, add) for add in written]
     outputs = tuple(output for output, _ in made)
     spans = _spans(log, state, written, outputs, task)
@@ -68,13 +70,14 @@ def write(log: Log, rows: DataFrame, task: MergeTask) -> Rewrite:
         log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
         for add, (output, data) in zip(written, made, strict=True)
     ]
-    return Rewrite(task, outputs, rows_in=live, native=Written(log.jvm.array_list(actions), inputs))
+    native = Written(log.jvm.array_list(actions), inputs)
+    return Rewrite(task, outputs, rows_in=live, native=native, run_id=run_id)
 
 
 def write_files(
-    log: Log, state: State, rows: DataFrame, rows_per_file: int = 0, *, checked: bool = False
+    log: Log, state: State, rows: DataFrame, run: str, rows_per_file: int = 0, *, checked: bool = False
 ) -> list[Any]:
-    """Write rows as new files that no version names, cut at so many rows (0: never); the actions Delta made of them.
+    """Write rows as new files in the folder of a run, cut at so many rows (0: never); the actions Delta made of them.
 
     Each Spark partition starts a file of its own; the files come in the order of the partitions. ``checked``: rows are
     new to the table, and Delta is to hold them against its constraints.
@@ -86,8 +89,8 @@ def write_files(
             session, rows._jdf.queryExecution().analyzed()
         )
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
-        made = log.transaction(state).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))
-    return log.jvm.python_list(made)
+        made = log.writer(state, run).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))
+    return [log.moved(action, run) for action in log.jvm.python_list(made)]
 
 
 def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:

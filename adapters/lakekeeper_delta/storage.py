@@ -8,20 +8,19 @@ orphans    listings, and who is named at all      disk       Hadoop's file syste
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 
 from lakekeeper.core.containment import Grounds
-from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
-from lakekeeper.spi import MetadataChange
-from lakekeeper_delta import metadata, orphans, sweeping
+from lakekeeper.spi import TableName
+from lakekeeper.spi_storage import MetadataChange
+from lakekeeper_delta import metadata, orphans, strangers, sweeping
 from lakekeeper_delta.disk import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
-from lakekeeper_delta.notes import FOLDER
 from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
 
 USUAL_AGE_MS = 168 * HOUR_MS
@@ -32,8 +31,9 @@ _RETENTION = "delta.deletedfileretentionduration"
 class DeltaStorage:
     """Files of one table; safe to use from several driver threads."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, identifier: TableName) -> None:
         self._log = log
+        self._identifier = identifier
 
     @cached_property
     def _disk(self) -> Disk:
@@ -41,9 +41,23 @@ class DeltaStorage:
 
     @property
     def grounds(self) -> Grounds:
-        """The table's folder, without the log and what is ours."""
+        """The table's folder, without the log and what is lakekeeper's."""
         with self._answering("its location"):
-            return Grounds((self._disk.root,), (LOG_FOLDER, FOLDER))
+            return Grounds((self._disk.root,), (LOG_FOLDER,))
+
+    def allowing(self, locations: Sequence[str]) -> DeltaStorage:
+        """The same: all files of a Delta table that may ever be deleted lie in its folder."""
+        return self
+
+    def same_table(self, table_uuid: str, version: int | None) -> bool:
+        """CREATE OR REPLACE gives a table another id, though its log goes on: then the log says whose a version was."""
+        with suppress(Exception):  # in doubt it was another table
+            newest = self.newest()
+            if newest.table_uuid == table_uuid:
+                return True
+            if version is not None and 0 <= version < newest.version:
+                return self._log.at(version, table_uuid).table_uuid == table_uuid
+        return False
 
     def versions(self, since: int | None = None) -> Versions:
         """Versions from ``since`` on that still have their commit, in one line."""
@@ -100,25 +114,43 @@ class DeltaStorage:
         with self._answering("its files"):
             return sweeping.delete(self._disk, self.grounds, files)
 
+    def refuses_bin(self) -> str:
+        """A rename has to be one step."""
+        with self._answering("its location"):
+            return (
+                "" if self._disk.renames else f"its storage ({self._disk.scheme}) copies a file to rename it"
+            )
+
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """Rename files, none over another; the sources that are at their targets."""
         with self._answering("its files"):
             return sweeping.move(self._disk, self.grounds, moves)
 
-    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+    def files(self) -> Iterator[FileInfo]:
         """LIST."""
         with self._answering("its folders"):
-            yield from orphans.files(self._log, self._disk, folders)
+            yield from orphans.files(self._log, self._disk)
+
+    def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
+        """LIST: the folders of these runs."""
+        with self._answering("its folders"):
+            yield from orphans.left_by(self._disk, runs)
+
+    def forget(self, run: str) -> None:
+        """Drop what Delta has in memory for the folder of a run, and the folder if it is empty."""
+        with suppress(Exception):  # what stays costs memory for an hour, or an empty folder
+            self._log.forget_folder(run)
+            self._disk.prune(f"{self._disk.root}/{run}")
+
+    def recognised(self, paths: Collection[str]) -> set[str]:
+        """By folder and name, as writers of Delta make them."""
+        with self._answering("its metadata"):
+            return orphans.of_writers(self._log, self._disk, paths)
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         """Which of ``paths`` the log names, in any commit or in its state; they may lie anywhere."""
         with self._answering("its log"):
             return orphans.named(self._log, self._disk, versions.native, paths)
-
-    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        """Folders of the inputs, of their partitions, and the table's own, where deletion vectors lie."""
-        with self._answering("its location"):
-            return orphans.folders(self._log, self._disk, tasks)
 
     def newest(self) -> State:
         """The newest version: what Delta has in memory, if it is that; else Delta looks again, which lists."""
@@ -133,10 +165,10 @@ class DeltaStorage:
         """Fold metadata; see ``metadata.compact_metadata``."""
         return metadata.compact_metadata(self._log, dry_run=dry_run)
 
-    def strangers(self) -> Sequence[str]:
-        """LIST: other tables' metadata below the table or in a folder around it."""
+    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+        """LIST: other tables in or around the table's folder, or the folders of runs."""
         with self._answering("its folders"):
-            return orphans.strangers(self._disk)
+            return strangers.strangers(self._log, self._disk, self._identifier, runs)
 
     def _own_age(self, state: State) -> int | None:
         """What the table's owner asks for, by Delta's own reading of it."""

@@ -17,7 +17,7 @@ from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.native import Log
 
-OPTION = "delta.single-driver"
+OPTION = "single-driver"
 S3 = ("s3", "s3a", "s3n")
 SHOWN = (*S3, "abfss", "gs", "hdfs", "file")
 _OF_DELTA = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")

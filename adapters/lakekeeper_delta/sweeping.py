@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lakekeeper.core.containment import Grounds, refusal
-from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, FileInfo
+from lakekeeper.core.containment import Grounds, Region, move_refusal, refusal
+from lakekeeper.core.layout import folders_of_run
+from lakekeeper.core.vacuum import Doomed, FileInfo, region_of
 from lakekeeper.errors import AdapterError
 from lakekeeper_delta.disk import Disk, in_parallel
 
@@ -22,23 +23,27 @@ def look(disk: Disk, paths: Sequence[str]) -> list[FileInfo | None]:
 
 
 def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
-    """Delete what may be deleted, and look; the paths that are gone."""
+    """Delete what may be deleted, and look; the paths that are gone. Folders of runs go with their last file."""
     links = Links(disk)
     places = {
         file.path: disk.locator.at(file.path)
         for file in files
-        if not _refused(disk, grounds, links, file.path, reserved=file.kind in METADATA_KINDS)
+        if not _refused(disk, grounds, links, file.path, region_of(file.kind))
     }
     paths = list(places)
     there = _kinds(disk, paths, places)
     # A folder is no file of anybody's: some stores would delete all that is in it.
     disk.remove([places[path] for path in paths if there[path] == "file"])
     left = _kinds(disk, paths, places)
-    return [path for path in paths if not left[path]]
+    gone = [path for path in paths if not left[path]]
+    folders = {folder for path in gone for folder in folders_of_run(places[path])}
+    for folder in sorted(folders, key=len, reverse=True):
+        disk.drop_empty(folder)
+    return gone
 
 
 def _kinds(disk: Disk, paths: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
-    """What each is; where the storage does not answer nothing is known, and nobody is told that it is gone."""
+    """What each is; where the storage does not answer nothing is known, and none counts as gone."""
     try:
         found = disk.kinds([places[path] for path in paths])
     except AdapterError:
@@ -49,11 +54,10 @@ def _kinds(disk: Disk, paths: Sequence[str], places: Mapping[str, str]) -> dict[
 def move(disk: Disk, grounds: Grounds, moves: Mapping[str, str]) -> list[str]:
     """Rename what may be renamed; the sources that are at their targets now."""
     links = Links(disk)
-
     allowed = [
         pair
         for pair in moves.items()
-        if not any(_refused(disk, grounds, links, p, reserved=True) for p in pair)
+        if not move_refusal(*pair, grounds) and not any(links.reach(disk.locator.at(p)) for p in pair)
     ]
     pairs = [(disk.locator.at(source), disk.locator.at(target)) for source, target in allowed]
 
@@ -89,7 +93,7 @@ class Links:
         return not self._plain[folder] or os.path.islink(path)  # noqa: PTH114  # the same
 
 
-def _refused(disk: Disk, grounds: Grounds, links: Links, path: str, *, reserved: bool) -> bool:
+def _refused(disk: Disk, grounds: Grounds, links: Links, path: str, region: Region) -> bool:
     location = disk.locator.at(path)
     in_log = location.startswith(f"{disk.root}/_delta_log/")
-    return bool(refusal(path, grounds, reserved=reserved)) or in_log or links.reach(location)
+    return bool(refusal(path, grounds, region)) or in_log or links.reach(location)

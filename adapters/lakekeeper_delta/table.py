@@ -37,7 +37,7 @@ class DeltaTable:
     def __init__(self, log: Log, identifier: TableName) -> None:
         self._log = log
         self._identifier = identifier
-        self._storage = DeltaStorage(log)
+        self._storage = DeltaStorage(log, identifier)
 
     @property
     def table(self) -> str:
@@ -140,9 +140,9 @@ class DeltaTable:
         """The live rows of the task's inputs, with row ids where the table tracks them."""
         return rewrite.read(self._log, task)
 
-    def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
-        """Write rows as files nobody sees yet. Extra columns that ``read`` gave must still be there."""
-        return rewrite.write(self._log, rows, task)
+    def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
+        """Write rows as files that no version names. Extra columns that ``read`` gave must still be there."""
+        return rewrite.write(self._log, rows, task, run_id)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt; raises Conflict, Rejected or Unknown."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.exchange import Exchange
 from lakekeeper_iceberg.native import Iceberg
@@ -74,11 +75,11 @@ class Swapped:
     removed_delete_files: int
 
 
-def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
+def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Attempts) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
     rescued: list[Any] = []
     for _ in range(2):
-        base, made = _prepared(table, name, partial(_rewrite, exchange, rescued))
+        base, made = _prepared(table, name, partial(_rewrite, exchange, rescued), attempts)
         parent = base.currentSnapshot()
         lost = _lost_deletes(jvm, table, parent, made, _sequence(base, exchange.read_version))
         if not lost:
@@ -88,14 +89,14 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange) -> Swapped:
     raise Conflict(f"{name}: the commit would drop {len(lost)} equality delete files that are still needed")
 
 
-def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange) -> Swapped:
+def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts: Attempts) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
-    base, made = _prepared(table, name, partial(_row_change, jvm, name, change))
+    base, made = _prepared(table, name, partial(_row_change, jvm, name, change), attempts)
     return _swap(jvm, table, name, base, made)
 
 
 def append_once(
-    jvm: Iceberg, table: Any, name: str, files: Sequence[Any], since: int, run_id: str
+    jvm: Iceberg, table: Any, name: str, files: Sequence[Any], since: int, run_id: str, attempts: Attempts
 ) -> tuple[int, bool]:
     """Append data files, unless a commit after the snapshot ``since`` carries ``run_id``; (snapshot, was it there?).
 
@@ -111,7 +112,7 @@ def append_once(
             append = append.appendFile(file)
         return None if done else append.set(RUN_ID, run_id)
 
-    base, made = _prepared(table, name, update)
+    base, made = _prepared(table, name, update, attempts)
     return (done[0], True) if done else (_swap(jvm, table, name, base, made).version, False)
 
 
@@ -140,7 +141,13 @@ def _line(base: Any, since: int) -> list[Any] | None:
 
 
 def drop_deletes(
-    jvm: Iceberg, table: Any, name: str, version: int, deletes: Sequence[Any], run_id: str
+    jvm: Iceberg,
+    table: Any,
+    name: str,
+    version: int,
+    deletes: Sequence[Any],
+    run_id: str,
+    attempts: Attempts,
 ) -> Swapped:
     """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do."""
 
@@ -153,11 +160,13 @@ def drop_deletes(
             rewrite = rewrite.deleteFile(file)
         return rewrite.set(RUN_ID, run_id)
 
-    base, made = _prepared(table, name, update)
+    base, made = _prepared(table, name, update, attempts)
     return _swap(jvm, table, name, base, made)
 
 
-def _prepared(table: Any, name: str, update: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+def _prepared(
+    table: Any, name: str, update: Callable[[Any, Any], Any], attempts: Attempts
+) -> tuple[Any, Any]:
     """(metadata, the new snapshot upon it, which is written but not committed).
 
     ``update`` makes the pending update, if any, out of a transaction and its metadata. The transaction stays at one
@@ -168,7 +177,10 @@ def _prepared(table: Any, name: str, update: Callable[[Any, Any], Any]) -> tuple
         transaction = table.newTransaction()
         base = transaction.startMetadata()
         pending = update(transaction, base)
-        return base, None if pending is None else pending.apply()
+        if pending is None:
+            return base, None
+        attempts.begin(pending, str(base.metadataFileLocation()))
+        return base, pending.apply()
     except LakekeeperError:
         raise
     except Exception as error:

@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lakekeeper.core.containment import Grounds, below, refusal, same_place, spelled
-from lakekeeper.core.vacuum import METADATA_KINDS, Doomed, FileInfo
+from lakekeeper.core.containment import Grounds, below, move_refusal, refusal, same_place, spelled
+from lakekeeper.core.layout import folders_of_run
+from lakekeeper.core.vacuum import Doomed, FileInfo, region_of
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
@@ -52,9 +53,7 @@ class Disk:
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """See ``spi.Storage.delete``."""
-        allowed = [
-            f.path for f in files if not refusal(f.path, self.grounds, reserved=f.kind in METADATA_KINDS)
-        ]
+        allowed = [f.path for f in files if not refusal(f.path, self.grounds, region_of(f.kind))]
         links = _Links(self.grounds)
         seen = dict(zip(allowed, self._seen(allowed), strict=True))
         doomed = [
@@ -62,7 +61,38 @@ class Disk:
         ]
         self._delete_all(doomed)
         left = dict(zip(doomed, self._seen(doomed), strict=True))
-        return [path for path, info in seen.items() if info is None or (path in left and left[path] is None)]
+        gone = [path for path, info in seen.items() if info is None or (path in left and left[path] is None)]
+        folders = {folder for path in gone for folder in folders_of_run(path)}
+        for folder in sorted(folders, key=len, reverse=True):
+            self._drop_empty(folder)
+        return gone
+
+    def refuses_bin(self) -> str:
+        """See ``spi_storage.Storage.refuses_bin``."""
+        roots = self.grounds.roots
+        kinds = {_scheme(root) for root in roots}
+        if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
+            return f"the table's storage ({', '.join(sorted(kinds))}) copies a file to rename it"
+        if len({_store(root) for root in roots}) > 1:
+            return "the table's files lie in several stores, and a file cannot be renamed into another one"
+        return ""
+
+    def prune(self, folder: str) -> None:
+        """Remove a folder in which there are folders only, where the storage has real ones; one with a file stays."""
+        if _scheme(folder) == "file":
+            for place, _, _ in os.walk(_local(folder), topdown=False):
+                with suppress(OSError):  # it is not empty
+                    os.rmdir(place)  # noqa: PTH106  # of the text as it is
+        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+            hadoop.prune(folder)
+
+    def _drop_empty(self, folder: str) -> None:
+        """Remove a folder that is empty, where the storage has real ones and does so in one step; any other stays."""
+        if _scheme(folder) == "file":
+            with suppress(OSError):
+                os.rmdir(_local(folder))  # noqa: PTH106  # of the text as it is
+        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+            hadoop.drop_empty(folder)
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """See ``spi.Storage.move``; nothing is moved where a rename would be a copy."""
@@ -70,9 +100,8 @@ class Disk:
 
         def one(move: tuple[str, str]) -> bool:
             source, target = move
-            for path in move:
-                if refusal(path, self.grounds, reserved=True) or links.to(path):
-                    return False
+            if move_refusal(source, target, self.grounds) or any(links.to(path) for path in move):
+                return False
             cheap = _scheme(source) in _CHEAP_RENAME and _store(source) == _store(target)
             return hadoop is not None and cheap and self._rename(hadoop, source, target)
 
@@ -112,12 +141,12 @@ class Disk:
         for path, size, at in zip(*columns, strict=True):
             yield FileInfo(path, int(size), int(at), links.to(path))
 
-    def start(self, path: str, most: int) -> bytes:
-        """The first bytes of a file, unpacked."""
+    def start(self, path: str, most: int | None) -> bytes:
+        """The first bytes of a file (None: all), unpacked."""
         try:
             stream = self.io.newInputFile(path).newStream()
             try:
-                found = bytes(stream.readNBytes(most))
+                found = bytes(stream.readAllBytes() if most is None else stream.readNBytes(most))
             finally:
                 stream.close()
             return zlib.decompressobj(31).decompress(found) if found[:2] == b"\x1f\x8b" else found

@@ -49,7 +49,7 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
     _refuse_empty(reach, stays)
     files = metadata_paths(reach)
     dropped = frozenset(gone)
-    leaves = {path: told for path, told in files.items() if told[1] in dropped}
+    leaves = {path: told for path, told in files.items() if told[1] <= dropped}
     named = keys_of([*reach.paths(stays), *(files.keys() - leaves.keys()), *log_files(reach.base)])
     going = [
         _Gone(manifest, path, str(manifest.content()), version)
@@ -64,10 +64,11 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
         finds.add(path, _CONTENT[g.kind], g.version, f"named last by snapshot {g.version}")
     for g in going:
         finds.add(g.path, "manifest", g.version, f"named last by snapshot {g.version}")
-    for path, (kind, version) in leaves.items():
+    for path, (kind, versions) in leaves.items():
+        version = max(versions, key=order.__getitem__)
         finds.add(path, kind, version, f"of snapshot {version}")
     for path in (hinted[key] for key in reach.texts(dead) & hinted.keys()):
-        finds.add(path, kind_of(path), 0, "found dead before, and still named by nothing")
+        finds.add(path, kind_of(path), 0, "found dead before, and still named by nothing", logged=False)
     return finds.garbage(len(manifests) + len(going) + len(kept.reasons) + len(gone))
 
 
@@ -80,14 +81,14 @@ class _Finds:
     grounds: Grounds
     files: dict[str, Dead] = field(default_factory=dict)
 
-    def add(self, path: str, kind: str, version: int, why: str) -> None:
+    def add(self, path: str, kind: str, version: int, why: str, *, logged: bool = True) -> None:
         key = path_key(path)
         if kind and key not in self.named and key not in self.files:
             partition = "" if kind in METADATA_KINDS else _partition(path, self.grounds)
-            self.files[key] = Dead(path, kind, version, self.order.get(version, 0), partition, why)
+            self.files[key] = Dead(path, kind, version, self.order.get(version, 0), partition, why, logged)
 
     def garbage(self, examined: int) -> Garbage:
-        outside = [f for f in self.files.values() if refusal(f.path, self.grounds, reserved=True)]
+        outside = [f for f in self.files.values() if refusal(f.path, self.grounds, "metadata")]
         far = {f.path for f in outside}
         return Garbage(
             files=tuple(f for f in self.files.values() if f.path not in far),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,21 @@ class HadoopFiles:
         """Is there a file or folder?"""
         place, files = self.place(path)
         return bool(files.exists(place))
+
+    def drop_empty(self, folder: str) -> None:
+        """Remove a folder, if it is empty: HDFS refuses to remove another one."""
+        place, files = self.place(folder)
+        with suppress(Exception):  # it is not empty, or not there
+            files.delete(place, False)
+
+    def prune(self, folder: str) -> None:
+        """LIST: remove a folder in which there are folders only; one with a file in it stays."""
+        place, files = self.place(folder)
+        below = list(files.listStatus(place)) if files.exists(place) else []
+        if all(entry.isDirectory() for entry in below):
+            for entry in below:
+                self.prune(str(entry.getPath().toString()))
+            self.drop_empty(folder)
 
     def seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Files (or folders, by their bytes) of one file system, in order; None where there is nothing.

@@ -1,8 +1,10 @@
-"""Level and key id of a block, kept in its path: ``…/lk/<key id or "none">/L<level>/…``.
+"""Level and key id of a block, kept in its path: ``…/<folder of the run>/<key id or "none">/L<level>/…``.
 
 No format field would do: sort order ids are copied to ordinary inserts, and other fields mean something to
 readers. A path survives deletes, manifest rewrites, expiry and schema changes, and another engine's rewrite
 gives ordinary paths, that is level 0. No leading underscore: listings for orphans skip hidden names.
+
+Files of older releases lie in ``…/lk/<key id>/L<level>/…``, and keep their level.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakekeeper.core.layout import RUN_FOLDER
+
 NO_KEY = "none"
-_PLACE = r"^.*/lk/(?P<key>none|[0-9a-f]{12})/L(?P<level>[0-9]{1,4})/"
+_PLACE = rf"^.*/(?:lk|{RUN_FOLDER})/(?P<key>none|[0-9a-f]{{12}})/L(?P<level>[0-9]{{1,4}})/"
 
 
 def data_root(location: str, properties: Mapping[str, str]) -> str:
@@ -28,20 +32,15 @@ def data_root(location: str, properties: Mapping[str, str]) -> str:
     return root.rstrip("/")
 
 
-def folder(root: str, key_id: str, level: int) -> str:
-    """The folder for outputs of a level under a key (``""``: none)."""
-    return f"{root}/lk/{key_id or NO_KEY}/L{level}"
+def folder(home: str, key_id: str, level: int) -> str:
+    """The folder for outputs of a level under a key (``""``: none), in the folder ``home`` of a run."""
+    return f"{home}/{key_id or NO_KEY}/L{level}"
 
 
-def is_level(folder: str) -> bool:
-    """Is it a folder for outputs of a level?"""
-    return re.match(_PLACE, f"{folder.rstrip('/')}/") is not None
-
-
-def own_folder(root: str, path: str) -> str:
-    """The folder for a file that takes the place of ``path``: that of its key and level, else the root."""
+def own_folder(home: str, path: str) -> str:
+    """The folder for a copy of ``path``, in the folder ``home`` of a run: of its key and level, if it has one."""
     found = re.match(_PLACE, path)
-    return f"{root}/lk/{found['key']}/L{found['level']}" if found else root
+    return f"{home}/{found['key']}/L{found['level']}" if found else home
 
 
 def places(paths: pa.Array) -> tuple[npt.NDArray[np.int16], list[str]]:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.staging import home_of
 
 _WRITERS = 8  # delete files that are written at a time: storage waits more than it works
 
@@ -63,14 +64,18 @@ def by_file(jvm: Iceberg, hits: DataFrame) -> dict[str, Any]:
 
 
 def write_masks(
-    jvm: Iceberg, table: Any, masks: Sequence[Mask], version: int, *, by_partition: bool = False
+    jvm: Iceberg, table: Any, masks: Sequence[Mask], run: str, *, by_partition: bool = False
 ) -> Masked:
-    """Write the deletes of each file as format ``version`` has them; an error leaves no file behind.
+    """Write the deletes of each file as the table's format has them, in the folder of a run.
 
-    ``by_partition``: in format 2, one file of positions for all data files of a partition.
+    An error leaves no file behind. ``by_partition``: in format 2, one file of positions for all data files of a
+    partition.
     """
     if not masks:
         return Masked((), ())
+    version = format_version(table)
+    # The writers ask the table object where files go.
+    table = jvm.pinned(table, {"write.data.path": home_of(table, run)})
     if version > 2:
         return _vectors(jvm, table, masks)
     return _partition_files(jvm, table, masks) if by_partition else _position_files(jvm, table, masks)

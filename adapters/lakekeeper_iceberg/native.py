@@ -167,6 +167,19 @@ class Iceberg(Jvm):
         """A method of this very Java object, as a Java function of its argument."""
         return self._proxy("base.Function", self._method(cls, method, returns, takes).bindTo(item))
 
+    def hidden_field(self, item: Any, cls: str, name: str) -> Any:
+        """The value of a field that a class keeps to itself."""
+        field = self._class(cls).getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(item)
+
+    def hidden_call(self, item: Any, cls: str, name: str) -> Any:
+        """What a method without arguments returns that a class keeps to itself."""
+        java = self.view.java.lang
+        method = self._class(cls).getDeclaredMethod(name, self.array(java.Class, []))
+        method.setAccessible(True)
+        return method.invoke(item, self.array(java.Object, []))
+
     def is_a(self, item: Any, cls: str) -> bool:
         """Is a Java object of a class or interface?"""
         return bool(self._class(cls).isInstance(item))

@@ -155,21 +155,26 @@ class Reach:
         )
 
 
-def metadata_paths(reach: Reach) -> dict[str, tuple[str, int]]:
-    """Path → (kind, snapshot) of all manifest lists and statistics files that the metadata names.
+def metadata_paths(reach: Reach) -> dict[str, tuple[str, frozenset[int]]]:
+    """Path → (kind, snapshots) of all manifest lists and statistics files that the metadata names.
 
-    Statistics may be of a snapshot that is not known any more.
+    One file may be registered for several snapshots; statistics may be of one that is not known any more.
     """
     base, jvm = reach.base, reach.jvm
     places = jvm.told(base.snapshots(), _SNAPSHOT, "manifestListLocation", "java.lang.String")
-    found = {
-        place: ("manifest list", version)
+    # A snapshot of old tables has no list.
+    named = [
+        (place, "manifest list", version)
         for version, place in zip(snapshot_ids(reach), places, strict=True)
-        if place  # a snapshot of old tables has no list
-    }
+        if place
+    ]
     for files in (base.statisticsFiles(), base.partitionStatisticsFiles()):
-        found |= {str(file.path()): ("statistics", int(file.snapshotId())) for file in files}
-    return found
+        named += [(str(file.path()), "statistics", int(file.snapshotId())) for file in files]
+    by_key: dict[str, tuple[str, str, frozenset[int]]] = {}
+    for place, kind, version in named:
+        first, _, versions = by_key.get(path_key(place), (place, kind, frozenset[int]()))
+        by_key[path_key(place)] = (first, kind, versions | {version})
+    return {place: (kind, versions) for place, kind, versions in by_key.values()}
 
 
 def snapshot_ids(reach: Reach) -> list[int]:

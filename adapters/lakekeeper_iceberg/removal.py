@@ -64,13 +64,14 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Prepares deletes of one table, which stays at the snapshot where the rows were found."""
+    """Prepares deletes of one table, which stays at the snapshot where the rows were found, in the folder of a run."""
 
     jvm: Iceberg
     name: str
     table: Any
     planner: Planner
     snapshot: Snapshot
+    run: str
 
     def prepare(self, hits: Held[DataFrame] | None, whole: Collection[str]) -> Prepared:
         """See ``spi.RowDeletes.prepare``; an error leaves no file behind."""
@@ -114,7 +115,7 @@ class Preparation:
     def _masked(self, masks: Sequence[Mask], form: int) -> dict[str, _Gone]:
         granularity = str(self.table.properties().get(_GRANULARITY) or "file").lower()
         by_partition = form == 2 and granularity == "partition"
-        made = write_masks(self.jvm, self.table, masks, form, by_partition=by_partition)
+        made = write_masks(self.jvm, self.table, masks, self.run, by_partition=by_partition)
         if by_partition:
             of = _by_data_file(self.jvm, self.table, masks, made)
             return {m.path: _Gone(m.file, of[m.path]) for m in masks}
@@ -122,8 +123,8 @@ class Preparation:
         return {m.path: _Gone(m.file, found[m.path], tuple(self._alone(m.known))) for m in masks}
 
     def _copied(self, masks: Sequence[Mask]) -> dict[str, _Gone]:
-        made = write_masks(self.jvm, self.table, masks, 1)
-        copies = copied(self.jvm, self.table, masks, made)
+        made = write_masks(self.jvm, self.table, masks, self.run)
+        copies = copied(self.jvm, self.table, masks, made, self.run)
         return {m.path: _Gone(m.file, copies=tuple(copies[m.path])) for m in masks}
 
     def _alone(self, deletes: Any) -> Iterator[Any]:
@@ -139,13 +140,13 @@ def in_order(jvm: Iceberg, masks: Sequence[Mask], made: Masked) -> list[Any]:
 
 
 def copied(
-    jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked, *, row_ids: bool = False
+    jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked, run: str, *, row_ids: bool = False
 ) -> dict[str, list[Any]]:
     """Path → DataFiles that hold the rows which a mask leaves; the masks' own files are removed again."""
     anew: dict[str, list[Any]] = {}
     try:
         for m, delete in zip(masks, in_order(jvm, masks, made), strict=True):
-            anew[m.path] = staging.copy_live_rows(jvm, table, m.file, [delete], row_ids=row_ids)
+            anew[m.path] = staging.copy_live_rows(jvm, table, m.file, [delete], run, row_ids=row_ids)
     except BaseException:
         staging.delete_own(table, [str(f.location()) for files in anew.values() for f in files])
         raise

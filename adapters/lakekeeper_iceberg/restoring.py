@@ -6,7 +6,7 @@ values by field id, whatever their columns are called. They come back as an appe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_iceberg import staging
+from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.commit import append_once
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
@@ -29,11 +31,20 @@ _TARGET_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class _Copies:
+    """DataFile objects, in the folder of a run."""
+
+    files: Sequence[Any]
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
 class IcebergRestores:
     """How rows of one table come back.
 
     ``table()`` is the table object at hand, freshly read; ``seen`` makes the snapshot of a pinned one, of blocks that
-    may hold a match; ``lock`` is the lock of those who commit to a table of this uuid.
+    may hold a match; ``attempts`` is the record of a run's commits, ``lock`` the lock that commits to a table of this
+    uuid hold.
     """
 
     jvm: Iceberg
@@ -41,6 +52,7 @@ class IcebergRestores:
     planner: Planner
     table: Callable[[], Any]
     seen: Callable[[Any, str], Snapshot]
+    attempts: Callable[[str], Attempts]
     lock: Callable[[str], AbstractContextManager[Any]]
 
     def before(self, version: int, where: str) -> Snapshot:
@@ -60,10 +72,12 @@ class IcebergRestores:
         """The rows in new files. Raises Unsupported for what would come back as something else."""
         table = self.jvm.pinned(self.table())
         self._refuse_changed(table, then)
+        run = run_folder(then.table_uuid, run_id)
         scans = Scans(self.jvm, table, self.name)
         try:
             rows = self._rows(scans, hits, whole, -1 if then.version is None else then.version)
-            files = [] if rows is None else staging.write_rows(self.jvm, table, rows, _target_bytes(table))
+            target = _target_bytes(table)
+            files = [] if rows is None else staging.write_rows(self.jvm, table, rows, run, target)
         except LakekeeperError:
             raise
         except Exception as error:
@@ -73,7 +87,9 @@ class IcebergRestores:
         finally:
             scans.free()
         outputs = staging.outputs_of(files)
-        return Prepared({o.path: o.rows for o in outputs}, tuple(o.path for o in outputs), tuple(files))
+        return Prepared(
+            {o.path: o.rows for o in outputs}, tuple(o.path for o in outputs), _Copies(files, run)
+        )
 
     def keep(self, copies: Prepared) -> bool:
         """Always: files follow their columns by id."""
@@ -83,7 +99,9 @@ class IcebergRestores:
         """One attempt; the metadata that it replaces is searched for the run id."""
         table = self.table()
         with self.lock(str(table.operations().current().uuid())):
-            version, before = append_once(self.jvm, table, self.name, copies.native, since, run_id)
+            made: _Copies = copies.native
+            attempts = self.attempts(made.run)
+            version, before = append_once(self.jvm, table, self.name, made.files, since, run_id, attempts)
         return Commit(version, run_id, (), () if before else tuple(copies.rows))
 
     def _rows(

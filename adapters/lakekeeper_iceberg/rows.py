@@ -11,10 +11,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict, NotFound, reason
 from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
 from lakekeeper_iceberg import removal, staging, tidy
+from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.commit import change_rows
 from lakekeeper_iceberg.masks import (
     Mask,
@@ -36,7 +38,7 @@ class IcebergRows:
     """Satisfies ``spi.RowDeletes``.
 
     ``table()`` is the table object at hand, ``winners`` gives what was committed since a snapshot without a look at
-    files, and ``lock`` the lock of those who commit to a table of this uuid.
+    files, ``attempts`` the record of a run's commits, and ``lock`` the lock that commits to a table of this uuid hold.
     """
 
     jvm: Iceberg
@@ -44,6 +46,7 @@ class IcebergRows:
     planner: Planner
     table: Callable[[], Any]
     winners: Callable[[Snapshot], Changes]
+    attempts: Callable[[str], Attempts]
     lock: Callable[[str], AbstractContextManager[Any]]
     _traced: dict[str, Scans] = field(default_factory=dict)
     _found: dict[int, tuple[DataFrame, Scans]] = field(default_factory=dict)
@@ -101,7 +104,8 @@ class IcebergRows:
         self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
         table = self._at(snapshot)
-        return Preparation(self.jvm, self.name, table, self.planner, snapshot).prepare(hits, whole)
+        run = run_folder(snapshot.table_uuid, run_id)
+        return Preparation(self.jvm, self.name, table, self.planner, snapshot, run).prepare(hits, whole)
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
         return removal.keep(prepared, paths, format_version(self.table()))
@@ -116,7 +120,8 @@ class IcebergRows:
         change = removal.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
         with self.lock(snapshot.table_uuid):
             try:
-                done = change_rows(self.jvm, self.table(), self.name, change)
+                attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
+                done = change_rows(self.jvm, self.table(), self.name, change, attempts)
             except Conflict as error:
                 raise Conflict(str(error), _winner(self.winners(snapshot))) from error
         removed = tuple(str(file.location()) for file in change.removed)
@@ -128,7 +133,8 @@ class IcebergRows:
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         with self.lock(snapshot.table_uuid):
-            return tidy.tidy(self.jvm, self.table(), self.name, run_id)
+            attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
+            return tidy.tidy(self.jvm, self.table(), self.name, run_id, attempts)
 
     def _mask(self, written: Rewrite, places: dict[str, Any], changes: Changes) -> Rewrite:
         table = self.jvm.pinned(self.table())
@@ -174,15 +180,15 @@ class IcebergRows:
         dead = {path: int(index.cardinality()) for path, index in places.items()}
         alive = [o for o in written.outputs if dead.get(o.path, 0) < o.rows]
         masks = [Mask(files[o.path], places[o.path]) for o in alive if o.path in places]
-        version = format_version(table)
-        masked = write_masks(self.jvm, table, masks, version)
-        if not masks or (version > 1 and sum(o.rows for o in alive) <= room):
+        run = run_folder(written.task.table_uuid, written.run_id)
+        masked = write_masks(self.jvm, table, masks, run)
+        if not masks or (format_version(table) > 1 and sum(o.rows for o in alive) <= room):
             outputs = [
                 replace(o, rows=o.rows - dead.get(o.path, 0), masked=dead.get(o.path, 0)) for o in alive
             ]
             return [files[o.path] for o in alive], outputs, masked
         read = self.planner.tasks(table, written.task.read_version, written.task.inputs)
-        anew = copied(self.jvm, table, masks, masked, row_ids=have_row_ids(table, read))
+        anew = copied(self.jvm, table, masks, masked, run, row_ids=have_row_ids(table, read))
         made = [new for o in alive for new in anew.get(o.path, [files[o.path]])]
         return made, list(staging.outputs_of(made)), Masked((), ())
 

@@ -69,18 +69,18 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
 
 
 def write_staged(
-    jvm: Iceberg, table: Any, rows: DataFrame, task: MergeTask, sort_order: int | None
+    jvm: Iceberg, table: Any, rows: DataFrame, task: MergeTask, run: str, sort_order: int | None
 ) -> tuple[Made, tuple[Output, ...]]:
-    """Write rows in their order below the folder of the task's level; (DataFile objects, what they hold)."""
+    """Write rows in their order, in the folder of a run for the task's level; (DataFile objects, what they hold)."""
     key_id = task.key.key_id if task.key else ""
-    place = folder(_root(table), key_id, task.level)
+    place = folder(home_of(table, run), key_id, task.level)
     files = _write(jvm, table, rows, place, int(table.spec().specId()), sort_order, _target_bytes(task))
     return Made(tuple(files)), outputs_of(files)
 
 
-def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, target: int) -> list[Any]:
-    """DataFiles of rows that are new to the table, where its writers put theirs; ``target`` is in bytes."""
-    return _write(jvm, table, rows, _root(table), int(table.spec().specId()), None, target)
+def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int) -> list[Any]:
+    """DataFiles, in the folder of a run, of rows that are new to the table; ``target`` is in bytes."""
+    return _write(jvm, table, rows, home_of(table, run), int(table.spec().specId()), None, target)
 
 
 def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
@@ -89,15 +89,15 @@ def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
 
 
 def copy_live_rows(
-    jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any], *, row_ids: bool = False
+    jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any], run: str, *, row_ids: bool = False
 ) -> list[Any]:
-    """DataFiles with the rows of one that ``deletes`` leave: in the same order, folder, spec and sort order."""
+    """DataFiles, in the folder of a run, with the rows of one that ``deletes`` leave: same order, spec, sort order."""
     size = int(file.fileSizeInBytes())
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
         reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
         rows = reader.option("split-size", str(_one_split(size))).load(group).coalesce(1)
-        place = own_folder(_root(table), str(file.location()))
+        place = own_folder(home_of(table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
         return _write(jvm, table, rows, place, int(file.specId()), sort_order, _one_split(size))
@@ -157,6 +157,11 @@ def _write(
 def _one_split(size: int) -> int:
     """Bytes that no file or group of this size is split at."""
     return max(size * 2, 1 << 27)
+
+
+def home_of(table: Any, run: str) -> str:
+    """The folder of a run, in which all of its files lie."""
+    return f"{_root(table)}/{run}"
 
 
 def _root(table: Any) -> str:

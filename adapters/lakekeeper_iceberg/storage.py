@@ -3,53 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lakekeeper.core.containment import Grounds, spelled
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.containment import NOTES, Grounds, grounds_of, within
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
-from lakekeeper.spi import MetadataChange
-from lakekeeper_iceberg import expiry, garbage, levels, strangers
+from lakekeeper.spi import TableName
+from lakekeeper.spi_storage import MetadataChange
+from lakekeeper_iceberg import attempts, expiry, garbage, levels, strangers
 from lakekeeper_iceberg import metadata as folding
 from lakekeeper_iceberg.disk import Disk, inside, is_child
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.notes import FOLDER
+from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.reach import Reach
+from lakekeeper_iceberg.recognised import is_data, is_metadata
 
 USUAL_AGE_MS = 120 * HOUR_MS
 """What Iceberg's own expiry keeps where nobody says anything: 5 days."""
 
-_DATA_ROOTS = (
-    "write.data.path",
-    "write.metadata.path",
-    "write.folder-storage.path",
-    "write.object-storage.path",
-)
 _EXPIRE = "history.expire."
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergStorage:
-    """Satisfies ``spi.Storage``.
+    """Satisfies ``spi_storage.Storage``.
 
-    ``table()`` is the table object at hand, ``refresh`` brings it to the newest version, and ``lock`` is the lock of
-    those who commit to a table of this uuid.
+    ``table()`` is the table object at hand, ``refresh`` brings it to the newest version, and ``lock`` is the lock that
+    commits to a table of this uuid hold. ``allowed`` are locations that an operator allows beside the table's own.
     """
 
     jvm: Iceberg
-    name: str
+    identifier: TableName
     table: Callable[[], Any]
     refresh: Callable[[], None]
     lock: Callable[[str], AbstractContextManager[Any]]
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.identifier.text
 
     @property
     def grounds(self) -> Grounds:
-        return Grounds(self._roots(), ("metadata", FOLDER))
+        metadata = self.table().operations().current()
+        location, properties = str(metadata.location()).rstrip("/"), self._properties(metadata)
+        declared = {name: properties[name] for name in strangers.DECLARED if properties.get(name)}
+        own = self._metadata_folder(metadata)
+        inner = {own.removeprefix(f"{location}/").split("/")[0]} if own.startswith(f"{location}/") else set()
+        return grounds_of(location, sorted({"metadata", *inner}), declared, self.allowed)
+
+    def allowing(self, locations: Sequence[str]) -> IcebergStorage:
+        return replace(self, allowed=tuple(locations))
+
+    def same_table(self, table_uuid: str, version: int | None) -> bool:
+        """Iceberg keeps the uuid as long as there is the table."""
+        with suppress(Exception):  # in doubt it was another table
+            self.refresh()
+            return str(self.table().operations().current().uuid()) == table_uuid.lower()
+        return False
 
     def versions(self, since: int | None = None) -> Versions:
         """Reads one metadata file, if it is a new one. A table without a snapshot has no versions and no names."""
@@ -84,35 +99,58 @@ class IcebergStorage:
     def move(self, moves: Mapping[str, str]) -> list[str]:
         return self._disk().move(moves)
 
-    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
-        """Below a folder of a level at any depth, since partitions and hashes lie between; else directly in it."""
-        disk, roots = self._disk(), self._roots()
-        own = f"{roots[0]}/{FOLDER}"
-        outer = [r for r in roots if not any(inside(r, other) for other in roots)]
-        for folder in outer if folders is None else dict.fromkeys(folders):
-            deep = folders is None or levels.is_level(folder)
-            for info in disk.files(folder):
-                if not inside(info.path, own) and (deep or is_child(info.path, folder)):
-                    yield info
+    def refuses_bin(self) -> str:
+        return self._disk().refuses_bin()
+
+    def files(self) -> Iterator[FileInfo]:
+        disk, roots = self._disk(), self.grounds.roots
+        own = f"{roots[0]}/{NOTES}"
+        for root in (r for r in roots if not any(inside(r, other) for other in roots)):
+            yield from (info for info in disk.files(root) if not inside(info.path, own))
+
+    def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
+        disk, base = self._disk(), self.table().operations().current()
+        for folder in self._run_folders(runs):
+            yield from disk.files(folder)
+        home = attempts.Home(self._metadata_folder(base), str(base.uuid()), garbage.log_files(base))
+        notes = IcebergNotes(self.jvm, self.table(), self.name)
+        noted = [attempt for run in runs for attempt in attempts.noted(notes, run)]
+        yield from attempts.left_by(disk, home, noted)
+
+    def forget(self, run: str) -> None:
+        with suppress(Exception):  # what stays costs a small note, or an empty folder
+            IcebergNotes(self.jvm, self.table(), self.name).remove(attempts.note_of(run))
+            for folder in self._run_folders([run]):
+                self._disk().prune(folder)
+
+    def recognised(self, paths: Collection[str]) -> set[str]:
+        metadata = self._metadata_folder(self.table().operations().current())
+        roots = self._data_roots()
+        return {
+            path
+            for path in paths
+            if (is_metadata(path.rpartition("/")[2]) and is_child(path, metadata))
+            or (is_data(path.rpartition("/")[2]) and any(inside(path, root) for root in roots))
+        }
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         return garbage.named_of(self._reach(versions), paths) if paths else set()
-
-    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        metadata = self.table().operations().current()
-        root = levels.data_root(str(metadata.location()), self._properties(metadata))
-        made = {levels.folder(root, t.key.key_id if t.key else "", t.level) for t in tasks}
-        # Delete files lie where the table's own writers put them.
-        made |= {root, *(f"{root}/{t.partition}" for t in tasks if t.partition)}
-        return (*sorted(made), self._metadata_folder(metadata))
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Fold metadata; see ``metadata.compact_metadata``."""
         return folding.compact_metadata(self.jvm, self.table(), self.name, dry_run=dry_run)
 
-    def strangers(self) -> Sequence[str]:
-        base = self.table().operations().current()
-        return strangers.strangers_of(self._disk(), self._roots(), str(base.uuid()), garbage.log_files(base))
+    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+        disk, base, roots = self._disk(), self.table().operations().current(), self.grounds.roots
+        folders = None if runs is None else self._run_folders(runs)
+        listed = roots if folders is None else folders
+        return sorted(
+            {
+                *strangers.in_catalog(self.jvm, self.identifier, roots, folders),
+                *strangers.around(disk, roots),
+                *strangers.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
+            }
+        )
 
     def _versions(self, base: Any) -> Versions:
         properties = self._properties(base)
@@ -164,13 +202,17 @@ class IcebergStorage:
     def _disk(self) -> Disk:
         return Disk(self.jvm, self.name, self.table().io(), self.grounds)
 
-    def _roots(self) -> tuple[str, ...]:
-        metadata = self.table().operations().current()
-        properties = self._properties(metadata)
-        declared = [properties[name] for name in _DATA_ROOTS if properties.get(name)]
-        return tuple(
-            {spelled(r): r for r in (r.rstrip("/") for r in (str(metadata.location()), *declared))}.values()
-        )
+    def _data_roots(self) -> tuple[str, ...]:
+        """Where data files of the table lie, and may be deleted: by its properties now, and where they say nothing."""
+        metadata, roots = self.table().operations().current(), self.grounds.roots
+        location = str(metadata.location())
+        now = levels.data_root(location, self._properties(metadata))
+        usual = levels.data_root(location, {})
+        found = [root for root in (now, usual, *roots[1:]) if any(within(root, each) for each in roots)]
+        return tuple(dict.fromkeys(found))
+
+    def _run_folders(self, runs: Sequence[str]) -> list[str]:
+        return [f"{root}/{run}" for root in self._data_roots() for run in runs]
 
     def _metadata_folder(self, metadata: Any) -> str:
         chosen = self._properties(metadata).get("write.metadata.path")

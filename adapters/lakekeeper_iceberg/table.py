@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks, no_blocks
 from lakekeeper.core.finding import Finding
 from lakekeeper.core.keys import ClusterKey
-from lakekeeper.core.options import Options
+from lakekeeper.core.layout import run_folder
+from lakekeeper.core.options import CONF_PREFIX, Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite, touched, why
 from lakekeeper.core.report import KeyReport
@@ -34,6 +35,7 @@ from lakekeeper.errors import (
 from lakekeeper.spark.jars import Versions, require_tested, version_findings
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
+from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.commit import is_lost_race, swap
 from lakekeeper_iceberg.deletes import apply_deletes
@@ -56,6 +58,9 @@ class _Staged:
     rows: DataFrame
     counter: Observation | None
 
+
+_KEPT_RUNS = 16
+_S3 = ("s3", "s3a", "s3n")
 
 # One committer a table and process: commits side by side only make one another fail and wait.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -126,8 +131,15 @@ class IcebergTable:
         self._planner = Planner(jvm)
         self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
         self._staged: dict[str, list[_Staged]] = defaultdict(list)
+        self._attempts: OrderedDict[str, Attempts] = OrderedDict()
         self._rows = IcebergRows(
-            jvm, name.text, self._planner, lambda: self._table, self._winners, _commit_locks.__getitem__
+            jvm,
+            name.text,
+            self._planner,
+            lambda: self._table,
+            self._winners,
+            self._attempts_of,
+            _commit_locks.__getitem__,
         )
 
     @property
@@ -151,7 +163,20 @@ class IcebergTable:
         check_supported(self.table, metadata, self._schema(metadata))
 
     def require_writable(self, options: Options) -> None:
-        """Each catalog swaps the metadata atomically, so no commit overwrites another."""
+        """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on S3.
+
+        It asks whether the next metadata file exists and then renames one to it, under a lock of one JVM.
+        """
+        operations, location = self._table.operations(), str(self._table.location())
+        hadoop = str(operations.getClass().getName()).endswith(".HadoopTableOperations")
+        if hadoop and location.partition("://")[0].lower() in _S3 and not options["single-driver"]:
+            raise Unsupported(
+                self.table,
+                "a Hadoop catalog on S3",
+                f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
+                "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
+                f"{CONF_PREFIX}single-driver=true; docs/how-to/s3.md says more",
+            )
 
     def properties(self) -> Mapping[str, str]:
         self._refresh()
@@ -251,15 +276,16 @@ class IcebergTable:
             self._staged[task.id].append(_Staged(table, group, rows, counter))
         return counted
 
-    def write(self, rows: DataFrame, task: MergeTask) -> Rewrite:
+    def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         table = self._jvm.pinned(self._table)
         order = self._order(self._metadata())
         sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
-        files, outputs = staging.write_staged(self._jvm, table, rows, task, sort_order)
+        run = run_folder(task.table_uuid, run_id)
+        files, outputs = staging.write_staged(self._jvm, table, rows, task, run, sort_order)
         with self._lock:
             staged = self._staged[task.id][-1] if task.id in self._staged else None
         read = self._rows_read(staged, sum(o.rows for o in outputs)) if staged else None
-        return Rewrite(task, outputs, read, native=files)
+        return Rewrite(task, outputs, read, native=files, run_id=run_id)
 
     def _rows_read(self, staged: _Staged, written: int) -> int | None:
         """Live rows of the inputs; None where the log states how many, and some were written.
@@ -279,7 +305,8 @@ class IcebergTable:
             try:
                 pinned, version = self._jvm.pinned(self._table), snapshot.version or 0
                 exchange = exchange_of(self._jvm, self._planner, pinned, rewrites, version, run_id)
-                done = swap(self._jvm, self._table, self.table, exchange)
+                run = run_folder(rewrites[0].task.table_uuid, rewrites[0].run_id)
+                done = swap(self._jvm, self._table, self.table, exchange, self._attempts_of(run))
             except Conflict as error:
                 raise Conflict(str(error), _winner(self.changes_since(snapshot))) from error
             except LakekeeperError:
@@ -300,6 +327,14 @@ class IcebergTable:
             staging.unstage(self._jvm, each.table, each.group)
         self._rows.forget(task.id)
 
+    def _attempts_of(self, run: str) -> Attempts:
+        """The record of a run's commits."""
+        with self._lock:
+            found = self._attempts.setdefault(run, Attempts(self._jvm, self.notes, run))
+            while len(self._attempts) > _KEPT_RUNS:
+                self._attempts.popitem(last=False)
+        return found
+
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         for rewrite in rewrites:
             staging.delete_own(self._table, [*(o.path for o in rewrite.outputs), *rewrite.extra])
@@ -318,7 +353,7 @@ class IcebergTable:
             return self._seen(pinned, where=where)
 
         lock = _commit_locks.__getitem__
-        return IcebergRestores(self._jvm, self.table, self._planner, table, seen, lock)
+        return IcebergRestores(self._jvm, self.table, self._planner, table, seen, self._attempts_of, lock)
 
     @property
     def notes(self) -> IcebergNotes:
@@ -327,7 +362,7 @@ class IcebergTable:
     @property
     def storage(self) -> IcebergStorage:
         return IcebergStorage(
-            self._jvm, self.table, lambda: self._table, self._refresh, _commit_locks.__getitem__
+            self._jvm, self._name, lambda: self._table, self._refresh, _commit_locks.__getitem__
         )
 
     def changes_since(self, snapshot: Snapshot) -> Changes:

@@ -16,6 +16,7 @@ from typing import Any
 from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Tidied
+from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.commit import drop_deletes, is_lost_race
 from lakekeeper_iceberg.deletes import EQUALITY, target_of
 from lakekeeper_iceberg.listing import Listing, list_files
@@ -30,7 +31,7 @@ _NEVER = 2**63
 Place = tuple[int, str]
 
 
-def tidy(jvm: Iceberg, table: Any, name: str, run_id: str) -> Tidied:
+def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -> Tidied:
     """See ``spi.RowDeletes.tidy``: up to two commits, one of Iceberg's and one of ours."""
     table.refresh()
     merged = Tidied()
@@ -50,7 +51,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str) -> Tidied:
     version = int(pinned.currentSnapshot().snapshotId())
     java = jvm.delete_files(pinned, pinned.currentSnapshot(), {path for path, _ in gone})
     chosen = [d for d in java if (str(d.location()), _offset(d)) in gone]
-    done = drop_deletes(jvm, table, name, version, chosen, run_id)
+    done = drop_deletes(jvm, table, name, version, chosen, run_id, attempts)
     removed = merged.removed_delete_files + done.removed_delete_files
     return Tidied(done.version, removed, merged.added_delete_files)
 

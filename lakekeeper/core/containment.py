@@ -1,17 +1,26 @@
 """May this path be deleted at all? The last question before every delete, asked of text alone.
 
 A location is ``scheme:[//authority]/step/step``, decoded, as Hadoop's ``Path.toString`` has it. It may go only if it
-lies strictly below the table's root, or a root that was declared beside it, by plain steps. Whoever may write a table's
-metadata could name any path in it; a service that deletes must not become their hand (reference: CWE-22).
+lies strictly below the table's location, or below a root that an operator allows beside it, by plain steps. Whoever
+may write a table's metadata could name any path in it; a service that deletes must not do their bidding (CWE-22).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from lakekeeper.errors import RetentionError
+
+Region = Literal["data", "metadata", "bin"]
+"""Which part of a table a file has to lie in: among its data, in its metadata, in an entry of its recycle bin."""
+
+NOTES = "_lakekeeper"
+"""The folder below a table's location that is lakekeeper's own."""
+BIN = "trash"
+"""The folder in it that is the recycle bin; each entry has a folder of its own there."""
 
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
 _SAME = {"s3n": "s3", "s3a": "s3", "wasbs": "wasb", "abfss": "abfs"}
@@ -22,18 +31,40 @@ _SAME = {"s3n": "s3", "s3a": "s3", "wasbs": "wasb", "abfss": "abfs"}
 class Grounds:
     """Where a table's files may be deleted.
 
-    roots      the table's location and those declared beside it
-    reserved   folders (relative to the first root) in which nothing is deleted but what ``allowed`` matches
+    roots      the table's location, then the places outside of it that an operator allows
+    reserved   folders below the location in which only metadata of the format is deleted
+    barred     places outside the location that the table declares and no operator allows: place → property
     """
 
     roots: tuple[str, ...]
     reserved: tuple[str, ...] = ()
+    barred: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     store: tuple[str, str]
     steps: tuple[str, ...]
+
+
+def grounds_of(
+    location: str, reserved: Sequence[str], declared: Mapping[str, str], allowed: Sequence[str]
+) -> Grounds:
+    """The grounds of a table whose properties name places for its files (``declared``: property → place).
+
+    Those below one of ``allowed`` are roots. A property widens nothing by itself: whoever can set one could name any
+    folder of the store.
+    """
+    roots, barred = [location.rstrip("/")], dict[str, str]()
+    for name, place in declared.items():
+        root = place.rstrip("/")
+        if within(root, location):
+            continue
+        if not any(within(root, each) for each in allowed):
+            barred.setdefault(root, name)
+        elif not any(same_place(root, known) for known in roots):
+            roots.append(root)
+    return Grounds(tuple(roots), tuple(reserved), barred)
 
 
 def require_roots(table: str, grounds: Grounds) -> None:
@@ -46,11 +77,8 @@ def require_roots(table: str, grounds: Grounds) -> None:
             )
 
 
-def refusal(path: str, grounds: Grounds, *, reserved: bool = False) -> str:
-    """Why a path must not be deleted; empty where it may be.
-
-    ``reserved`` permits paths in the reserved folders, to whoever owns them.
-    """
+def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
+    """Why a file must not be deleted, or moved away; empty where it may be. ``region`` is where it has to lie."""
     place = _place(path)
     if place is None or not place.steps:
         return "it is no absolute location"
@@ -59,17 +87,56 @@ def refusal(path: str, grounds: Grounds, *, reserved: bool = False) -> str:
     if _odd(place.steps):
         return "its steps are not plain names"
     for number, root in enumerate(grounds.roots):
-        home = _place(root.rstrip("/"))
-        if home is None or not home.steps:
-            continue
-        inside = place.store == home.store and place.steps[: len(home.steps)] == home.steps
-        if not inside or len(place.steps) == len(home.steps):
-            continue
-        below = place.steps[len(home.steps) :]
-        if number == 0 and not reserved and below[0] in grounds.reserved:
-            return f"it lies in {below[0]}, which is not this step's to delete from"
-        return ""
+        steps = _steps_below(place, root)
+        if steps:
+            return _refusal_within(steps, grounds.reserved, region) if number == 0 else _outside_bin(region)
+    for root, name in grounds.barred.items():
+        if _steps_below(place, root):
+            return f"it lies in {root}, which the table declares ({name}) and vacuum.allowed-locations does not name"
     return "it lies outside of the table's location"
+
+
+def _refusal_within(steps: Sequence[str], reserved: Sequence[str], region: Region) -> str:
+    """The same for a file below the table's location."""
+    in_bin = len(steps) > 3 and steps[:2] == (NOTES, BIN)
+    if region == "bin":
+        return "" if in_bin else "it lies in no entry of the recycle bin"
+    if steps[0] == NOTES or (region == "data" and steps[0] in reserved):
+        return f"it lies in {steps[0]}, which is not this step's to delete from"
+    return ""
+
+
+def _outside_bin(region: Region) -> str:
+    return "it lies in no entry of the recycle bin" if region == "bin" else ""
+
+
+def move_refusal(source: str, target: str, grounds: Grounds) -> str:
+    """Why a file must not be moved between its place and the recycle bin; empty where it may be."""
+    into, out = refusal(target, grounds, "bin"), refusal(source, grounds, "bin")
+    if not into:
+        return refusal(source, grounds)
+    return out or refusal(target, grounds)
+
+
+def bin_folder(location: str, entry: str) -> str:
+    """The folder of an entry of the recycle bin."""
+    return f"{location.rstrip('/')}/{NOTES}/{BIN}/{entry}"
+
+
+def within(path: str, folder: str) -> bool:
+    """Is a location a folder, or below it? The folder may be a whole bucket or file system."""
+    place, home = _place(path.rstrip("/")), _place(f"{folder.rstrip('/')}/")
+    if place is None or home is None:
+        return False
+    steps = home.steps[:-1]
+    if _odd(place.steps) or _odd(steps):
+        return False
+    return place.store == home.store and place.steps[: len(steps)] == steps
+
+
+def meets(one: str, others: Iterable[str]) -> bool:
+    """Is a location equal to, above or below one of others?"""
+    return any(within(one, other) or within(other, one) for other in others)
 
 
 def same_place(one: str, other: str) -> bool:
@@ -94,6 +161,14 @@ def below(path: str, roots: Sequence[str]) -> str:
         if place and home and place.store == home.store and place.steps[: len(home.steps)] == home.steps:
             return "/".join(place.steps[len(home.steps) :])
     return path
+
+
+def _steps_below(place: _Place, root: str) -> tuple[str, ...]:
+    """The steps of a place below a root; none where it is not strictly below."""
+    home = _place(root.rstrip("/"))
+    if home is None or not home.steps or place.store != home.store:
+        return ()
+    return place.steps[len(home.steps) :] if place.steps[: len(home.steps)] == home.steps else ()
 
 
 def _place(location: str) -> _Place | None:

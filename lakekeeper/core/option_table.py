@@ -431,12 +431,12 @@ OPTIONS: tuple[Option, ...] = (
         scope="lower",
     ),
     Option(
-        "delta.single-driver",
+        "single-driver",
         bool,
         False,
         "",
-        "Says that no other driver writes to the Delta tables on S3: their log store cannot keep two from overwriting "
-        "each other's commits, and without this no commit is made there.",
+        "Says that no other driver writes to the tables on S3: the default log store of Delta and the Hadoop catalog of "
+        "Iceberg cannot keep two from overwriting each other's commits, and without this no commit is made there.",
         scope="session",
     ),
     Option(

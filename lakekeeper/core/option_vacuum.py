@@ -42,10 +42,19 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         float,
         0.5,
         "of the table's bytes",
-        "A vacuum that would delete more than this stops and says so.",
+        "A vacuum stops where more than this would go that the log does not explain: what failed runs left, orphans.",
         0.0,
         1.0,
         scope="lower",
+    ),
+    Option(
+        "vacuum.allowed-locations",
+        str,
+        "",
+        "",
+        "Locations outside of a table's own in which its files may be listed and deleted, comma-separated prefixes. "
+        "A table's write.data.path and the like permit nothing by themselves.",
+        scope="session",
     ),
     Option(
         "vacuum.min-batch-delete-size",

@@ -34,7 +34,8 @@ class Output:
 class Rewrite:
     """The outputs of one task. ``native`` is the adapter's own handle on them and means nothing to others.
 
-    ``rows_in`` is the number of live rows that were read, where the adapter could tell.
+    ``rows_in`` is the number of live rows that were read, where the adapter could tell. ``run_id`` is the run in whose
+    folder the files lie.
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows masked, ``extra`` files that the replay wrote beside the outputs, and
@@ -49,6 +50,7 @@ class Rewrite:
     replayed: int = 0
     extra: tuple[str, ...] = ()
     unmasked: Rewrite | None = field(default=None, compare=False, repr=False)
+    run_id: str = ""
 
     @property
     def inputs_now(self) -> Mapping[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.render import duration, size, table
@@ -37,16 +38,21 @@ def render_vacuum_plan(plan: VacuumPlan) -> str:
         lines.append(f"  and {len(reasons) - _SHOWN:,} more reasons")
     if plan.expired_refs:
         lines.append(f"names that go, past their own retention: {', '.join(plan.expired_refs)}")
-    if plan.spared:
-        lines.append(f"{len(plan.spared):,} files are left alone:")
-        lines += [f"  {path}: {why}" for path, why in list(plan.spared.items())[:_SHOWN]]
-        if len(plan.spared) > _SHOWN:
-            lines.append(f"  and {len(plan.spared) - _SHOWN:,} more")
+    lines += _listed("files are left alone:", [f"{path}: {why}" for path, why in plan.spared.items()])
+    lines += _listed("unrecognised files, which no version names; they are never touched:", plan.unrecognised)
     if plan.gone_before:
         lines.append(f"{plan.gone_before:,} files were gone before")
     if plan.note:
         lines.append(f"note: {plan.note}")
     return "\n".join(lines)
+
+
+def _listed(what: str, lines: Sequence[str]) -> list[str]:
+    """How many there are, and the first of them."""
+    if not lines:
+        return []
+    shown = [f"{len(lines):,} {what}", *(f"  {line}" for line in lines[:_SHOWN])]
+    return shown if len(lines) <= _SHOWN else [*shown, f"  and {len(lines) - _SHOWN:,} more"]
 
 
 def render_vacuum(report: VacuumReport) -> str:

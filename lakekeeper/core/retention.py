@@ -214,7 +214,7 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
         raise RetentionError(
             f"{table}: a retention of {_hours(asked)} is under {whose} of {_hours(floor)}: readers and writers that "
             f"began before could lose their files; nothing was deleted. Ask for {_hours(floor)} or more, or pass "
-            "allow_unsafe_retention=True in the call"
+            "allow_unsafe_retention=True in the call (--allow-unsafe-retention at the shell)"
         )
     return asked
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from lakekeeper.core.containment import Grounds, refusal
+from lakekeeper.core.containment import Grounds, Region, refusal
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.errors import RetentionError
 
@@ -35,12 +35,20 @@ METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata
 """Kinds that lie in a folder of the format's, or of ours."""
 
 
+def region_of(kind: str) -> Region:
+    """Where a file of a kind has to lie."""
+    if kind == "trash":
+        return "bin"
+    return "metadata" if kind in METADATA_KINDS else "data"
+
+
 @dataclass(frozen=True, slots=True)
 class Dead:
     """A file that no kept version names.
 
     ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
-    format tells only that), by which deletes are ordered; ``order`` that version's place in time.
+    format tells only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
+    itself says that it was part of the table and is no more, so that nothing about it is a surprise.
     """
 
     path: str
@@ -49,11 +57,12 @@ class Dead:
     order: int = 0
     partition: str = ""
     why: str = ""
+    logged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go. ``outside`` are paths that the log names outside of the table: told, never touched.
+    """What may go. ``outside`` are paths that the log names outside of the table: reported, never touched.
 
     examined   manifests, commits and the like that were read to find it
     note       what could not be told, for the report (a log that was cut); empty where all could
@@ -79,7 +88,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A file that goes: garbage that is there."""
+    """A file that goes: garbage that is there. ``logged`` as in :class:`Dead`."""
 
     path: str
     kind: str
@@ -87,6 +96,7 @@ class Doomed:
     version: int
     partition: str = ""
     why: str = ""
+    logged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class VacuumPlan:
 
     files      in the order in which they go: oldest version first
     spared     garbage that stays after all, each with the reason (outside the table, a link, another's)
+    unrecognised   files in the table's folders that no version names and no writer of the format makes: never touched
     gone_before  garbage that was not there any more
     kept       versions that stay, with the reason of each
     """
@@ -107,6 +118,7 @@ class VacuumPlan:
     gone: tuple[int, ...]
     expired_refs: tuple[str, ...] = ()
     spared: Mapping[str, str] = field(default_factory=dict)
+    unrecognised: tuple[str, ...] = ()
     gone_before: int = 0
     age_ms: int = 0
     cutoff_ms: int = 0
@@ -124,6 +136,11 @@ class VacuumPlan:
     def data_bytes(self) -> int:
         """Of the files that go and are not metadata."""
         return sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
+
+    @property
+    def unexplained(self) -> tuple[Doomed, ...]:
+        """The files that go, are not metadata, and of which the log does not say why they are no part of the table."""
+        return tuple(f for f in self.files if not f.logged and f.kind not in METADATA_KINDS)
 
     @property
     def share(self) -> float | None:
@@ -152,6 +169,7 @@ class VacuumPlan:
             "expired_refs": list(self.expired_refs),
             "files": [asdict(f) for f in self.files],
             "spared": dict(self.spared),
+            "unrecognised": list(self.unrecognised),
             "bytes": self.bytes,
             "live_bytes": self.live_bytes,
             "sha256": self.digest(),
@@ -186,7 +204,9 @@ def plan_vacuum(
 
     ``spared`` are paths that somebody else uses, each with who. Nothing here decides that a file is garbage.
     """
-    left: dict[str, str] = dict.fromkeys(garbage.outside, "it lies outside of the table's location")
+    left = {
+        path: refusal(path, grounds) or "it lies outside of the table's location" for path in garbage.outside
+    }
     files: list[tuple[int, Doomed]] = []
     missing, taken = 0, set[str]()
     for dead in garbage.files:
@@ -194,7 +214,7 @@ def plan_vacuum(
         if dead.path in taken:
             continue
         taken.add(dead.path)
-        why_not = refusal(dead.path, grounds, reserved=dead.kind in METADATA_KINDS)
+        why_not = refusal(dead.path, grounds, region_of(dead.kind))
         why_not = why_not or (spared or {}).get(dead.path, "")
         if not why_not and info is not None and info.link:
             why_not = "it is reached through a symbolic link"
@@ -203,7 +223,8 @@ def plan_vacuum(
         elif info is None:
             missing += 1
         else:
-            doomed = Doomed(dead.path, dead.kind, info.bytes, dead.version, dead.partition, dead.why)
+            size = info.bytes
+            doomed = Doomed(dead.path, dead.kind, size, dead.version, dead.partition, dead.why, dead.logged)
             files.append((dead.order, doomed))
     files.sort(key=lambda entry: (entry[0], entry[1].path))
     return VacuumPlan(
@@ -234,20 +255,25 @@ def count_by_kind(files: Sequence[Doomed]) -> dict[str, tuple[int, int]]:
 
 
 def brake(plan: VacuumPlan, most: float) -> None:
-    """Raise RetentionError where more than the share ``most`` of the table's bytes would go, or nobody can tell."""
-    data = plan.data_bytes
+    """Raise RetentionError where files that the log does not explain would be more than a share of the table's bytes.
+
+    Garbage that the log names is no surprise, however much it is: one full rewrite leaves as much as the table holds.
+    """
+    files = plan.unexplained
+    data = sum(file.bytes for file in files)
     if not data or most >= 1.0:
         return
-    if plan.share is None:
+    found = f"{plan.table}: {len(files):,} files of {data:,} bytes would go of which the log does not say why"
+    remedy = (
+        "nothing was deleted. Look at the dry run; if it is right, raise the bound: options={'vacuum.max-share': 1}, "
+        "or --option vacuum.max-share=1 at the shell"
+    )
+    if plan.live_bytes is None:
+        raise RetentionError(f"{found}, and the bytes of the table are not known; {remedy}")
+    share = data / (data + plan.live_bytes)
+    if share > most:
         raise RetentionError(
-            f"{plan.table}: the bytes of the table are not known, so nobody can tell which share of them "
-            f"{data:,} bytes are; nothing was deleted. Look at the dry run, then pass vacuum.max-share=1"
-        )
-    if plan.share > most:
-        raise RetentionError(
-            f"{plan.table}: {len(plan.files):,} files of {data:,} bytes would go, {plan.share:.0%} of all bytes, and "
-            f"vacuum.max-share is {most:.0%}; nothing was deleted. Look at the dry run; if it is right, pass a greater "
-            "vacuum.max-share"
+            f"{found}, {share:.0%} of the table's bytes and theirs; vacuum.max-share is {most:.0%}; {remedy}"
         )
 
 

@@ -116,11 +116,8 @@ class _Delete:
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
             return self._report(first, None, started)
         self.adapter.require_writable(self.options)
-        folders = self.adapter.storage.folders(())
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
-        with at_work(
-            self.adapter, self.run_id, first.version, folders, self.clock, timeout_ms
-        ) as registration:
+        with at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration:
             try:
                 commit = self._commit(first, registration)
             except (Halted, Unknown):
@@ -129,7 +126,7 @@ class _Delete:
                 if not self.in_doubt:
                     self._discard()
                 raise
-            # A commit that lost may leave files whose names nobody knows.
+            # A commit that lost may leave files whose names nothing tells.
             registration.clean = not self.retries
         return self._report(first, commit, started)
 

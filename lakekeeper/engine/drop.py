@@ -84,7 +84,7 @@ def settle(
     the storage does not answer.
     """
     settle_drops(adapter, options, now_ms, rows)
-    for entry in trash.entries(adapter.notes).values():
+    for entry in trash.entries(adapter).values():
         if entry.state == RESTORING:
             changes = since(adapter, entry.since, entry)
             if changes is not None and changes.landed(restore_run(entry)) is not None:
@@ -95,7 +95,7 @@ def settle_drops(
     adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
 ) -> None:
     """As :func:`settle`, of drops alone."""
-    for slot, entry in trash.entries(adapter.notes).items():
+    for slot, entry in trash.entries(adapter).items():
         changes = since(adapter, entry.version, entry) if entry.state == PENDING else None
         if changes is None:
             continue

@@ -1,21 +1,26 @@
-"""Who is at work on a table: registered before anything is written, taken away when all is done.
+"""Runs that are under way on a table: registered before they write, removed when all is done.
 
     register ─► write files ─► commit ─► remove         nothing is left
-    register ─► write files ─► ✗ (killed)               the intent tells a vacuum where to look, and since when
+    register ─► write files ─► ✗ (killed)               the intent names the run, by which a vacuum finds what it left
 
-There are so many slots, each a note of its own, so that a vacuum finds all of them without a listing (seed 004: the
-transaction log folder). Versions that somebody at work has read are kept for him, until the intent is so old that he is
-taken for dead; from then on he commits nothing either.
+There is a fixed number of slots, each a note of its own, so that a vacuum reads all of them without a listing (seed
+004: the transaction log folder). A version that a live run has read is kept for it, until the intent is so old that the
+run counts as dead; from then on it commits nothing either.
+
+Notes lie where others may write, and tables may share a folder: an intent counts only for the table whose uuid it
+carries, says nothing about where files lie, and what it leads to is looked up in the table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import is_name, is_run_id, run_folder
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.slots import claim, filled, slot_note
@@ -24,33 +29,42 @@ from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
 VACUUMS = 8
-"""Slots that only vacuums take: where the dead took all others, somebody has to be able to settle them."""
+"""Slots that only vacuums take: where dead runs fill all others, one has to be left to settle them."""
 _REWRITE, VACUUM = "rewrite", "vacuum"
+_MOST = 2**53
+_MOST_PARTS = 5_000  # of 20,000 paths each
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Somebody at work. ``read_version`` is kept for him; his files are in ``folders``, none older than ``at_ms``.
+    """A run on the table ``table_uuid``. Times are in ms since the epoch.
 
-    ``ended``: he is done, but left files whose names nobody knows. ``parts`` are notes that list what a vacuum deletes.
-    ``timeout_ms`` is what he goes by himself, whatever a vacuum was told.
+    read_version   kept for a rewrite or delete while it is alive; the version that a vacuum looked at
+    ended          the run is over, but left files whose names nothing tells
+    parts          notes that list what a vacuum deletes
+    timeout_ms     what the run goes by itself, whatever a vacuum is told
     """
 
     run_id: str
     kind: str
     at_ms: int
+    table_uuid: str
     read_version: int | None = None
-    folders: tuple[str, ...] = ()
     ended: bool = False
     parts: int = 0
     timeout_ms: int = 0
 
+    @property
+    def folder(self) -> str:
+        """The name of the folder that the run writes into. Raises ValueError for a vacuum's, which writes no file."""
+        return run_folder(self.table_uuid, self.run_id)
+
     def dies_ms(self, timeout_ms: int = 0) -> int:
-        """When he gives up himself; by who waits for ``timeout_ms`` he is taken for dead then, never before."""
+        """When the run gives up by itself; one that waits for ``timeout_ms`` takes it for dead then, never before."""
         return self.at_ms + max(timeout_ms, self.timeout_ms)
 
     def alive(self, timeout_ms: int, now_ms: int) -> bool:
-        """Is he a rewrite or a delete that may yet write, and commit?"""
+        """Is it a rewrite or a delete that may yet write, and commit?"""
         return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
 
     def to_json(self) -> str:
@@ -58,12 +72,33 @@ class Intent:
 
 
 def read_intent(text: str) -> Intent | None:
-    """An intent out of its note; None for one that was half written or is nothing of ours."""
+    """An intent out of its note; None for one that is half written, or that no run of lakekeeper's writes."""
     try:
         plain = json.loads(text)
-        return Intent(**{**plain, "folders": tuple(plain["folders"])})
+        intent = Intent(
+            run_id=plain["run_id"],
+            kind=plain["kind"],
+            at_ms=_number(plain["at_ms"]),
+            table_uuid=plain["table_uuid"],
+            read_version=None
+            if plain["read_version"] is None
+            else _number(plain["read_version"], signed=True),
+            ended=plain["ended"] is True,
+            parts=_number(plain["parts"], most=_MOST_PARTS),
+            timeout_ms=_number(plain["timeout_ms"]),
+        )
+        fits = is_name(intent.run_id) if intent.kind == VACUUM else is_run_id(intent.run_id)
+        known = intent.kind in (_REWRITE, VACUUM) and isinstance(intent.table_uuid, str)
     except (ValueError, TypeError, KeyError):
         return None
+    return intent if fits and known else None
+
+
+def _number(value: Any, *, most: int = _MOST, signed: bool = False) -> int:
+    """A whole number as an intent may have it. Raises ValueError. Versions of Iceberg are any of 64 bits."""
+    if type(value) is not int or not (-(2**63) <= value < 2**63 if signed else 0 <= value <= most):
+        raise ValueError(value)
+    return value
 
 
 @dataclass(slots=True)
@@ -83,7 +118,7 @@ class Registration:
             raise self._dead()
 
     def stands(self) -> bool:
-        """Is it still there? A vacuum takes away what it takes for done with."""
+        """Is it still there? A vacuum removes what it has settled."""
         there = _intent_at(self.notes, self.slot)
         return there is not None and there.run_id == self.intent.run_id
 
@@ -95,7 +130,7 @@ class Registration:
     def _dead(self) -> Rejected:
         return Rejected(
             f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
-            "a vacuum may have taken away what it wrote, so nothing was committed. Run again, or raise the timeout"
+            "a vacuum may have deleted what it wrote, so nothing was committed. Run again, or raise the timeout"
         )
 
     def note(self, **changed: Any) -> None:
@@ -104,10 +139,10 @@ class Registration:
         self.notes.replace(self.slot, self.intent.to_json())
 
     def close(self) -> None:
-        """Take the intent away; leave it, as ended, where files may have been left."""
+        """Remove the intent; leave it, as ended, where files may have been left."""
         with suppress(Exception):  # the work is done; what stays registered is settled by the next vacuum
             if not self.stands():
-                return  # taken for dead: the slot may be somebody else's by now
+                return  # taken for dead: the slot may be another run's by now
             if self.clean:
                 self.notes.remove(self.slot)
             else:
@@ -118,33 +153,44 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
     """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
     text = intent.to_json()
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
-    place = claim(notes, map(_slot, free), text)
-    ended = (
-        [(there.at_ms, slot) for slot, there in registered(notes).items() if there.ended] if not place else []
-    )
-    if ended and intent.kind != VACUUM:
-        # Nobody works under it any more; what that run left is an orphan from now on, and no run is locked out.
-        place = min(ended)[1]
+    slots = [_slot(number) for number in free]
+    place = claim(notes, slots, text)
+    if place is None:
+        place = _given_up(notes, slots, intent, clock.now_ms())
+        if place is None:
+            raise AdapterError(
+                f"{table}: {SLOTS} runs are registered on it, nothing was written. Some of them were killed, or failed "
+                "and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
+            )
         notes.replace(place, text)
-    if place:
-        return Registration(notes, place, intent, clock)
-    raise AdapterError(
-        f"{table}: {SLOTS} runs are registered as at work on it, nothing was written. Some of them were killed, or "
-        "failed and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
-    )
+    return Registration(notes, place, intent, clock)
+
+
+def _given_up(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
+    """The slot that is needed least where none is free: no run works under it any more.
+
+    Those of dead runs of another table go first, then those that ended, then those that died, the oldest first; what
+    such a run of this table left is an orphan from then on. A note that says nothing goes last.
+    """
+    rank: list[tuple[int, int, str]] = []
+    for slot, text in filled(notes, slots):
+        there = read_intent(text)
+        if there is None:
+            rank.append((3, 0, slot))
+        elif there.ended or now_ms >= there.dies_ms():
+            foreign = there.table_uuid != intent.table_uuid
+            # What a vacuum of this table lists is the only trace of files that its metadata has forgotten.
+            if foreign or there.kind != VACUUM:
+                rank.append((0 if foreign else 1 if there.ended else 2, there.at_ms, slot))
+    return min(rank)[2] if rank else None
 
 
 @contextmanager
 def at_work(
-    adapter: Adapter[Any],
-    run_id: str,
-    read_version: int | None,
-    folders: Sequence[str],
-    clock: Clock,
-    timeout_ms: int,
+    adapter: Adapter[Any], run_id: str, read: Snapshot, clock: Clock, timeout_ms: int
 ) -> Iterator[Registration]:
-    """Around whatever writes files: registered while it lasts, and after a crash."""
-    intent = Intent(run_id, _REWRITE, clock.now_ms(), read_version, tuple(folders), timeout_ms=timeout_ms)
+    """Around whatever writes files: registered while it lasts, and after a crash. ``read`` is what it works from."""
+    intent = Intent(run_id, _REWRITE, clock.now_ms(), read.table_uuid, read.version, timeout_ms=timeout_ms)
     registration = register(adapter.notes, adapter.table, intent, clock)
     try:
         yield registration
@@ -155,16 +201,19 @@ def at_work(
         registration.close()
         raise
     registration.close()
+    if registration.clean:
+        with suppress(Exception):  # the work is done; what is left costs a note, or an empty folder
+            adapter.storage.forget(intent.folder)
 
 
 def registered(notes: Notes) -> Mapping[str, Intent]:
-    """Slot → intent, of all who are registered. Raises AdapterError where the storage does not answer."""
+    """Slot → intent, of all that are registered, of whatever table. Raises AdapterError where the storage is silent."""
     texts = filled(notes, map(_slot, range(SLOTS + VACUUMS)))
     return {place: intent for place, text in texts if (intent := read_intent(text)) is not None}
 
 
 def unregister(notes: Notes, slot: str, intent: Intent) -> None:
-    """Take an intent away that is done with, unless it has changed, or the slot is somebody else's by now."""
+    """Remove an intent that is done with, unless it has changed, or the slot is another run's by now."""
     if _intent_at(notes, slot) == intent:
         notes.remove(slot)
 

@@ -203,18 +203,15 @@ def _repeats(request: Request) -> bool:
 
 
 def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: _Tally, clock: Clock) -> bool:
-    """Carry out one plan, registered as at work. Did anything land that brings the table nearer to an end?
+    """Carry out one registered plan. Did anything land that brings the table nearer to an end?
 
     A group counts that rose a level or shrank in files; both are bounded, so rounds end.
     """
     before, lost = len(tally.groups), tally.conflicts
-    folders = work.adapter.storage.folders(plan.tasks)
     timeout_ms = request.options.ms("vacuum.intent-timeout-hours")
-    with at_work(
-        work.adapter, tally.next_run_id(), snapshot.version, folders, clock, timeout_ms
-    ) as registration:
+    with at_work(work.adapter, tally.next_run_id(), snapshot, clock, timeout_ms) as registration:
         _rewrite(replace(work, registration=registration), snapshot, plan, request, tally, clock)
-        # A job that failed and a commit that lost may leave files whose names nobody knows.
+        # A job that failed and a commit that lost may leave files whose names nothing tells.
         failed = any(group.status == "failed" for group in tally.groups[before:])
         registration.clean = not failed and tally.conflicts == lost
     tally.spent += plan.input_bytes

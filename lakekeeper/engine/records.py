@@ -24,16 +24,18 @@ from lakekeeper.engine.removal import Removed
 from lakekeeper.engine.slots import in_parts, part, write_parts
 from lakekeeper.engine.trash import CURSOR
 from lakekeeper.errors import AdapterError
-from lakekeeper.spi import Notes, Storage
+from lakekeeper.spi import Notes
+from lakekeeper.spi_storage import Storage
 
 
 @dataclass(slots=True)
 class Records:
-    """The records of one vacuum."""
+    """The records of one vacuum, which counts as dead ``timeout_ms`` after it was registered."""
 
     notes: Notes
     run_id: str
     clock: Clock
+    timeout_ms: int
     _registration: Registration | None = None
     _heir: bool = False
 
@@ -55,7 +57,7 @@ class Records:
             return None, ""
 
     def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
-        """Paths that earlier vacuums listed and may not have deleted."""
+        """Paths that earlier vacuums of this table listed and may not have deleted."""
         found: set[str] = set()
         for intent in intents.values():
             if intent.kind == VACUUM:
@@ -95,7 +97,15 @@ class Records:
             standing.note(parts=first + len(parts))
         else:
             first = 0
-            intent = Intent(self.run_id, VACUUM, self.clock.now_ms(), parts=len(parts))
+            intent = Intent(
+                self.run_id,
+                VACUUM,
+                self.clock.now_ms(),
+                plan.table_uuid,
+                plan.version,
+                parts=len(parts),
+                timeout_ms=self.timeout_ms,
+            )
             standing = register(self.notes, plan.table, intent, self.clock)
         write_parts(self.notes, list_of(self.run_id), parts, first)
         self._registration = standing
@@ -124,7 +134,7 @@ class Records:
         through: int | None,
         versions: Versions,
         intents: Mapping[str, Intent],
-        settled: Mapping[str, str],
+        settled: Mapping[str, Intent],
     ) -> None:
         """All that was found dead is gone: the intents that were settled go and our own, the cursor moves on."""
         with suppress(

@@ -20,6 +20,7 @@ from lakekeeper.engine.events import Events
 from lakekeeper.engine.trash import Bin
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter
+from lakekeeper.spi_storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Removal:
     """
 
     adapter: Adapter[Any]
+    storage: Storage
     options: Options
     events: Events
     clock: Clock
@@ -86,7 +88,7 @@ class Removal:
     def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
         """Delete all files of the plan; ``trash`` names the folder of the bin that they are moved to instead."""
         pace = _Pace(self.clock, self.options.integer("vacuum.max-deletes-per-second"))
-        bin_ = Bin(self.adapter, trash, self.clock) if trash else None
+        bin_ = Bin(self.adapter, self.storage, trash, self.clock) if trash else None
         if bin_:
             bin_.open(plan)
         data = [f for f in plan.files if f.kind not in METADATA_KINDS]
@@ -112,7 +114,7 @@ class Removal:
             if not self._goes_on():
                 return
             self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
-            gone = set(bin_.take(batch) if bin_ else self.adapter.storage.delete(batch))
+            gone = set(bin_.take(batch) if bin_ else self.storage.delete(batch))
             with self._lock:
                 self.gone += [file for file in batch if file.path in gone]
                 self.batches += 1

@@ -53,7 +53,7 @@ def restore(
     seen = adapter.version()
     slot, entry = trash.find(adapter, name)
     if entry.kind == "files":
-        trash.restore_files(adapter, entry.name)
+        trash.restore_files(adapter, entry.name, options.words("vacuum.allowed-locations"))
         return RestoreReport(
             adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
         )
@@ -130,11 +130,9 @@ class _Restore:
             begun = replace(entry, state=RESTORING, since=seen.version)
             trash.change(self.adapter.notes, self.slot, entry, begun)
             self.entry = begun
-        folders = self.adapter.storage.folders(())
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
-        with at_work(
-            self.adapter, self.writer, entry.version, folders, self.clock, timeout_ms
-        ) as registration:
+        read = replace(seen, version=entry.version)
+        with at_work(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
             return self._append(registration)
 
     def _done_before(self) -> Commit | None:

@@ -32,7 +32,8 @@ class Failed:
 class Work:
     """Where a run works: adapter, runner, events and the run's id.
 
-    ``watch`` says which tasks are in vain; ``registration`` is the run's, while it writes.
+    ``watch`` says which tasks are in vain; ``registration`` is the run's, while it writes: its id names the folder of
+    what is written.
     """
 
     adapter: Adapter[Any]
@@ -41,6 +42,13 @@ class Work:
     run_id: str
     watch: Watch | None = None
     registration: Registration | None = None
+
+    @property
+    def writer(self) -> str:
+        """The run id in whose folder files are written."""
+        if self.registration is None:
+            raise AssertionError("files are written by registered runs only")
+        return self.registration.intent.run_id
 
 
 def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:
@@ -113,7 +121,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         work.events.tell("read", task=task.id)
         if work.registration:
             work.registration.require_time()
-        rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt)
+        rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt, work.writer)
         over = _over(task, rewrite)
         if not over:
             work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)

@@ -7,7 +7,8 @@
                                                              └─► delete, oldest version first ─► result, cursor
 
 The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it for a hint, and
-looks at each file of it again. Nothing is deleted that was not looked for in everything that stays.
+looks at each file of it again. Nothing is deleted that was not looked for in everything that stays. What the log itself
+does not explain goes only where no other table lies in or around this one's folders.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from typing import Any
 from lakekeeper.core.containment import require_roots
 from lakekeeper.core.options import Options
 from lakekeeper.core.retention import Kept, Retention, Stream, Versions, keep
-from lakekeeper.core.vacuum import METADATA_KINDS, FileInfo, VacuumPlan, brake, plan_vacuum
+from lakekeeper.core.vacuum import METADATA_KINDS, FileInfo, Garbage, VacuumPlan, brake, plan_vacuum
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import pause_seconds
 from lakekeeper.engine.drop import settle
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Intent, registered
-from lakekeeper.engine.leftovers import Leftovers, Unnamed, leftovers_of, orphans_of
+from lakekeeper.engine.leftovers import Leftovers, Unnamed, leftovers_of, orphans_of, unnamed_leftovers
+from lakekeeper.engine.neighbours import Neighbours
 from lakekeeper.engine.records import Records
 from lakekeeper.engine.removal import NOTHING, Removal, Removed, foretold
 from lakekeeper.engine.trash import held_versions
-from lakekeeper.errors import Conflict, RetentionError
+from lakekeeper.errors import Conflict, RetentionError, Unsupported
 from lakekeeper.spi import Adapter, Observer
+from lakekeeper.spi_storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,17 @@ def vacuum(
 ) -> VacuumReport:
     """Run a vacuum on one table.
 
-    Raises RetentionError where a rule forbids it, AdapterError where a log or the storage does not answer, Conflict
-    where others went on committing, Rejected, or Unknown: in all of these nothing was deleted. Files that could not be
-    deleted are counted in the report.
+    Raises RetentionError where a rule forbids it, Unsupported for a recycle bin where the storage cannot rename,
+    AdapterError where a log or the storage does not answer, Conflict where others went on committing, Rejected, or
+    Unknown: in all of these nothing was deleted. Files that could not be deleted are counted in the report.
     """
     clock = clock or Clock()
     run_id = uuid.uuid4().hex[:16]
-    sweep = _Sweep(adapter, request, Events(adapter.table, run_id, observer), clock, run_id)
+    storage = adapter.storage.allowing(request.options.words("vacuum.allowed-locations"))
+    neighbours = Neighbours(adapter.table, storage)
+    sweep = _Sweep(
+        adapter, storage, neighbours, request, Events(adapter.table, run_id, observer), clock, run_id
+    )
     try:
         return sweep.run()
     except Halted as halted:
@@ -82,21 +89,30 @@ def vacuum(
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
-    """All that was read for one plan."""
+class _Look:
+    """All that was read for one plan.
+
+    own         slot → intent, of this table's runs
+    dealt_with  paths that are gone or about to go
+    doubted     files of old lists stay because another table may own them: no list goes for its age
+    """
 
     versions: Versions
     kept: Kept
     plan: VacuumPlan
+    own: Mapping[str, Intent]
     leftovers: Leftovers
     dealt_with: frozenset[str]
+    doubted: bool
 
 
 @dataclass(slots=True)
 class _Sweep:
-    """One vacuum; ``lost`` counts how often somebody committed between the look and the expiry."""
+    """One vacuum; ``lost`` counts how often another commit came between the look and the expiry."""
 
     adapter: Adapter[Any]
+    storage: Storage
+    neighbours: Neighbours
     request: VacuumRequest
     events: Events
     clock: Clock
@@ -105,30 +121,35 @@ class _Sweep:
 
     def run(self) -> VacuumReport:
         started = self.clock.now_ms()
-        require_roots(self.adapter.table, self.adapter.storage.grounds)
-        records = Records(self.adapter.notes, self.run_id, self.clock)
+        require_roots(self.adapter.table, self.storage.grounds)
+        if self.request.trash and (why := self.storage.refuses_bin()):
+            raise Unsupported(
+                self.adapter.table,
+                "recycle bin",
+                f"{why}; nothing was deleted. Vacuum without the recycle bin",
+            )
+        records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
         allowed = self.request.options.integer("commit.retry.num-retries")
         for attempt in range(allowed + 1):
-            intents = registered(self.adapter.notes)
-            picture = self._look(records, intents)
-            if picture is None:
+            look = self._look(records)
+            if look is None:
                 return VacuumReport(
                     self.adapter.table, self.request.dry_run, None, ended="the table is empty"
                 )
-            plan = picture.plan
+            plan = look.plan
             self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
             if self.request.dry_run:
-                return self._report(picture, foretold(plan), started, "dry run")
-            if not plan.files and not self._expires(picture) and not plan.expired_refs:
-                self._take_over(records, intents, picture)
-                records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
-                return self._report(picture, NOTHING, started, "nothing to do")
+                return self._report(look, foretold(plan), started, "dry run")
+            if not plan.files and not self._expires(look) and not plan.expired_refs:
+                self._take_over(records, look)
+                self._finish(records, look)
+                return self._report(look, NOTHING, started, "nothing to do")
             brake(plan, self.request.options.number("vacuum.max-share"))
             records.before(plan)
-            self._take_over(records, intents, picture)
+            self._take_over(records, look)
             try:
                 if not self.request.trash:
-                    self.adapter.storage.expire(picture.versions, picture.kept, self.run_id)
+                    self.storage.expire(look.versions, look.kept, self.run_id)
             except Conflict as conflict:
                 self.lost += 1
                 self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
@@ -137,37 +158,51 @@ class _Sweep:
                     raise
                 self.clock.wait(pause_seconds(attempt, self.request.options))
                 continue
-            removed = self._remove(picture)
+            removed = self._remove(look)
             records.after(plan, removed)
             if not removed.failed:
-                records.finished(plan.through, picture.versions, intents, picture.leftovers.settled)
-            return self._report(picture, removed, started, _ended(removed))
+                self._finish(records, look)
+            return self._report(look, removed, started, _ended(removed))
         raise AssertionError("the loop returns or raises")
 
-    def _remove(self, picture: _Picture) -> Removed:
+    def _remove(self, look: _Look) -> Removed:
         check = None
-        if picture.versions.linear:  # nothing was expired: an old version may yet be restored
-            check = partial(self.adapter.storage.expire, picture.versions, picture.kept, self.run_id)
-        removal = Removal(self.adapter, self.request.options, self.events, self.clock, check)
-        return removal.run(picture.plan, self.run_id if self.request.trash else "")
+        if look.versions.linear:  # nothing was expired: an old version may yet be restored
+            check = partial(self.storage.expire, look.versions, look.kept, self.run_id)
+        removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
+        return removal.run(look.plan, self.run_id if self.request.trash else "")
 
-    def _take_over(self, records: Records, intents: Mapping[str, Intent], picture: _Picture) -> None:
+    def _take_over(self, records: Records, look: _Look) -> None:
         # What goes into the bin is not all that is dead: then no list goes for its age.
-        records.took_over(intents, picture.dealt_with, None if self.request.trash else self._timeout_ms)
+        by_age = not self.request.trash and not look.doubted
+        records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
+
+    def _finish(self, records: Records, look: _Look) -> None:
+        """All that was found dead is gone: what was noted for it goes too."""
+        records.finished(look.plan.through, look.versions, look.own, look.leftovers.settled)
+        for intent in look.leftovers.settled.values():
+            self.storage.forget(intent.folder)
 
     @property
     def _timeout_ms(self) -> int:
         return self.request.options.ms("vacuum.intent-timeout-hours")
 
-    def _expires(self, picture: _Picture) -> bool:
+    def _expires(self, look: _Look) -> bool:
         """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
-        return bool(picture.plan.gone) and not picture.versions.linear and not self.request.trash
+        return bool(look.plan.gone) and not look.versions.linear and not self.request.trash
 
-    def _look(self, records: Records, intents: Mapping[str, Intent]) -> _Picture | None:
+    def _look(self, records: Records) -> _Look | None:
         """Read everything and plan; None for a table without a version."""
-        storage, now = self.adapter.storage, self.clock.now_ms()
-        orphans = self._orphans_listed()
-        leftovers = leftovers_of(self.adapter, intents, self.request.options, now)
+        storage, options = self.storage, self.request.options
+        all_intents = registered(self.adapter.notes)
+        now = self.clock.now_ms()
+        own = {
+            slot: intent
+            for slot, intent in all_intents.items()
+            if storage.same_table(intent.table_uuid, intent.read_version)
+        }
+        listed = self._orphans_listed()
+        leftovers = leftovers_of(storage, self.neighbours, own, options, now)
         versions = records.versions(storage)
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
@@ -178,57 +213,76 @@ class _Sweep:
             return None
         # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
         settle(self.adapter, self.request.options, now)
-        kept = keep(self.adapter.table, versions, self._retention(versions, intents, now), now)
-        garbage = storage.garbage(versions, kept, records.hints(intents))
-        unnamed = orphans_of(
-            self.adapter,
-            versions,
-            [*leftovers.files, *orphans],
-            garbage,
-            intents,
-            self.request.options,
-            now,
-        )
+        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        found, doubted = self._believed(storage.garbage(versions, kept, records.hints(own)))
+        left = unnamed_leftovers(storage, versions, leftovers, found)
+        garbage = left.with_garbage(found, storage.grounds)
+        orphans = orphans_of(storage, versions, listed, garbage, all_intents, options, now)
         if self.request.orphans:
-            unnamed = self._seen_twice(unnamed)
-        garbage = unnamed.with_garbage(garbage, storage.grounds)
+            orphans = self._seen_twice(orphans)
+        garbage = orphans.with_garbage(garbage, storage.grounds)
+        notes = (garbage.note, leftovers.note, *self._not_listed())
+        garbage = replace(garbage, note="; ".join(filter(None, notes)))
         paths = [dead.path for dead in garbage.files]
-        found = dict(zip(paths, storage.look(paths), strict=True))
+        infos = dict(zip(paths, storage.look(paths), strict=True))
         plan = plan_vacuum(
             self.adapter.table,
             versions,
             kept,
             garbage,
-            found,
+            infos,
             storage.grounds,
             spared=self._used_by_others(paths),
         )
+        spared = {**plan.spared, **doubted, **orphans.spared}
+        plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
         if self.request.trash:
             # What stays in the metadata has to be readable: only data comes back out of the bin.
             files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
             plan = replace(plan, files=files, expired_refs=())
-        missing = (path for path, info in found.items() if info is None)
+        missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
-        return _Picture(versions, kept, plan, leftovers, dealt_with)
+        return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
+
+    def _believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
+        """The garbage without what only an old list names and that may be another's; and that, each with why it stays.
+
+        The list lies beside the table, where others may write, and what it names the log has forgotten. The brake has
+        weighed it before the list was written.
+        """
+        hinted = [dead.path for dead in garbage.files if not dead.logged]
+        if not hinted:
+            return garbage, {}
+        obstacle = self.neighbours.around(())
+        known = set() if obstacle else self.storage.recognised(hinted)
+        why = f"only the list of an earlier vacuum names it, and {obstacle or 'no writer of the format names files so'}"
+        doubted = {path: why for path in hinted if path not in known}
+        files = tuple(replace(dead, logged=True) for dead in garbage.files if dead.path not in doubted)
+        return replace(garbage, files=files), doubted
 
     def _orphans_listed(self) -> list[FileInfo]:
         """All files of the table, listed before the log is read: what a commit names after that is named."""
         if not self.request.orphans:
             return []
-        strangers = self.adapter.storage.strangers()
-        if strangers:
-            raise RetentionError(
-                f"{self.adapter.table}: another table lies in or around its location ({', '.join(strangers[:3])}), and "
-                "its files would look like orphans; nothing was deleted. Give each table a folder of its own"
-            )
-        return list(self.adapter.storage.files())
+        self.neighbours.refuse_orphans()
+        return list(self.storage.files())
+
+    def _not_listed(self) -> list[str]:
+        """Places of the table that no operator allows to list."""
+        if not self.request.orphans:
+            return []
+        barred = self.storage.grounds.barred
+        return [
+            f"{place} ({name}) was not listed: vacuum.allowed-locations does not name it"
+            for place, name in barred.items()
+        ]
 
     def _seen_twice(self, unnamed: Unnamed) -> Unnamed:
         """Orphans that a second pass finds just as the first did."""
-        again = {info.path: info for info in self.adapter.storage.files()}
-        versions = self.adapter.storage.versions(None)
+        again = {info.path: info for info in self.storage.files()}
+        versions = self.storage.versions(None)
         still = {path for path in unnamed.infos if again.get(path) == unnamed.infos[path]}
-        named = self.adapter.storage.named(versions, still)
+        named = self.storage.named(versions, still)
         return unnamed.only(still - named)
 
     def _retention(self, versions: Versions, intents: Mapping[str, Intent], now_ms: int) -> Retention:
@@ -245,7 +299,7 @@ class _Sweep:
             else:
                 age = options.ms("retention-hours")
         at_work = {
-            intent.read_version: f"run {intent.run_id} at work has read it"
+            intent.read_version: f"run {intent.run_id} has read it and may be writing"
             for intent in intents.values()
             if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }
@@ -270,8 +324,8 @@ class _Sweep:
                 spared |= dict.fromkeys(named, f"{user.table} uses it")
         return spared
 
-    def _report(self, picture: _Picture, removed: Removed, started: int, ended: str) -> VacuumReport:
-        plan = picture.plan
+    def _report(self, look: _Look, removed: Removed, started: int, ended: str) -> VacuumReport:
+        plan = look.plan
         deleted = removed is not NOTHING and not self.request.dry_run
         return VacuumReport(
             table=plan.table,
@@ -283,7 +337,7 @@ class _Sweep:
             failed_files_count=removed.failed,
             expired_snapshots_count=0 if removed is NOTHING or self.request.trash else len(plan.gone),
             kept_versions_count=len(plan.kept),
-            settled_runs=tuple(sorted(picture.leftovers.settled.values())),
+            settled_runs=tuple(sorted({intent.run_id for intent in look.leftovers.settled.values()})),
             batches=removed.batches,
             retries=self.lost,
             run_id=self.run_id,

@@ -81,20 +81,21 @@ class _Tidying:
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
-        folders = self.adapter.storage.folders(())
+        snapshot = self.adapter.snapshot()
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
-        with at_work(self.adapter, self.run_id, None, folders, self.clock, timeout_ms) as registration:
-            tidied = self._commit(registration)
-            # A commit that lost may leave files whose names nobody knows.
+        with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
+            tidied = self._commit(snapshot, registration)
+            # A commit that lost may leave files whose names nothing tells.
             registration.clean = not self.lost
         return tidied
 
-    def _commit(self, registration: Registration) -> Tidied:
+    def _commit(self, first: Snapshot, registration: Registration) -> Tidied:
         allowed = self.options.integer("commit.retry.num-retries")
         deadline = self.started + self.options.integer("commit.retry.total-timeout-ms")
         quiet = QuietWindow.of(self.options, self.clock)
         for attempt in range(allowed + 1):
-            snapshot = self.adapter.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
+            # All of it: what looks dangling in a part may apply elsewhere.
+            snapshot = self.adapter.snapshot() if attempt else first
             self.events.tell("before_commit", attempt=attempt, rewrites=0)
             registration.require()
             try:
@@ -144,7 +145,7 @@ class _Tidying:
 def _run_id(report: MergeReport) -> str:
     """An id of this call that no commit of its rewrites had, landed or not."""
     run = report.run_ids[0].rpartition("-")[0] if report.run_ids else uuid.uuid4().hex[:16]
-    return f"{run}-tidy"
+    return f"{run}-0"  # rewrites are numbered from 1
 
 
 def _with(report: MergeReport, tidied: Tidied, run_id: str) -> MergeReport:

@@ -189,11 +189,11 @@ class DeleteContract(Selected):
         # Some of the rows leave with their files, others are found in theirs.
         drop_rows(adapter, harness.runner, "p = 1 or k = 9", _OPTIONS, clock=Clock())
         assert len(table.rows()) == len(rows) - 4
-        [entry] = entries(adapter.notes).values()
+        [entry] = entries(adapter).values()
         report = restore(adapter, harness.runner, entry.name, _OPTIONS, clock=Clock())
         assert (report.rows, report.already) == (4, False)
         assert fingerprint(table.rows()) == rows
-        assert entries(adapter.notes) == {}
+        assert entries(adapter) == {}
         assert table.leftovers() == set()
 
     def test_copies_are_appended_once(self, harness: Harness) -> None:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
@@ -61,6 +62,7 @@ class MemoryDeletes:
     def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
         """Positions masked in place, or the touched files written anew."""
         written = rewrite.written
+        run = run_folder(written.task.table_uuid, written.run_id)
         positions = _by_file(hits)
         outputs: list[Output] = []
         entries: list[Entry] = []
@@ -69,7 +71,7 @@ class MemoryDeletes:
             dead = positions.get(output.path, frozenset())
             if len(dead) == output.rows:
                 continue
-            made = self._without(entry, dead) if dead else entry
+            made = self._without(entry, dead, run) if dead else entry
             if made.file is not entry.file:
                 extra.append(made.file.path)
             entries.append(made)
@@ -86,11 +88,12 @@ class MemoryDeletes:
             unmasked=written,
         )
 
-    def _without(self, entry: Entry, dead: frozenset[int]) -> Entry:
+    def _without(self, entry: Entry, dead: frozenset[int], run: str) -> Entry:
         if self._store.settings.row_deletes:
             return replace(entry, deleted=entry.deleted | dead, delete_id=self._store.next_delete())
         kept = [row for i, row in enumerate(entry.file.rows) if i not in entry.deleted | dead]
-        return replace(entry, file=self._store.write_file(self._store.current, kept), deleted=frozenset())
+        file = self._store.write_file(self._store.current, kept, run=run)
+        return replace(entry, file=file, deleted=frozenset())
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Parts:
         """Places of the live rows that match, of the snapshot's version."""
@@ -134,7 +137,7 @@ class MemoryDeletes:
             elif self._store.settings.row_deletes:
                 made[path] = dead
             else:
-                copy = self._without(entry, dead)
+                copy = self._without(entry, dead, run_folder(snapshot.table_uuid, run_id))
                 written.append(copy.file.path)
                 made[path] = copy
         return Prepared(rows, tuple(written), made)
@@ -158,6 +161,7 @@ class MemoryDeletes:
         if outcome == "unknown, lost":
             raise Unknown(f"{self._adapter.table}: no answer to the commit")
         goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
+        run = run_folder(snapshot.table_uuid, run_id)
         with self._store.lock:
             self._check(goes, snapshot, where)
             files = dict(self._store.current.files)
@@ -166,7 +170,7 @@ class MemoryDeletes:
                 entry = files.pop(path)
                 if made is None:
                     continue
-                now = made if isinstance(made, Entry) else self._without(entry, made)
+                now = made if isinstance(made, Entry) else self._without(entry, made, run)
                 files[now.file.path] = now
                 added.append(now.file.path)
             number = self._store.apply("DELETE", lambda at: replace(at, files=files), run_id)

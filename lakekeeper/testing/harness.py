@@ -29,6 +29,9 @@ from lakekeeper.testing.versions import Kinds
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
+RUN = "run-1"
+"""The run id of what a test of the contract writes, unless it says another."""
+
 
 class ContractTable(Protocol):
     """One table under test, as its users see it: all but ``adapter`` goes past the adapter."""
@@ -162,10 +165,10 @@ def task_for(
     )
 
 
-def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask) -> Rewrite:
+def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask, run_id: str = RUN) -> Rewrite:
     """Read, merge and write one task."""
     with harness.runner.working("contract", task):
-        return adapter.write(harness.runner.merge(adapter.read(task), task), task)
+        return adapter.write(harness.runner.merge(adapter.read(task), task), task, run_id)
 
 
 def recluster(
@@ -174,7 +177,7 @@ def recluster(
     *,
     columns: Sequence[str] = ("k",),
     level: int = 1,
-    run_id: str = "run-1",
+    run_id: str = RUN,
 ) -> tuple[Snapshot, Commit]:
     """Rewrite and commit all blocks, a task for each partition; the snapshot before and the commit."""
     adapter = table.adapter()
@@ -182,5 +185,6 @@ def recluster(
     by_place: dict[str, list[str]] = {}
     for block in snapshot.blocks:
         by_place.setdefault(block.partition, []).append(block.path)
-    done = [rewrite(harness, adapter, task_for(snapshot, paths, level=level)) for paths in by_place.values()]
+    tasks = [task_for(snapshot, paths, level=level) for paths in by_place.values()]
+    done = [rewrite(harness, adapter, task, run_id) for task in tasks]
     return snapshot, adapter.commit(done, snapshot, run_id)

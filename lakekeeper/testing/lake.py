@@ -98,6 +98,7 @@ class MemoryTable:
         self.refs: dict[str, Ref] = {}
         self.expired: set[int] = set()
         self.stuck: set[str] = set()
+        self.strangers: tuple[str, ...] = ()
         self.before: Callable[[str], object] = lambda _what: None
         self.touched = Touched()
         self._jump_ms = 0
@@ -302,11 +303,16 @@ class MemoryTable:
             self.touched.commits += 1
             return number
 
-    def write_file(self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True) -> DataFile:
-        """Put a file on the disk, named by no version yet; its rows are of one partition."""
+    def write_file(
+        self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True, run: str = ""
+    ) -> DataFile:
+        """Put a file on the disk, in the folder of a run if one is given; no version names it yet.
+
+        Its rows are of one partition.
+        """
         measured = tuple(c for c in at.schema.columns if with_statistics and self._has_statistics(c))
         built = DataFile(
-            path=self._next("file", "data/f"),
+            path=self._next("file", f"data/{run}/f" if run else "data/f"),
             spec=at.spec,
             partition=at.partition(stored[0]),
             rows=tuple(stored),

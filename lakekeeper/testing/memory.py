@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lakekeeper.core.blocks import Snapshot, no_blocks
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
@@ -161,9 +162,10 @@ class MemoryAdapter:
             parts.append([pinned.schema.load(stored) for stored in entry.live])
         return parts
 
-    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
+    def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
         """Write each part on its own, cut at the task's targets, under the spec that the table has now."""
         pinned, now = self.store.version(task.read_version), self.store.current
+        run = run_folder(task.table_uuid, run_id)
         files: list[DataFile] = []
         for part in rows:
             by_place: dict[str, list[Row]] = {}
@@ -172,10 +174,10 @@ class MemoryAdapter:
                 by_place.setdefault(now.partition(stored), []).append(stored)
             for place in by_place.values():
                 chunks = _cut(place, task, self.store.settings.byte_scale)
-                files += [self.store.write_file(now, chunk) for chunk in chunks]
+                files += [self.store.write_file(now, chunk, run=run) for chunk in chunks]
         outputs = tuple(Output(f.path, len(f.rows), f.bytes) for f in files)
         live = sum(len(pinned.files[path].live) for path in task.inputs)
-        return Rewrite(task, outputs, rows_in=live, native=self._entries(files, task))
+        return Rewrite(task, outputs, rows_in=live, native=self._entries(files, task), run_id=run_id)
 
     def _entries(self, files: Sequence[DataFile], task: MergeTask) -> tuple[Entry, ...]:
         """Files that no version names yet, each with its range on the curve where the table keeps such."""

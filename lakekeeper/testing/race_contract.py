@@ -148,7 +148,7 @@ class RaceContract(Selected):
         table = harness.create(KV, BATCHES)
         adapter = table.adapter()
         first = adapter.snapshot(["k"])
-        recluster(harness, table, run_id="run-x")
+        recluster(harness, table, run_id="other-3")
         changes = adapter.changes_since(first)
-        assert [w.run_id for w in changes.winners] == ["run-x"]
+        assert [w.run_id for w in changes.winners] == ["other-3"]
         assert changes.removed == set(first.blocks.path.to_pylist())

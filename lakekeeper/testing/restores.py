@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.errors import Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper.testing.deletes import fresh
@@ -43,7 +44,8 @@ class MemoryRestores:
         by_place: dict[str, list[Row]] = {}
         for row in rows:
             by_place.setdefault(now.partition(row), []).append({**row, ROW_ID: self._store.next_row()})
-        files = [self._store.write_file(now, part) for part in by_place.values()]
+        run = run_folder(then.table_uuid, run_id)
+        files = [self._store.write_file(now, part, run=run) for part in by_place.values()]
         return Prepared(
             {f.path: len(f.rows) for f in files}, tuple(f.path for f in files), (was.schema, files)
         )

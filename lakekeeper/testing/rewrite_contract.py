@@ -137,10 +137,10 @@ class RewriteContract(Selected):
 
     def test_the_run_id_is_in_the_log(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2), keys(2, 3)])
-        before, commit = recluster(harness, table, run_id="run-of-mine-7")
+        before, commit = recluster(harness, table, run_id="mine-7")
         table.append(keys(4))
         changes = table.adapter().changes_since(before)
-        assert changes.landed("run-of-mine-7") == commit.version
+        assert changes.landed("mine-7") == commit.version
         assert changes.landed("run-of-nobody") is None
 
     def test_any_subset_may_be_committed(self, harness: Harness) -> None:

@@ -10,7 +10,7 @@ import pytest
 from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
-from lakekeeper.testing.harness import Harness, Selected, needs, task_for
+from lakekeeper.testing.harness import RUN, Harness, Selected, needs, task_for
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row, fingerprint, token
 from lakekeeper.testing.versions import Kinds
@@ -28,7 +28,7 @@ def read_rows(
 ) -> int:
     """How many live rows a task over the blocks reads, as far as a rewrite can tell."""
     task = task_for(snapshot, paths)
-    made = adapter.write(harness.runner.merge(adapter.read(task), task), task)
+    made = adapter.write(harness.runner.merge(adapter.read(task), task), task, RUN)
     adapter.discard([made])
     return made.rows_out
 

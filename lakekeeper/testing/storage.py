@@ -6,15 +6,14 @@ do (``Settings.linear``); in both cases a version that went can be read as long 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from lakekeeper.core.containment import Grounds, refusal
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.containment import NOTES, Grounds, move_refusal, refusal
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
 from lakekeeper.core.retention import Version as Known
-from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Doomed, FileInfo, Garbage
+from lakekeeper.core.vacuum import Dead, Doomed, FileInfo, Garbage, region_of
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi import MetadataChange
+from lakekeeper.spi_storage import MetadataChange
 from lakekeeper.testing.lake import MemoryTable
 
 USUAL_AGE_MS = 168 * HOUR_MS
@@ -28,8 +27,16 @@ class MemoryStorage:
 
     @property
     def grounds(self) -> Grounds:
-        """The table's own folder; notes lie in ``_lakekeeper``."""
-        return Grounds((f"mem:/{self._table.name}",), ("_lakekeeper",))
+        """The table's own folder."""
+        return Grounds((f"mem:/{self._table.name}",))
+
+    def allowing(self, locations: Sequence[str]) -> MemoryStorage:
+        """The same: the lake's tables have one folder each."""
+        return self
+
+    def same_table(self, table_uuid: str, version: int | None) -> bool:
+        """By the uuid alone."""
+        return table_uuid == self._table.uuid
 
     def versions(self, since: int | None = None) -> Versions:
         """All versions; ``since`` saves the memory lake nothing but what it tells."""
@@ -70,7 +77,8 @@ class MemoryStorage:
             for full in hints:
                 path = self._short(full)
                 if path not in needed and path not in dead:
-                    dead[path] = Dead(full, "data", -1, 0, why="found dead by an earlier vacuum")
+                    why = "found dead by an earlier vacuum"
+                    dead[path] = Dead(full, "data", -1, 0, why=why, logged=False)
         through = min(kept.reasons) if versions.linear else None
         return Garbage(tuple(dead.values()), examined=len(versions.items), through=through)
 
@@ -112,7 +120,7 @@ class MemoryStorage:
         """Delete what may be deleted; a fault leaves files where they are."""
         gone = []
         for file in files:
-            if refusal(file.path, self.grounds, reserved=file.kind in METADATA_KINDS):
+            if refusal(file.path, self.grounds, region_of(file.kind)):
                 continue
             self._table.before("delete")
             with self._table.lock:
@@ -124,11 +132,15 @@ class MemoryStorage:
                 gone.append(file.path)
         return gone
 
+    def refuses_bin(self) -> str:
+        """A dictionary renames at no cost."""
+        return ""
+
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """Rename, never over a file."""
         done = []
         for source, target in moves.items():
-            if refusal(source, self.grounds, reserved=True) or refusal(target, self.grounds, reserved=True):
+            if move_refusal(source, target, self.grounds):
                 continue
             self._table.before("move")
             with self._table.lock:
@@ -139,13 +151,27 @@ class MemoryStorage:
                     done.append(source)
         return done
 
-    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
+    def files(self) -> Iterator[FileInfo]:
         """LIST, but for what is lakekeeper's own."""
+        return self._listed(lambda path: not path.startswith(f"{NOTES}/"))
+
+    def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
+        """LIST: the folders of these runs."""
+        folders = tuple(f"data/{run}/" for run in runs)
+        return self._listed(lambda path: path.startswith(folders))
+
+    def _listed(self, wanted: Callable[[str], bool]) -> Iterator[FileInfo]:
         with self._table.lock:
             self._table.touched.listings += 1
-            names = [path for path in self._table.disk if not path.startswith("_lakekeeper/")]
-            infos = [self._info(path) for path in names]
+            infos = [self._info(path) for path in self._table.disk if wanted(path)]
         return (info for info in infos if info is not None)
+
+    def forget(self, run: str) -> None:
+        """Nothing is noted for a run, and a dictionary has no folders."""
+
+    def recognised(self, paths: Collection[str]) -> set[str]:
+        """What lies where the lake's writers put their files."""
+        return {path for path in paths if self._short(path).startswith("data/")}
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         """Paths that any version names that was known when ``versions`` were read."""
@@ -161,17 +187,13 @@ class MemoryStorage:
             }
         return set(paths) & known
 
-    def folders(self, tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        """One folder holds all data."""
-        return ("data",)
-
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """The memory lake's metadata is one object."""
         return MetadataChange(1, 1, None, "nothing to fold")
 
-    def strangers(self) -> Sequence[str]:
-        """Tables of the lake never lie in one another."""
-        return ()
+    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+        """What a test says (``MemoryTable.strangers``)."""
+        return self._table.strangers
 
     def _info(self, path: str) -> FileInfo | None:
         file = self._table.disk.get(path)

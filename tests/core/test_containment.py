@@ -8,10 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.containment import Grounds, below, refusal, require_roots, same_place, spelled
+from lakekeeper.core.containment import (
+    Grounds,
+    below,
+    bin_folder,
+    grounds_of,
+    meets,
+    move_refusal,
+    refusal,
+    require_roots,
+    same_place,
+    spelled,
+    within,
+)
 from lakekeeper.errors import RetentionError
 
-HOME = Grounds(("file:/lake/t",), ("_delta_log", "_lakekeeper"))
+HOME = Grounds(("file:/lake/t",), ("_delta_log",))
 BUCKET = Grounds(("s3a://bucket/t", "s3://other/data"), ("metadata",))
 
 
@@ -57,9 +69,78 @@ def test_may_not_go(path: str, why: str) -> None:
     assert why in refusal(path, HOME)
 
 
-def test_who_owns_a_reserved_folder_may() -> None:
-    assert refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET, reserved=True) == ""
+def test_metadata_goes_from_its_own_folder_and_never_from_lakekeepers() -> None:
+    assert refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET, "metadata") == ""
     assert "metadata" in refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET)
+    assert "_lakekeeper" in refusal("s3a://bucket/t/_lakekeeper/intents/00.json", BUCKET, "metadata")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/lake/t/data/live.parquet",
+        "/lake/t/_lakekeeper/vacuum/cursor.json",
+        "/lake/t/_lakekeeper/trash/00.json",
+        "/lake/t/_lakekeeper/trash/e",
+        "/lake/t/_lakekeeper/trash/e/../../../data/live.parquet",
+        "/lake/t/_lakekeeper/trash/../trash/e/x",
+        "/lake/other/_lakekeeper/trash/e/x",
+        "s3://bucket/t/_lakekeeper/trash/e/x",
+    ],
+)
+def test_what_is_no_file_of_an_entry_does_not_go_with_the_bin(path: str) -> None:
+    assert refusal(path, HOME, "bin")
+    assert move_refusal("/lake/t/data/x", path, HOME)
+
+
+def test_files_move_between_their_places_and_the_bin_only() -> None:
+    here, there = "/lake/t/p=1/x", f"{bin_folder('/lake/t', 'e')}/0/p=1/x"
+    assert there == "/lake/t/_lakekeeper/trash/e/0/p=1/x"
+    assert (
+        refusal(there, HOME, "bin")
+        == move_refusal(here, there, HOME)
+        == move_refusal(there, here, HOME)
+        == ""
+    )
+    assert move_refusal(here, "/lake/t/p=1/y", HOME)
+    assert move_refusal(there, there, HOME)
+    assert move_refusal(there, "/lake/t/_delta_log/00000000000000000000.json", HOME)
+    assert move_refusal("/lake/t/_delta_log/00000000000000000000.json", there, HOME)
+
+
+DECLARED = {"write.data.path": "s3a://bulk/data/", "write.metadata.path": "s3://bucket/t/meta"}
+
+
+@pytest.mark.parametrize(
+    "allowed, permitted",
+    [
+        ((), False),
+        (("s3://bulk/data",), True),
+        (("s3://bulk/",), True),
+        (("s3://bulk",), True),
+        (("s3://bulk/data/lake",), False),
+        (("s3://bulk/da",), False),
+        (("s3://bulk/../bulk/data",), False),
+        (("gs://bulk/data",), False),
+    ],
+)
+def test_a_property_widens_nothing_that_no_operator_allows(allowed: tuple[str, ...], permitted: bool) -> None:
+    grounds = grounds_of("s3://bucket/t", ("metadata",), DECLARED, allowed)
+    assert refusal("s3://bucket/t/meta/m.avro", grounds) == ""
+    why = refusal("s3://bulk/data/x.parquet", grounds)
+    assert (why == "") == permitted
+    if not permitted:
+        assert "write.data.path" in why
+        assert "vacuum.allowed-locations" in why
+    assert "bin" in refusal("s3://bulk/data/x.parquet", grounds, "bin") or not permitted
+
+
+def test_places_above_below_and_beside() -> None:
+    assert within("s3a://b/x/y/", "s3://b/x")
+    assert not within("s3://b/xy", "s3://b/x")
+    assert meets("/lake", ["/lake/t"])
+    assert meets("/lake/t/u", ["file:///lake/t/"])
+    assert not meets("/lake/u", ["/lake/t"])
 
 
 def test_one_store_under_several_names_and_declared_roots() -> None:

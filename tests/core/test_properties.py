@@ -207,7 +207,7 @@ def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
         if not plan.tasks:
             break
         before = _depths(snapshot)
-        made = [adapter.write(runner.merge(adapter.read(task), task), task) for task in plan.tasks]
+        made = [adapter.write(runner.merge(adapter.read(task), task), task, "run-1") for task in plan.tasks]
         adapter.commit(made, snapshot, "run")
         after = adapter.snapshot()
         added = {output.path for rewrite in made for output in rewrite.outputs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from lakekeeper.core.vacuum import (
 )
 from lakekeeper.errors import RetentionError
 
-GROUNDS = Grounds(("file:/t",), ("metadata", "_lakekeeper"))
+GROUNDS = Grounds(("file:/t",), ("metadata",))
 VERSIONS = Versions("u", (Version(1, 0), Version(2, 1, 1)), (Ref("main", 2),), False, HOUR_MS, live_bytes=100)
 KEPT = Kept({2: "the newest version"}, (1,), (), HOUR_MS, 0)
 
@@ -36,8 +37,6 @@ def planned(*dead: Dead, live: int | None = 100, **more: Any) -> VacuumPlan:
     found = {
         d.path: None if "missing" in d.path else FileInfo(d.path, 10, 1, link="link" in d.path) for d in dead
     }
-    from dataclasses import replace
-
     versions = replace(VERSIONS, live_bytes=live)
     garbage = Garbage(dead, outside=more.pop("outside", ()))
     return plan_vacuum("t", versions, KEPT, garbage, found, GROUNDS, **more)
@@ -83,18 +82,33 @@ def test_what_must_not_go_is_told_and_stays() -> None:
     assert "1 versions stay, 1 go" in text
 
 
-def test_the_brake_counts_data_and_takes_no_chances() -> None:
-    half = [dead(f"/t/{i}") for i in range(10)]
+def stray(path: str) -> Dead:
+    """A file that the log does not explain."""
+    return Dead(path, "orphan", -1, 9, logged=False)
+
+
+def test_the_brake_weighs_what_the_log_does_not_explain_and_takes_no_chances() -> None:
+    half = [stray(f"/t/{i}") for i in range(10)]
     brake(planned(*half), 0.5)  # 100 of 200 bytes
-    with pytest.raises(RetentionError, match=r"11 files of 110 bytes would go, 52% of all bytes"):
-        brake(planned(*half, dead("/t/x")), 0.5)
-    brake(planned(*half, dead("/t/x")), 1.0)
-    brake(planned(*half, dead("/t/metadata/m", "manifest")), 0.5)
+    with pytest.raises(
+        RetentionError, match=r"11 files of 110 bytes would go of .*52% of the table's bytes"
+    ) as told:
+        brake(planned(*half, stray("/t/x")), 0.5)
+    assert "options={'vacuum.max-share': 1}" in str(told.value)
+    assert "--option vacuum.max-share=1" in str(told.value)
+    brake(planned(*half, stray("/t/x")), 1.0)
+    brake(planned(*half, replace(stray("/t/metadata/m"), kind="manifest")), 0.5)
     with pytest.raises(RetentionError, match="not known"):
-        brake(planned(dead("/t/a"), live=None), 0.5)
+        brake(planned(stray("/t/a"), live=None), 0.5)
     brake(planned(live=None), 0.5)
     with pytest.raises(RetentionError):
-        brake(planned(dead("/t/a"), live=0), 0.99)
+        brake(planned(stray("/t/a"), live=0), 0.99)
+
+
+def test_garbage_that_the_log_names_is_no_surprise() -> None:
+    plan = planned(*(dead(f"/t/{i}") for i in range(99)), live=None)
+    brake(plan, 0.0)
+    assert (len(plan.files), plan.unexplained) == (99, ())
 
 
 def doomed(version: int, count: int, partition: str = "", kind: str = "data") -> list[Doomed]:

@@ -124,7 +124,9 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
         now = table.current.at_ms + 4 * DAY
         while (plan := _plan(adapter, now)).tasks:
             snapshot = adapter.snapshot()
-            made = [adapter.write(runner.merge(adapter.read(task), task), task) for task in plan.tasks]
+            made = [
+                adapter.write(runner.merge(adapter.read(task), task), task, "run-1") for task in plan.tasks
+            ]
             adapter.commit(made, snapshot, f"run-{rounds}")
             rounds += 1
             assert rounds < 4, seed

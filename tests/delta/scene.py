@@ -103,9 +103,9 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
     return [replace(task, id=uuid.uuid4().hex[:12], **changed) for task in tasks]
 
 
-def rewritten(adapter: Adapter, task: MergeTask) -> Rewrite:
+def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1") -> Rewrite:
     rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task)
+    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
 
 
 def recluster(
@@ -119,5 +119,5 @@ def recluster(
     """Rewrite and commit all blocks."""
     adapter = scene.adapter()
     snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task) for task in tasks_of(snapshot, level=level, **changed)]
+    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
     return adapter.commit(done, snapshot, run_id)

@@ -28,7 +28,7 @@ from tests.oracles.java_source import define
 pytestmark = pytest.mark.delta
 
 _JAVA = Path(__file__).parent / "java"
-ONE = {"delta.single-driver": True}
+ONE = {"single-driver": True}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_without_the_operators_word_nothing_is_written(
     spark: SparkSession, table: str, bucket: Path, verb: str
 ) -> None:
     before = on_disk(bucket)
-    with pytest.raises(Unsupported, match=r"S3SingleDriverLogStore.*spark\.lakekeeper\.delta\.single-driver"):
+    with pytest.raises(Unsupported, match=r"S3SingleDriverLogStore.*spark\.lakekeeper\.single-driver"):
         VERBS[verb](lk.table(spark, table))
     assert on_disk(bucket) == before
 
@@ -125,7 +125,7 @@ def test_what_only_reads_is_not_refused(spark: SparkSession, table: str, bucket:
 def test_with_the_operators_word_it_works(spark: SparkSession, table: str) -> None:
     before = ids(spark, table)
     assert lk.table(spark, table).recluster("k", options={**ONE, "policy": "full"}).commits == 1
-    spark.conf.set("spark.lakekeeper.delta.single-driver", "true")
+    spark.conf.set("spark.lakekeeper.single-driver", "true")
     try:
         opened = lk.table(spark, table)
         opened.cluster_by("k")
@@ -135,14 +135,14 @@ def test_with_the_operators_word_it_works(spark: SparkSession, table: str) -> No
         opened.restore(opened.trash()[0].name)
         opened.compact_metadata()
     finally:
-        spark.conf.unset("spark.lakekeeper.delta.single-driver")
+        spark.conf.unset("spark.lakekeeper.single-driver")
     assert ids(spark, table) == [i for i in before if i != 3]
     with pytest.raises(Unsupported, match="single-driver"):
         opened.delete("id = 5")
 
 
 def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, table: str) -> None:
-    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('lakekeeper.delta.single-driver'='true')")
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('lakekeeper.single-driver'='true')")
     with pytest.raises(Unsupported, match="single-driver"):
         lk.table(spark, table).delete("id = 3")
 

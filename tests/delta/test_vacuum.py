@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.core.retention import HOUR_MS
@@ -16,8 +15,8 @@ from lakekeeper.core.vacuum import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper_delta import reading
 from lakekeeper_delta.disk import Disk
-from tests.delta.by_hand import ByHand, by_hand, changed, removed
-from tests.delta.scene import Scene, recluster, tasks_of
+from tests.delta.by_hand import ByHand, changed, removed
+from tests.delta.scene import Scene, recluster
 from tests.delta.vacuum import look, named, on_disk, swept
 from tests.faults.storage import faulty_storage
 
@@ -286,29 +285,10 @@ def test_files_of_a_shallow_clone_are_its_sources(table: ByHand, tmp_path: Path)
     assert [Path(path).name for path in own.garbage.outside] == ["c.parquet"]
 
 
-def test_where_rewrites_put_their_files(spark: SparkSession, tmp_path: Path) -> None:
-    table = by_hand(spark, tmp_path / "table", partition="p")
-    table.commit(table.add("odd/x.parquet", value="a b:c"))
-    adapter = table.scene.adapter()
-    storage, root = adapter.storage, adapter.storage.grounds.roots[0]
-    tasks = tasks_of(adapter.snapshot(("k",)))
-    assert set(storage.folders(tasks)) == {root, f"{root}/odd", f"{root}/p=a b%3Ac"}
-    for name in ("in the root.parquet", "p=a b%3Ac/y.parquet", "odd/z.parquet", "other/w.parquet"):
-        table.stray(name)
-    listed = {info.path.removeprefix(root + "/") for info in storage.files(storage.folders(tasks))}
-    assert listed == {"in the root.parquet", "p=a b%3Ac/y.parquet", "odd/x.parquet", "odd/z.parquet"}
-    assert list(storage.files([f"{root}/nowhere", "file:/etc"])) == []
-    # A delete of rows in partitions writes copies anywhere, where it may write no vectors.
-    table.commit(table.metadata(**{"delta.enableDeletionVectors": "false"}))
-    adapter.storage.versions()
-    everywhere = {info.path.removeprefix(root + "/") for info in storage.files(storage.folders(()))}
-    assert everywhere == on_disk(table.path)
-
-
 def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
     """Loss 51: a table around it, one in it, and one of another format in its folder."""
     storage = table.scene.adapter().storage
-    assert storage.strangers() == []
+    assert storage.strangers() == storage.strangers([]) == []
     ByHand(Scene(table.scene.spark, table.path / "sub" / "_below"))
     (table.path / "x" / "metadata").mkdir(parents=True)
     (table.path / "x" / "metadata" / "v1.metadata.json").write_text("{}")
@@ -317,7 +297,10 @@ def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
     (tmp_path / "metadata" / "00000-x.metadata.json").write_text("{}")
     root = storage.grounds.roots[0]
     found = [f"{root}/sub/_below/_delta_log", f"{root}/x/metadata"]
-    assert storage.strangers() == sorted([*found, f"file:{tmp_path}/_delta_log", f"file:{tmp_path}/metadata"])
+    around = [f"file:{tmp_path}/_delta_log", f"file:{tmp_path}/metadata"]
+    assert storage.strangers() == sorted([*found, *around])
+    assert storage.strangers(["sub"]) == sorted([found[0], *around])
+    assert storage.strangers(["nowhere"]) == around
 
 
 def test_names_that_pretend_to_be_a_state(table: ByHand) -> None:
@@ -342,7 +325,8 @@ def test_moves_and_back(table: ByHand) -> None:
     assert looked.storage.move({bin_: f"{root}/_delta_log/x"}) == []
     assert looked.storage.move({bin_: "file:/etc/x"}) == []
     assert looked.storage.move({bin_: there}) == [bin_]
-    assert looked.storage.delete([Doomed(bin_, "trash", 1, 1), Doomed(there, "trash", 1, 1)]) == [bin_, there]
+    assert looked.storage.delete([Doomed(there, "trash", 1, 1), Doomed(bin_, "data", 1, 1)]) == []
+    assert looked.storage.delete([Doomed(bin_, "trash", 1, 1), Doomed(there, "data", 1, 1)]) == [bin_, there]
 
 
 def test_notes_are_replaced_and_removed(table: ByHand) -> None:

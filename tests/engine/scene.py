@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.options import resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.planner import make_plan
@@ -19,7 +20,9 @@ from lakekeeper.core.policies.ranges import RANGES
 from lakekeeper.core.policies.sizes import SIZES
 from lakekeeper.core.policies.universal import UNIVERSAL
 from lakekeeper.core.report import MergeReport
+from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.intents import Intent
 from lakekeeper.engine.maintain import Request, maintain
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -84,6 +87,19 @@ class Scene:
         before = (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk))
         act()
         assert (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk)) == before
+
+
+def intent(table: MemoryTable, run_id: str = "r-1", **changed: Any) -> Intent:
+    """A rewrite of the table that registers now, for a day."""
+    known = {"kind": "rewrite", "at_ms": table.now_ms, "table_uuid": table.uuid, "timeout_ms": 24 * HOUR_MS}
+    return Intent(run_id, **{**known, **changed})
+
+
+def written(table: MemoryTable, run_id: str = "", key: int = 1) -> str:
+    """The path of a file that no version names, in the folder of a run if one is given."""
+    stored = table.current.schema.store({"k": key, "_row_id": 99})
+    run = run_folder(table.uuid, run_id) if run_id else ""
+    return table.write_file(table.current, [stored], run=run).path
 
 
 def rows(*values: Any) -> list[Row]:

@@ -161,7 +161,7 @@ def test_a_killed_tidying_is_settled_by_the_next_vacuum() -> None:
     with pytest.raises(_Crash):
         merge_deletes(scene.adapter, scene.runner, request, observer=kill, clock=clock(table))
     [intent] = registered(scene.adapter.notes).values()
-    assert intent.folders == scene.adapter.storage.folders(())
+    assert intent.table_uuid == table.uuid
     table.later(5 * DAY)
     assert len(swept(table).settled_runs) == 1
     assert intents(table) == []

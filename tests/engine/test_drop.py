@@ -82,7 +82,7 @@ def clock_of(scene: Scene) -> Clock:
 
 
 def bin_of(scene: Scene) -> list[TrashEntry]:
-    return list(entries(scene.adapter.notes).values())
+    return list(entries(scene.adapter).values())
 
 
 def rows(scene: Scene) -> tuple[str, ...]:
@@ -304,9 +304,11 @@ def test_what_would_not_come_back_as_it_was_is_refused(scene: Scene) -> None:
 
 def test_another_table_in_the_same_place(scene: Scene) -> None:
     drop(scene)
+    [entry] = bin_of(scene)
     scene.table.uuid = "another"
-    with pytest.raises(NotFound, match="another table"):
-        back(scene)
+    assert bin_of(scene) == []
+    with pytest.raises(NotFound, match="the recycle bin has no single entry"):
+        restore(MemoryAdapter(scene.table), MemoryRunner(), entry.name, resolve({}), clock=clock_of(scene))
 
 
 def test_a_vacuum_keeps_what_a_drop_is_restored_from() -> None:

@@ -13,6 +13,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.intents import at_work
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit
@@ -222,15 +223,17 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
     """Rows that nobody counted are not 0: three files would leave the table, and their rows with them."""
 
     class Silent(MemoryAdapter):
-        def write(self, rows: Parts, task: MergeTask) -> Rewrite:
-            super().write([], task)
-            return Rewrite(task, (), rows_in=rows_in, native=())
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+            super().write([], task, run_id)
+            return Rewrite(task, (), rows_in=rows_in, native=(), run_id=run_id)
 
     scene = groups_apart(1)
     scene.adapter = Silent(scene.table)
     task = replace(scene.plan().tasks[0], live_rows=planned)
     events = Events("db.t", "run-1")
-    [result] = rewrites_of(Work(scene.adapter, scene.runner, events, "run-1"), [task], 1)
+    with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
+        work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
+        [result] = rewrites_of(work, [task], 1)
     # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
     assert isinstance(result, Failed) == (rows_in is None or planned == 8)
 
@@ -297,10 +300,10 @@ def test_threads_are_bounded() -> None:
     most = 0
 
     class Counting(MemoryAdapter):
-        def write(self, rows: Parts, task: MergeTask) -> Any:
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Any:
             nonlocal most
             most = max(most, len(scene.runner.working_now))
-            return super().write(rows, task)
+            return super().write(rows, task, run_id)
 
     scene.adapter = Counting(scene.table)
     scene.run(options={"max-concurrent-file-group-rewrites": 2})

@@ -182,7 +182,7 @@ def test_two_adapters_commit_in_both_orders(maintenance_first: bool) -> None:
     first, second = MemoryAdapter(scene.table), MemoryAdapter(scene.table)
     snapshot = first.snapshot()
     made = [
-        adapter.write(scene.runner.merge(adapter.read(task), task), task)
+        adapter.write(scene.runner.merge(adapter.read(task), task), task, "run-1")
         for adapter, task in zip((first, second), plan.tasks, strict=True)
     ]
     pairs = list(zip((first, second), made, strict=True))

@@ -121,7 +121,7 @@ def test_an_interrupt_stops_all_partitions_after_the_batches_under_way(
         raise KeyboardInterrupt
 
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    removal = Removal(adapter, options, Events("db.t", "r", under_way), clock)
+    removal = Removal(adapter, adapter.storage, options, Events("db.t", "r", under_way), clock)
     with monkeypatch.context() as patch:
         patch.setattr("concurrent.futures.Future.result", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from lakekeeper.core.options import resolve
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import SLOTS, Intent, at_work, register, registered
+from lakekeeper.engine.intents import SLOTS, at_work, register, registered
 from lakekeeper.engine.maintain import maintain
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty, entries, restore_files
@@ -20,7 +20,7 @@ from lakekeeper.errors import AdapterError, Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
-from tests.engine.scene import Scene
+from tests.engine.scene import Scene, intent, written
 
 DAY = 24 * HOUR_MS
 
@@ -46,17 +46,18 @@ def run(table: MemoryTable, **wanted: Any) -> VacuumReport:
     )
 
 
-def at_work_at(table: MemoryTable, hours: float = 24) -> Any:
+def at_work_at(table: MemoryTable, hours: float = 24, run_id: str = "r-1") -> Any:
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    return at_work(MemoryAdapter(table), "r-1", table.current.number, ("data",), clock, int(hours * HOUR_MS))
+    adapter = MemoryAdapter(table)
+    return at_work(adapter, run_id, adapter.snapshot(), clock, int(hours * HOUR_MS))
 
 
 def test_it_works_where_the_dead_took_all_slots(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
     for number in range(SLOTS):
-        register(notes, "t", Intent(f"r{number}", "rewrite", table.now_ms, folders=("data",)), clock)
+        register(notes, "t", intent(table, f"r-{number}"), clock)
     with pytest.raises(AdapterError, match="run vacuum"):
-        register(notes, "t", Intent("one more", "rewrite", table.now_ms), clock)
+        register(notes, "t", intent(table, "more-1"), clock)
     table.later(30 * DAY)
     report = run(table, age_ms=DAY)
     assert report.deleted_files_count > 0
@@ -73,9 +74,8 @@ def test_files_that_never_go_do_not_fill_the_slots(table: MemoryTable) -> None:
 
 
 def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: MemoryTable) -> None:
-    stored = table.current.schema.store({"k": 1, "_row_id": 99})
     with at_work_at(table, hours=200):
-        own = table.write_file(table.current, [stored]).path
+        own = written(table, "r-1")
         table.later(5 * DAY)
         # Whatever timeout this vacuum goes by: the run goes by its own.
         assert run(table, orphans=True, age_ms=100 * DAY).deleted_files_count == 0
@@ -87,9 +87,9 @@ def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: 
 
 def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
-    dead = register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock)
+    dead = register(notes, "t", intent(table, "dead-1"), clock)
     table.later(30 * DAY)
-    new = Intent("new", "rewrite", table.now_ms)
+    new = intent(table, "new-1")
 
     def taken(what: str) -> None:
         if what == "delete" and new.run_id not in {i.run_id for i in registered(notes).values()}:
@@ -98,7 +98,7 @@ def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTa
 
     table.before = taken
     run(table, age_ms=DAY)
-    assert [intent.run_id for intent in registered(notes).values()] == ["new"]
+    assert [intent.run_id for intent in registered(notes).values()] == ["new-1"]
 
 
 def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
@@ -190,7 +190,7 @@ def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
         list(empty(adapter, None, table.now_ms))
     monkeypatch.setattr(MemoryNotes, "remove", remove)
     list(empty(adapter, None, table.now_ms))
-    assert entries(adapter.notes) == {}
+    assert entries(adapter) == {}
     assert not [path for path in table.disk if "trash" in path]
 
 
@@ -224,8 +224,8 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
 def with_a_bin(table: MemoryTable) -> str:
     """Old versions' files and what a dead run left are in the bin; the entry's name."""
     clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
-    register(notes, "t", Intent("dead", "rewrite", table.now_ms, folders=("data",)), clock)
-    left = table.write_file(table.current, [table.current.schema.store({"k": 1, "_row_id": 99})]).path
+    register(notes, "t", intent(table, "dead-1"), clock)
+    left = written(table, "dead-1")
     table.later(5 * DAY)
     name = run(table, age_ms=DAY, trash=True).trash
     assert left not in table.disk
@@ -307,9 +307,8 @@ def test_who_was_taken_for_dead_leaves_the_slot_to_the_next(table: MemoryTable) 
     with at_work_at(table) as late:
         table.later(30 * DAY)
         run(table, age_ms=100 * DAY)
-        with at_work_at(table) as other:
-            other.note(run_id="other")
+        with at_work_at(table, run_id="other-1"):
             late.clean = False
             late.close()
-            [intent] = registered(notes).values()
-            assert (intent.run_id, intent.ended) == ("other", False)
+            [there] = registered(notes).values()
+            assert (there.run_id, there.ended) == ("other-1", False)

@@ -69,8 +69,9 @@ def test_a_writer_that_cuts_too_late_is_asked_again_with_finer_cuts() -> None:
     """Estimates of size can be off: no output of more than one row is let through above the bound."""
 
     class Late(MemoryAdapter):
-        def write(self, rows: Parts, task: MergeTask) -> Rewrite:
-            return super().write(rows, replace(task, max_bytes=1 << 60, target_bytes=2 * task.target_bytes))
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+            late = replace(task, max_bytes=1 << 60, target_bytes=2 * task.target_bytes)
+            return super().write(rows, late, run_id)
 
     scene = _scene(3, 8, row_megabytes=90)
     scene.adapter = Late(scene.table)
@@ -93,8 +94,8 @@ def test_large_groups_are_cut_into_ranges_by_the_statistics() -> None:
 class _Stubborn(MemoryAdapter):
     """Writes one file whatever the targets are, as a writer does that looks at them too seldom."""
 
-    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
-        return super().write(rows, replace(task, target_rows=1 << 40, target_bytes=1 << 40))
+    def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+        return super().write(rows, replace(task, target_rows=1 << 40, target_bytes=1 << 40), run_id)
 
 
 def test_a_rewrite_that_stays_over_its_bound_is_never_committed() -> None:

@@ -13,11 +13,12 @@ from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.core.vacuum_report import VacuumReport
 from lakekeeper.engine import intents, trash
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import Intent, register, registered
+from lakekeeper.engine.intents import register, registered
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import intent, written
 from tests.faults.port import ANSWERS, MODES, Dead, Faulty, Port
 
 DAY = 24 * HOUR_MS
@@ -47,9 +48,8 @@ def made(*, linear: bool) -> MemoryTable:
         table.later(5 * DAY)
         table.overwrite([{"k": 10 * day + i} for i in range(3)], [{"k": day}])
         if day == 2:
-            intent = Intent("dead-1", "rewrite", table.now_ms, folders=("data",))
-            register(MemoryAdapter(table).notes, "db.t", intent, clock)
-            table.write_file(table.current, [table.current.schema.store({"k": 0, "_row_id": 99})])
+            register(MemoryAdapter(table).notes, "db.t", intent(table, "dead-1"), clock)
+            written(table, "dead-1", key=0)
     table.tag("t", 2)
     for day in (5, 6, 7):
         table.later(DAY)

@@ -76,6 +76,8 @@ class Faulty:
             return self._real.table
         if name in ("deletes", "storage", "notes"):
             return Faulty(getattr(self._real, name), self._port, f"{name}.")
+        if name == "allowing":
+            return lambda locations: Faulty(self._real.allowing(locations), self._port, self._prefix)
         if name in ("capabilities", "grounds"):
             return self._port.call(name, lambda: getattr(self._real, name))
         method = getattr(self._real, name)

@@ -131,6 +131,8 @@ class Ending:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
+        if name == "allowing":
+            return lambda locations: Ending(found(locations), self._named, self._where, self._end, self._at)
         if name in ("deletes", "storage"):
             return Ending(found, self._named, self._where, self._end, f"{name}.")
         return partial(self._last, found) if f"{self._at}{name}" in self._named else found

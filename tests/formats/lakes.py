@@ -29,8 +29,15 @@ class Lake:
     def iceberg(self) -> bool:
         return self.kind.startswith("iceberg")
 
-    def create(self, columns: str, *, partitioned: str = "", properties: dict[str, str] | None = None) -> str:
-        """A new empty table; its name."""
+    def create(
+        self,
+        columns: str,
+        *,
+        partitioned: str = "",
+        properties: dict[str, str] | None = None,
+        location: Path | None = None,
+    ) -> str:
+        """A new empty table, where the catalog puts it unless a location is given; its name."""
         name = f"{'ice' if self.iceberg else 'spark_catalog'}.formats.t{next(_NUMBER)}"
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
         given = dict(properties or {})
@@ -41,7 +48,8 @@ class Lake:
         listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
         by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
         provider = "iceberg" if self.iceberg else "delta"
-        self.spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {by} TBLPROPERTIES ({listed})")
+        at = f"LOCATION '{location}'" if location else ""
+        self.spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {by} {at} TBLPROPERTIES ({listed})")
         return name
 
     def append(self, name: str, frame: DataFrame) -> None:

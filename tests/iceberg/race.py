@@ -121,8 +121,8 @@ def delete_places(scene: Scene, where: str) -> None:
     rows = scene.spark.table(scene.sql).where(where).selectExpr("_file AS file", "_pos AS position")
     held = runner.hold(rows)
     seen = replace(snapshot, blocks=unsure)
-    prepared = adapter.deletes.prepare(held, (), seen, "a-user")
-    adapter.deletes.delete([prepared], seen, "a-user", where)
+    prepared = adapter.deletes.prepare(held, (), seen, "user-1")
+    adapter.deletes.delete([prepared], seen, "user-1", where)
     runner.release(held)
 
 

@@ -119,9 +119,9 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
     return [replace(task, **changed) for task in tasks]
 
 
-def rewritten(adapter: IcebergTable, task: MergeTask) -> Rewrite:
+def rewritten(adapter: IcebergTable, task: MergeTask, run_id: str = "run-1") -> Rewrite:
     rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task)
+    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
 
 
 def recluster(
@@ -135,7 +135,7 @@ def recluster(
     """Rewrite and commit all blocks."""
     adapter = scene.adapter()
     snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task) for task in tasks_of(snapshot, level=level, **changed)]
+    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
     return adapter.commit(done, snapshot, run_id)
 
 

@@ -92,6 +92,6 @@ def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: 
         add_position_delete(rest, file_of(rest, "v15"), i)
     rows, versions = rest.spark_rows(), rest.versions()
     adapter = rest.adapter()
-    assert adapter.deletes.tidy(adapter.snapshot(), "run-tidy") == Tidied()
+    assert adapter.deletes.tidy(adapter.snapshot(), "run-0") == Tidied()
     assert rest.versions() == versions
     assert rest.spark_rows() == rest.log_rows() == rows

@@ -143,10 +143,10 @@ def test_obstacles_are_told_and_nothing_is_committed(scene: Scene, steps: tuple[
 
 def test_the_run_id_and_operation_are_in_the_history(scene: Scene) -> None:
     scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
-    done = recluster(scene, run_id="run-of-mine")
+    done = recluster(scene, run_id="mine-7")
     row = scene.spark.table(f"{scene.sql}.snapshots").where(f"snapshot_id = {done.version}").collect()[0]
     assert row.operation == "replace"
-    assert row.summary["lakekeeper.run-id"] == "run-of-mine"
+    assert row.summary["lakekeeper.run-id"] == "mine-7"
 
 
 def landed(adapter: IcebergTable, rewrite: Rewrite, snapshot: Snapshot, run_id: str) -> Commit:

@@ -98,7 +98,7 @@ def test_levels_with_data_in_other_places(scene: Scene, tmp_path: Path, properti
     blocks = scene.adapter().snapshot(["k"]).blocks
     assert set(blocks.level.tolist()) == {2}
     if "write.data.path" in placed:
-        assert all(path.startswith(placed["write.data.path"] + "/lk/") for path in blocks.path.to_pylist())
+        assert all(path.startswith(placed["write.data.path"] + "/lk") for path in blocks.path.to_pylist())
     assert scene.spark_rows() == scene.log_rows() == rows
     assert "write.data.path" in placed or "write.data.path" not in scene.adapter().properties()
 

@@ -320,7 +320,7 @@ def tidy(scene: Scene) -> Tidied:
     """Tidy, and nothing changed for any reader of any version; a second time there is nothing to do."""
     before, rows = scene.every_version(), scene.spark_rows()
     adapter = scene.adapter()
-    done = adapter.deletes.tidy(adapter.snapshot(), "run-tidy")
+    done = adapter.deletes.tidy(adapter.snapshot(), "run-0")
     after = scene.every_version()
     assert {v: after[v] for v in before} == before
     assert scene.spark_rows() == scene.log_rows() == rows
@@ -348,7 +348,7 @@ def test_dangling_equality_deletes_leave_and_others_stay(scene: Scene) -> None:
     assert scene.spark.table(f"{scene.sql}.delete_files").count() == 2
     done = tidy(scene)
     assert (done.removed_delete_files, done.added_delete_files) == (1, 0)
-    assert scene.java().currentSnapshot().summary().get("lakekeeper.run-id") == "run-tidy"
+    assert scene.java().currentSnapshot().summary().get("lakekeeper.run-id") == "run-0"
     assert scene.spark.table(f"{scene.sql}.delete_files").count() == 1
 
 
@@ -423,5 +423,5 @@ def add_position_delete(scene: Scene, path: str, position: int) -> None:
     task = jvm.chosen(table.newScan(), [path]).get(path)
     hits = scene.spark.range(position, position + 1).selectExpr(f"'{path}' AS file", "id AS position")
     (positions,) = by_file(jvm, hits).values()
-    made = write_masks(jvm, table, [Mask(task.file(), positions)], 2)
+    made = write_masks(jvm, table, [Mask(task.file(), positions)], "elsewhere")
     table.newRowDelta().addDeletes(made.added[0]).commit()

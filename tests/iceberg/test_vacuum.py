@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from lakekeeper.core.retention import Retention, keep
+from lakekeeper.core.vacuum import plan_vacuum
 from lakekeeper.errors import AdapterError, RetentionError
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
-from tests.iceberg.sweeping import check, fill, on_disk, sweep
+from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
 
 pytestmark = pytest.mark.iceberg
 
@@ -223,15 +225,27 @@ def test_files_outside_the_location_that_the_table_declares(scene: Scene, tmp_pa
         scene.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
         recluster(scene, None)
         before, rows = outside(), scene.every_version()
-        done = sweep(scene)
+        own = scene.adapter().storage
+        versions = own.versions()
+        kept = keep(scene.sql, versions, Retention(0, allow_unsafe=True), LATER)
+        for allowed in ((), (f"{tmp_path}/other",), (f"file:{tmp_path}/el",)):
+            storage = own.allowing(allowed)
+            found = storage.garbage(versions, kept)
+            plan = plan_vacuum(scene.sql, versions, kept, found, {}, storage.grounds)
+            assert not any(str(tmp_path) in dead.path for dead in found.files)
+            whys = {why for path, why in plan.spared.items() if "data" in path or "parquet" in path}
+            assert all("write.data.path" in why and "vacuum.allowed-locations" in why for why in whys)
+            assert whys
+        storage = own.allowing([f"file:{tmp_path}"])
+        done = sweep(scene, storage=storage)
         assert (done.of_kind("data"), done.garbage.outside) == (2, ())
         assert {f.partition for f in done.plan.files if f.kind == "data"} == {"k=1", "k=2"}
         told = {str(local(path)) for path in done.gone}
         assert before - outside() == {path for path in told if path.startswith(str(tmp_path))}
         assert scene.every_version() == {v: rows[v] for v in done.kept.reasons}
-        listed = {str(local(info.path)) for info in scene.adapter().storage.files()}
-        own = "elsewhere" if more is places else "hashed"
-        assert {p for p in outside() if f"/{own}/" in p} <= listed
+        listed = {str(local(info.path)) for info in storage.files()}
+        folder = "elsewhere" if more is places else "hashed"
+        assert {p for p in outside() if f"/{folder}/" in p} <= listed
 
 
 def test_a_merge_between_plan_and_read_has_its_snapshot(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
-from lakekeeper.testing.harness import task_for
 from lakekeeper_iceberg.disk import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
@@ -35,6 +35,10 @@ def rows(scene: Scene, *keys: int) -> Scene:
 
 def location(scene: Scene) -> Path:
     return Path(str(scene.java().location()).removeprefix("file:"))
+
+
+def local(place: Any) -> Path:
+    return Path(str(place).removeprefix("file:"))
 
 
 def doomed(path: Any, kind: str = "data") -> Doomed:
@@ -262,16 +266,13 @@ def test_orphans_and_what_is_named(scene: Scene) -> None:
     scene.call("compute_table_stats").run("ALTER TABLE {t} CREATE BRANCH b")
     scene.run("INSERT INTO {t}.branch_b VALUES (100, 'b')")
     adapter = scene.adapter()
-    snapshot = adapter.snapshot(["k"])
     recluster(scene)
     root = location(scene)
-    task = task_for(snapshot, snapshot.blocks.path.to_pylist())
-    data, level, metadata = adapter.storage.folders([task])
-    assert data == f"{root}/data"
-    orphan = root / level.removeprefix(f"{root}/") / "k=1" / "orphan.parquet"
+    run = run_folder(str(scene.java().uuid()), "run-1")
+    orphan = root / "data" / run / "none" / "L1" / "k=1" / f"00000-1-{uuid.uuid4()}-00001.parquet"
     orphan.parent.mkdir(parents=True)
     orphan.write_text("orphan")
-    stray = Path(metadata) / "stray-m0.avro"
+    stray = root / "metadata" / f"{uuid.uuid4()}-m0.avro"
     stray.write_text("x")
     adapter.notes.keep("a/b.json", "kept")
     storage = adapter.storage
@@ -280,51 +281,82 @@ def test_orphans_and_what_is_named(scene: Scene) -> None:
     versions = storage.versions()
     named = storage.named(versions, listed)
     assert {p.removeprefix("file:") for p in listed.keys() - named} == {str(orphan), str(stray)}
+    assert storage.recognised(listed.keys()) == listed.keys()
     info = listed[f"file:{orphan}"]
     assert (info.bytes, info.link) == (6, False)
     assert abs(info.modified_ms - orphan.stat().st_mtime * 1000) < 1000
-    assert {i.path for i in storage.files([level])} == {f"file:{orphan}", *(p for p in listed if "/L1/" in p)}
-    flat = {i.path for i in storage.files([metadata, f"{root}/nowhere"])}
-    assert flat == {p for p in listed if "/metadata/" in p}
+    left = {local(i.path) for i in storage.left_by([run])}
+    assert {path for path in left if run in path.parts} == {local(p) for p in listed if f"/{run}/" in p}
+    assert orphan in left
     moved = storage.move({str(orphan): f"{root}/_lakekeeper/trash/1/orphan.parquet"})
     assert moved == [str(orphan)]
     assert not orphan.exists()
     assert {i.path for i in storage.files()} == listed.keys() - {f"file:{orphan}"}
-    assert storage.move({str(stray): f"{root}/_lakekeeper/trash/1/orphan.parquet"}) == []  # none over another
+    (root / "data" / "other.parquet").write_text("x")
+    taken = {str(root / "data" / "other.parquet"): f"{root}/_lakekeeper/trash/1/orphan.parquet"}
+    assert storage.move(taken) == []  # none over another
+    assert storage.move({str(stray): f"{root}/_lakekeeper/trash/1/stray.avro"}) == []  # no metadata
     assert stray.exists()
 
 
 def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
-    """Loss 51: the same folder, a folder in a folder, another format, and metadata that nobody can read."""
+    """Loss 51: the same folder, a folder in a folder, another format, and metadata that cannot be read."""
     spark = scene.spark
 
     def made(folder: str) -> Scene:
         other = Scene(spark).create("k INT, v STRING", more=f"LOCATION '{tmp_path}/{folder}'")
         return rows(other, 1)
 
+    def strangers(of: Scene, runs: Sequence[str] | None = None) -> list[str]:
+        return [place.replace("file:", "") for place in of.adapter().storage.strangers(runs)]
+
     alone = made("alone")
-    assert alone.adapter().storage.strangers() == ()
-    outer = made("alone/data/inner")
-    assert [Path(p.removeprefix("file:")) for p in alone.adapter().storage.strangers()] == [
-        location(outer) / "metadata"
-    ]
-    assert [Path(p.removeprefix("file:")) for p in outer.adapter().storage.strangers()] == [
-        location(alone) / "metadata"
-    ]
+    assert strangers(alone) == strangers(alone, ["x"]) == []
+    inner = made("alone/data/inner")
+    assert strangers(alone) == [f"{location(inner)}/metadata", f"{inner.sql} at {location(inner)}"]
+    assert strangers(inner) == [f"{location(alone)}/metadata", f"{alone.sql} at {location(alone)}"]
+    assert strangers(alone, ["inner"]) == strangers(alone)
+    assert strangers(alone, []) == [f"{inner.sql} at {location(inner)}"]
     first, second = made("same"), made("same")
-    assert first.adapter().storage.strangers()
-    assert second.adapter().storage.strangers()
+    assert strangers(first) == [f"{tmp_path}/same/metadata", f"{second.sql} at {tmp_path}/same"]
+    assert strangers(second, ["x"]) == [f"{first.sql} at {tmp_path}/same"]
     delta = made("delta")
     (tmp_path / "delta" / "x" / "_delta_log").mkdir(parents=True)
     (tmp_path / "delta" / "x" / "_delta_log" / "0.json").write_text("{}")
-    assert len(delta.adapter().storage.strangers()) == 1
+    assert strangers(delta) == [f"{tmp_path}/delta/x/_delta_log"]
     broken = made("broken")
     (tmp_path / "broken" / "metadata" / "9.metadata.json").write_text("{")
-    with pytest.raises(AdapterError, match="cannot be told"):
-        broken.adapter().storage.strangers()
+    with pytest.raises(AdapterError, match="does not say which table"):
+        strangers(broken)
     beside = made("db/metadata")  # a table of this name is beside the others, not around them
-    assert made("db/other").adapter().storage.strangers() == ()
-    assert beside.adapter().storage.strangers() == ()
+    assert strangers(made("db/other")) == []
+    assert strangers(beside) == []
+
+
+def test_tables_that_put_their_data_into_one_place(scene: Scene, tmp_path: Path) -> None:
+    """Finding 2: the catalog says what no listing shows."""
+    shared = {"write.data.path": f"file:{tmp_path}/bulk"}
+    one, other = (rows(Scene(scene.spark).create("k INT, v STRING", properties=shared), 1) for _ in range(2))
+    storage = one.adapter().storage
+    assert storage.strangers() == []  # the place is not this table's to list
+    allowed = storage.allowing([f"file:{tmp_path}"])
+    assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
+    assert allowed.strangers(["lk1"]) == []
+
+
+def test_a_catalog_that_does_not_answer(scene: Scene) -> None:
+    rows(scene.create("k INT, v STRING"), 1)
+    broken = rows(Scene(scene.spark).create("k INT"))
+    metadata = local(broken.java().operations().current().metadataFileLocation())
+    text = metadata.read_bytes()
+    scene.spark.sql(f"REFRESH TABLE {broken.sql}")  # the catalog keeps tables in memory
+    metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
+    metadata.unlink()
+    try:
+        with pytest.raises(AdapterError, match=rf"{broken.sql} cannot be asked where it lies"):
+            scene.adapter().storage.strangers([])
+    finally:
+        metadata.write_bytes(text)
 
 
 def test_notes_are_replaced_and_removed(scene: Scene) -> None:

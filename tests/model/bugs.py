@@ -149,8 +149,8 @@ _NO_PROOF: list[Patch] = [
 def _no_row_count_check() -> list[Patch]:
     real = MemoryAdapter.write
 
-    def write(self: MemoryAdapter, rows: Parts, task: MergeTask) -> Rewrite:
-        return real(self, [part[:-1] for part in rows if part[:-1]], task)
+    def write(self: MemoryAdapter, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+        return real(self, [part[:-1] for part in rows if part[:-1]], task, run_id)
 
     return [
         (MemoryAdapter, "write", write),
@@ -246,8 +246,8 @@ def _output_is_an_input() -> list[Patch]:
     """A group of files that are good as they are is not written: its first input is handed on as an output."""
     real = MemoryAdapter.write
 
-    def write(self: MemoryAdapter, rows: Parts, task: MergeTask) -> Rewrite:
-        made = real(self, rows, task)
+    def write(self: MemoryAdapter, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+        made = real(self, rows, task, run_id)
         old = self.store.version(task.read_version).files
         for path in task.inputs:
             for i, entry in enumerate(made.native):

@@ -20,7 +20,7 @@ from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty
 from tests.model.oracle import Violation
 from tests.model.program import Names, Question, Trace
-from tests.model.store import Extra, Node, Shelf, jumped_at
+from tests.model.store import Extra, Node, Shelf, author_of, jumped_at
 
 if TYPE_CHECKING:
     from tests.model.world import State, World
@@ -118,7 +118,7 @@ def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
     alive = {actor.trace.name for actor in state.actors if actor.trace is not None}
     for number in state.extra - left:
         path = world.registry.by_number[number].path
-        name = path.removeprefix("data/").split(".")[0]
+        name = author_of(path)
         if name not in alive:
             world.counts["leftovers deleted"] += 1
         elif name.startswith("w"):
@@ -167,7 +167,7 @@ def _has_looked(trace: Trace) -> bool:
     read = False
     while at is not None:
         read = read or at.asks == "storage.versions"
-        if read and at.asks == "storage.files":
+        if read and at.asks in ("storage.files", "storage.left_by"):
             return True
         at = at.parent
     return False

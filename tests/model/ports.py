@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import NAMESPACE_URL, uuid5
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
-from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
@@ -20,6 +20,9 @@ from lakekeeper.testing.memory import Parts
 
 if TYPE_CHECKING:
     from tests.model.program import Scripted
+
+UUID = str(uuid5(NAMESPACE_URL, "db.t"))
+"""The table's."""
 
 
 class PrivateNotes:
@@ -63,16 +66,28 @@ class SharedNotes:
 class ScriptedStorage:
     """The files of the table, as questions."""
 
-    grounds = Grounds(("mem:/db.t",), ("_lakekeeper",))
+    grounds = Grounds(("mem:/db.t",))
 
     def __init__(self, scripted: Scripted) -> None:
         self._ask = scripted.ask
 
-    def folders(self, _tasks: Sequence[MergeTask]) -> tuple[str, ...]:
-        return ("data",)
+    def allowing(self, locations: Sequence[str]) -> ScriptedStorage:
+        return self
 
-    def strangers(self) -> Sequence[str]:
+    def same_table(self, table_uuid: str, version: int | None) -> bool:
+        return table_uuid == UUID
+
+    def refuses_bin(self) -> str:
+        return ""
+
+    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         return ()
+
+    def recognised(self, paths: Collection[str]) -> set[str]:
+        return {path for path in paths if path.startswith("mem:/db.t/data/")}
+
+    def forget(self, run: str) -> None:
+        """A table in memory keeps nothing for a run."""
 
     def versions(self, since: int | None = None) -> Versions:
         return self._ask("storage.versions", since)
@@ -92,8 +107,11 @@ class ScriptedStorage:
     def move(self, moves: Mapping[str, str]) -> list[str]:
         return list(self._ask("storage.move", dict(moves)))
 
-    def files(self, folders: Sequence[str] | None = None) -> Iterator[FileInfo]:
-        return iter(self._ask("storage.files", folders))
+    def files(self) -> Iterator[FileInfo]:
+        return iter(self._ask("storage.files"))
+
+    def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
+        return iter(self._ask("storage.left_by", tuple(runs)))
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         return set(self._ask("storage.named", versions, tuple(sorted(paths))))

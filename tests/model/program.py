@@ -244,8 +244,8 @@ class Scripted:
     def read(self, task: MergeTask) -> Parts:
         return self.ask("read", task)
 
-    def write(self, rows: Parts, task: MergeTask) -> Rewrite:
-        return self.ask("write", rows, task)
+    def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+        return self.ask("write", rows, task, run_id)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         return self.ask("commit", tuple(rewrites), snapshot, run_id)

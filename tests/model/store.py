@@ -201,8 +201,10 @@ class ModelTable(MemoryTable):
             path: 1000 + born.get(self.registry.numbers[id(f)], 0) for path, f in self.disk.items()
         }
 
-    def write_file(self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True) -> DataFile:
-        path = named(self, "file", "data/")
+    def write_file(
+        self, at: Version, stored: Sequence[Row], *, with_statistics: bool = True, run: str = ""
+    ) -> DataFile:
+        path = named(self, "file", f"data/{run}/" if run else "data/")
         content = tuple(tuple(row.items()) for row in stored)
         key = (path, at.spec, at.partition_by, at.schema, content, self.jumped)
 
@@ -241,6 +243,11 @@ class ModelTable(MemoryTable):
 def jumped_at(version: Version) -> int:
     """What had passed in jumps when a version was made: but for them, each is a second after the one before."""
     return version.at_ms - 1000 * (version.number + 1)
+
+
+def author_of(path: str) -> str:
+    """Who wrote a file, by its name."""
+    return path.rpartition("/")[2].split(".")[0]
 
 
 def named(table: ModelTable, what: str, prefix: str) -> str:

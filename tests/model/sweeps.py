@@ -60,7 +60,7 @@ def sweep_scopes(depth: int = 0) -> list[Scope]:
     """Scopes with a vacuum; with each further ``depth`` time passes once more, or users act once more, by turns."""
     found: list[Scope] = []
     jumps, users = (depth + 1) // 2, depth // 2
-    one, two, careful = Keep(), Keep(last=2), Keep(share=0.5)
+    one, two, careful = Keep(), Keep(last=2), Keep(share=0.01, orphans=True)
     lists = Keep(orphans=True)
     for name, settings in LINES.items():
         least = Scope("", settings, {}, (), keep=one, hours=(30, WEEKS), users=users, jumps=1 + jumps)
@@ -106,9 +106,11 @@ def sweep_scopes(depth: int = 0) -> list[Scope]:
             replace(
                 least,
                 name=f"vacuum with a brake, {name}",
-                programs={"v": sweep(careful)},
-                acts=("overwrite", "append", "tag"),
-                users=2 + users,
+                programs={"v": sweep(careful, orphans=True), "w": write},
+                acts=("overwrite", "tag"),
+                users=1 + users,
+                crashes=1,
+                hours=(WEEKS,),
                 keep=careful,
             ),
             replace(

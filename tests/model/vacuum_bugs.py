@@ -153,8 +153,8 @@ def _young_files_are_orphans() -> list[Patch]:
 def _forgets_leftovers() -> list[Patch]:
     real = leftovers.leftovers_of
 
-    def leftovers_of(adapter: Any, intents: Mapping[str, Intent], *rest: Any) -> Any:
-        return replace(real(adapter, intents, *rest), files=())
+    def leftovers_of(storage: Any, neighbours: Any, intents: Mapping[str, Intent], *rest: Any) -> Any:
+        return replace(real(storage, neighbours, intents, *rest), files=())
 
     return [(engine_sweep, "leftovers_of", leftovers_of)]
 

@@ -80,7 +80,7 @@ def test_a_commit_that_is_not_the_rows_it_read_is_refused(wrong: str) -> None:
         "doubled": [first, second, second],
         "foreign": [first, {**second, "_row_id": 99}],
     }
-    made = adapter.write(MemoryRunner().merge([rows[wrong]], task), task)
+    made = adapter.write(MemoryRunner().merge([rows[wrong]], task), task, "run-1")
     with pytest.raises(AdapterError, match="read 2 rows"):
         adapter.commit([made], snapshot, "run")
 
@@ -90,7 +90,7 @@ def test_live_files_cannot_be_discarded() -> None:
     adapter = MemoryAdapter(t)
     snapshot = adapter.snapshot(["k"])
     task = task_for(snapshot)
-    made = adapter.write(adapter.read(task), task)
+    made = adapter.write(adapter.read(task), task, "run-1")
     adapter.commit([made], snapshot, "run")
     with pytest.raises(AdapterError, match="part of the table"):
         adapter.discard([made])

@@ -1,0 +1,110 @@
+"""Where the tables of a catalog lie: what has to be known before anything in a folder may look like an orphan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.jvm import Jvm, causes
+
+_SESSION_CATALOGS = (
+    "org.apache.spark.sql.connector.catalog.CatalogExtension",
+    "org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog",
+)
+_THREADS = 4
+_GONE = ("NoSuchTableException", "NoSuchNamespaceException")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table and its location; ``declared``: property → place, of the properties that were asked for."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    provider: str
+    location: str
+    declared: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return ".".join((self.catalog, *self.namespace, self.name))
+
+
+def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place]:
+    """All tables of a catalog that have a location. Raises AdapterError where one of them cannot be asked for it."""
+    try:
+        plugin = jvm.session.sessionState().catalogManager().catalog(catalog)
+        if _is_session_catalog(jvm, plugin):
+            return list(_in_bulk(jvm, catalog, properties))
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-catalog") as pool:
+            found = pool.map(
+                lambda each: _loaded(plugin, catalog, each, properties), list(_identifiers(jvm, plugin))
+            )
+            return [place for place in found if place is not None]
+    except AdapterError:
+        raise
+    except Exception as error:
+        raise AdapterError(
+            f"catalog '{catalog}' does not say where its tables lie ({_told(error)})"
+        ) from error
+
+
+def _is_session_catalog(jvm: Jvm, plugin: Any) -> bool:
+    """Are its tables those of Spark's session catalog, which hands them out many at once?"""
+    from py4j.java_gateway import is_instance_of
+
+    gateway = jvm.spark.sparkContext._gateway
+    return any(is_instance_of(gateway, plugin, kind) for kind in _SESSION_CATALOGS)
+
+
+def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Place]:
+    shared = jvm.session.sharedState().externalCatalog()
+    for database in jvm.python_list(shared.listDatabases()):
+        for table in jvm.python_list(shared.getTablesByName(database, shared.listTables(database))):
+            location, provider, given = table.storage().locationUri(), table.provider(), table.properties()
+            if location.isEmpty():
+                continue  # a view
+            found = {name: given.get(name) for name in properties}
+            yield Place(
+                catalog,
+                (str(database),),
+                str(table.identifier().table()),
+                str(provider.get()).lower() if provider.isDefined() else "",
+                str(jvm.view.org.apache.hadoop.fs.Path(location.get()).toString()),
+                {name: str(value.get()) for name, value in found.items() if value.isDefined()},
+            )
+
+
+def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
+    """Spark's identifiers of all tables, in whatever namespace."""
+    left = [tuple(namespace) for namespace in plugin.listNamespaces()]
+    while left:
+        namespace = jvm.array(jvm.view.java.lang.String, left.pop())
+        yield from plugin.listTables(namespace)
+        left += [tuple(below) for below in plugin.listNamespaces(namespace)]
+
+
+def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str]) -> Place | None:
+    """What a table says; None for one that is gone by now, or has no location."""
+    namespace, name = tuple(map(str, identifier.namespace())), str(identifier.name())
+    try:
+        given = plugin.loadTable(identifier).properties()
+    except Exception as error:
+        if any(kind.endswith(_GONE) for kind, _ in causes(error)):
+            return None
+        shown = ".".join((catalog, *namespace, name))
+        raise AdapterError(f"{shown} cannot be asked where it lies ({_told(error)})") from error
+    location = given.get("location")
+    found = {each: given.get(each) for each in properties}
+    declared = {each: str(value) for each, value in found.items() if value}
+    provider = str(given.get("provider") or "").lower()
+    return Place(catalog, namespace, name, provider, str(location), declared) if location else None
+
+
+def _told(error: Exception) -> str:
+    chain = causes(error)
+    text = chain[-1][1] if chain else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,210 @@
+"""Tables that share a folder, one after the other or side by side: none loses a file to another's vacuum."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import RetentionError
+from tests.formats.lakes import Lake
+
+DAY_MS = 86_400_000
+ALL: Mapping[str, Any] = {"vacuum.max-share": 1}
+COMPACT: Mapping[str, Any] = {"min-input-files": 2}
+
+
+class Crash(BaseException):
+    """Ends a call as a kill would."""
+
+
+def die(phase: str, _info: Mapping[str, Any]) -> None:
+    if phase == "written":
+        raise Crash
+
+
+def dead_run(spark: SparkSession, name: str) -> None:
+    """A compaction of the table dies after it wrote its files."""
+    with pytest.raises(Crash):
+        lk.table(spark, name).compact(options=COMPACT, observer=die)
+
+
+def later(table: lk.Table, days: int = 9) -> lk.Table:
+    """The table, as it is opened so many days from now."""
+    table._clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + days * DAY_MS)
+    return table
+
+
+def files(place: Path) -> set[Path]:
+    """Files below a folder but checksums."""
+    return {p for p in place.rglob("*") if p.is_file() and p.suffix != ".crc"}
+
+
+def fill(lake: Lake, name: str, count: int, rows: int) -> str:
+    """Append so many files of so many rows."""
+    for i in range(count):
+        made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
+        lake.append(name, lake.spark.range(i * rows, (i + 1) * rows).selectExpr(*made))
+    return name
+
+
+@pytest.fixture
+def ice(spark: SparkSession) -> Lake:
+    return Lake(spark, "iceberg-v2")
+
+
+def test_a_dropped_table_survives_the_vacuum_of_its_successor(spark: SparkSession, ice: Lake) -> None:
+    """Finding 1: the catalog gives the new table the old one's location, with the notes of its dead run."""
+    name = ice.overlapping(4, 25)
+    rows, home = ice.fingerprint(name), ice.home(name)
+    dead_run(spark, name)
+    dropped = lk.drop_table(spark, name)
+    spark.sql(f"CREATE TABLE {name} (id bigint, k int, v string) USING iceberg")
+    fill(ice, name, 1, 5_000)
+    assert ice.home(name) == home
+    later(lk.table(spark, name)).vacuum()
+    assert ice.fingerprint(dropped.kept_as) == rows
+    successor = ice.fingerprint(name)
+    spark.sql(f"ALTER TABLE {name} RENAME TO {name.split('.', 1)[1]}_new")
+    lk.restore_table(spark, name)
+    assert (ice.fingerprint(name), ice.fingerprint(f"{name}_new")) == (rows, successor)
+
+
+def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice: Lake) -> None:
+    """Finding 1: a blue/green reload; both are maintained, in one folder."""
+    name = ice.overlapping(4, 25)
+    dead_run(spark, name)
+    old = f"{name}_old"
+    spark.sql(f"ALTER TABLE {name} RENAME TO {old.split('.', 1)[1]}")
+    spark.sql(f"CREATE TABLE {name} (id bigint, k int, v string) USING iceberg")
+    fill(ice, name, 4, 10)
+    assert ice.home(name) == ice.home(old)
+    dead_run(spark, name)
+    rows = {each: ice.fingerprint(each) for each in (name, old)}
+    for each in (name, old, name):
+        report = later(lk.table(spark, each)).vacuum(options=ALL)
+        assert {known: ice.fingerprint(known) for known in rows} == rows
+        # Whose they are is certain, but two tables in one place are not looked through without a word.
+        assert "another table lies in or around this one" in str(report)
+        with pytest.raises(RetentionError, match="another table"):
+            later(lk.table(spark, each)).vacuum(orphans=True, options=ALL)
+
+
+def test_the_bin_of_a_dropped_table_goes_with_it_and_that_of_its_successor_stays(
+    spark: SparkSession, ice: Lake
+) -> None:
+    """Both have their bins in one folder."""
+    name = ice.overlapping(3, 20)
+    lk.table(spark, name).compact(options=COMPACT)
+    now = {"retention_hours": 0, "allow_unsafe_retention": True, "trash": True}
+    lk.table(spark, name).vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    [first] = lk.table(spark, name).trash()
+    place = ice.home(name) / "_lakekeeper" / "trash"
+    lk.drop_table(spark, name, force=True)
+    spark.sql(f"CREATE TABLE {name} (id bigint, k int, v string) USING iceberg")
+    fill(ice, name, 3, 10)
+    successor = lk.table(spark, name)
+    assert successor.trash() == ()
+    successor.compact(options=COMPACT)
+    successor.vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    [second] = successor.trash()
+    assert files(place / first.name)
+    assert successor.empty_trash(all_entries=True) == (second,)
+    assert files(place / first.name)
+    successor.vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    rows = ice.fingerprint(name)
+    assert lk.empty_dropped(spark, name.rpartition(".")[0])
+    assert not files(place / first.name)
+    assert ice.fingerprint(name) == rows
+    assert files(place) if successor.trash() else True
+
+
+@pytest.fixture
+def shared(spark: SparkSession, ice: Lake, tmp_path: Path) -> tuple[str, str]:
+    """Two tables with one data path, the second much smaller."""
+    names = []
+    for rows in (2_000, 50):
+        name = ice.create("id bigint, k int, v string", properties={"write.data.path": f"file:{tmp_path}"})
+        names.append(fill(ice, name, 4, rows))
+    return names[0], names[1]
+
+
+@pytest.mark.parametrize("allowed", ["", "file:{}", "{}/"])
+@pytest.mark.parametrize("orphans", [False, True])
+def test_two_tables_with_one_data_path(
+    spark: SparkSession, ice: Lake, shared: tuple[str, str], tmp_path: Path, orphans: bool, allowed: str
+) -> None:
+    """Findings 1c and 2: by default, and where an operator allows the place."""
+    one, other = shared
+    dead_run(spark, one)
+    assert lk.table(spark, other).compact(options=COMPACT).commits == 1
+    rows = {name: ice.fingerprint(name) for name in shared}
+    options = {**ALL, **({"vacuum.allowed-locations": allowed.format(tmp_path)} if allowed else {})}
+    table = later(lk.table(spark, one))
+    if orphans and allowed:
+        with pytest.raises(RetentionError, match=rf"{other}, whose write.data.path is"):
+            table.vacuum(orphans=True, options=options)
+    else:
+        report = table.vacuum(orphans=orphans, options=options)
+        assert {name: ice.fingerprint(name) for name in shared} == rows
+        assert bool(report.settled_runs) == bool(allowed)
+        assert ("vacuum.allowed-locations" in str(report)) == (not allowed)
+    assert {name: ice.fingerprint(name) for name in shared} == rows
+
+
+def test_a_table_that_was_made_again_in_the_place_of_another(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """Notes of the former table are in its folder: the new one's vacuum and bin are not concerned with them."""
+    place = tmp_path / "place"
+    former = fill(lake, lake.create("id bigint, k int, v string", location=place), 3, 10)
+    table = lk.table(spark, former)
+    table.compact(options=COMPACT)
+    table.vacuum(retention_hours=0, allow_unsafe_retention=True, trash=True, options=ALL)
+    dead_run(spark, fill(lake, former, 2, 10))
+    spark.sql(f"DROP TABLE {former}")
+    for path in place.iterdir():
+        if path.name not in ("_lakekeeper", "data"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    left = files(place)
+    assert [path for path in left if "trash" in path.parts and path.suffix == ".parquet"]
+    if lake.iceberg:
+        name = lake.create("id bigint, k int, v string", location=place)
+    else:  # CREATE TABLE takes no folder with anything in it; a writer by path does
+        name = f"delta.`{place}`"
+        empty = spark.range(0).selectExpr("id", "cast(1 AS int) AS k", "'x' AS v")
+        empty.write.format("delta").save(str(place))
+    fill(lake, name, 3, 20)
+    successor = later(lk.table(spark, name))
+    rows = lake.fingerprint(name)
+    assert successor.trash() == ()
+    assert successor.empty_trash(all_entries=True) == ()
+    successor.vacuum(options=ALL)
+    assert lake.fingerprint(name) == rows
+    assert left <= files(place)
+
+
+def test_another_table_in_the_folder_of_a_dead_run(spark: SparkSession, lake: Lake) -> None:
+    """What a run left goes, but not what another table put into its folder."""
+    name = lake.overlapping(3, 10)
+    dead_run(spark, name)
+    [folder] = [p for p in lake.home(name).rglob("lk*") if p.is_dir()]
+    inner = fill(lake, lake.create("id bigint, k int, v string", location=folder / "inner"), 2, 10)
+    rows, left = lake.fingerprint(inner), files(folder)
+    report = later(lk.table(spark, name)).vacuum(options=ALL)
+    assert lake.fingerprint(inner) == rows
+    assert left <= files(folder)
+    assert report.settled_runs == ()
+    assert "another table lies in or around this one" in str(report)
+    spark.sql(f"DROP TABLE {inner}")
+    shutil.rmtree(folder / "inner")
+    report = later(lk.table(spark, name)).vacuum(options=ALL)
+    assert len(report.settled_runs) == 1
+    assert not folder.exists()

@@ -1,0 +1,48 @@
+"""A Hadoop catalog on S3 cannot keep two drivers apart: nothing is committed there undeclared."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.options import resolve
+from lakekeeper.errors import Unsupported
+from lakekeeper.spi import TableName
+from lakekeeper_iceberg.table import IcebergTable
+
+
+def table(operations: str, location: str) -> IcebergTable:
+    """The adapter of a table of which only the catalog and the place are asked."""
+    kind = SimpleNamespace(getName=lambda: f"org.apache.iceberg.{operations}")
+    java: Any = SimpleNamespace(
+        operations=lambda: SimpleNamespace(getClass=lambda: kind), location=lambda: location
+    )
+    jvm: Any = SimpleNamespace()
+    return IcebergTable(jvm, TableName("db.t", "iceberg", "db.t"), java)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "S3N"])
+def test_a_hadoop_catalog_on_s3_is_refused(scheme: str) -> None:
+    adapter = table("hadoop.HadoopTableOperations", f"{scheme}://bucket/t")
+    with pytest.raises(Unsupported, match=r"Hadoop catalog on S3.*spark\.lakekeeper\.single-driver=true"):
+        adapter.require_writable(resolve({}))
+    with pytest.raises(Unsupported):
+        adapter.require_writable(resolve({}, properties={"lakekeeper.single-driver": "true"}))
+    adapter.require_writable(resolve({"single-driver": True}))
+    adapter.require_writable(resolve({}, {"spark.lakekeeper.single-driver": "true"}))
+
+
+@pytest.mark.parametrize(
+    "operations, location",
+    [
+        ("hadoop.HadoopTableOperations", "hdfs://name/t"),
+        ("hadoop.HadoopTableOperations", "file:/t"),
+        ("jdbc.JdbcTableOperations", "s3://bucket/t"),
+        ("rest.RESTTableOperations", "s3://bucket/t"),
+        ("aws.glue.GlueTableOperations", "s3://bucket/t"),
+    ],
+)
+def test_catalogs_that_swap_atomically_are_not(operations: str, location: str) -> None:
+    table(operations, location).require_writable(resolve({}))
