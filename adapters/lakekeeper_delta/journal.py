@@ -58,6 +58,9 @@ class Journal:
     undone     (file, deletion vector's file) that were live in ``memory`` perhaps, and are no more
     late       files that came after ``memory``
     bytes      by which live bytes changed since ``memory``; None where an action does not tell
+    metadata   what of the metadata in ``memory`` a vacuum goes by
+    renewed    a later commit changed that, or the protocol, or is too large for the driver
+    checked    commits up to this one are known to bring no garbage back
     last     the newest commit's file as it was read
     told     what was named as garbage
     asked, met   files that are looked for, and those of them that any action names
@@ -67,6 +70,7 @@ class Journal:
     locator: Locator
     partition_columns: Mapping[str, str]
     memory: int
+    metadata: Mapping[str, Any]
     since: int = -1
     first: int = 0
     newest: int = -1
@@ -74,6 +78,7 @@ class Journal:
     whole: bool = False
     twofold: bool = False
     renewed: bool = False
+    checked: int = -1
     bytes: int | None = 0
     gone: dict[str, Gone] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
@@ -97,7 +102,7 @@ class Journal:
                 self._remove(version, action["remove"])
             elif "cdc" in action:
                 self._change_file(version, action["cdc"])
-            elif ("metaData" in action or "protocol" in action) and version > self.memory:
+            elif version > self.memory and ("protocol" in action or self._renews(action)):
                 self.renewed = True
 
     def bring(self, version: int, adds: Iterable[Mapping[str, Any]]) -> None:
@@ -123,6 +128,13 @@ class Journal:
     def still_used(self, vector: str) -> bool:
         """Is a file of deletion vectors used by a file that was seen to come?"""
         return bool(self.users.get(vector))
+
+    def _renews(self, action: Mapping[str, Any]) -> bool:
+        """Is it metadata that changes which files may go? Columns do not, nor does the last value of an identity."""
+        metadata = action.get("metaData")
+        return metadata is not None and any(
+            metadata.get(key, type(value)()) != value for key, value in self.metadata.items()
+        )
 
     def _remove(self, version: int, remove: Mapping[str, Any]) -> None:
         path, descriptor = str(remove["path"]), remove.get("deletionVector")

@@ -108,6 +108,11 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collecti
         disk.locator,
         {name: physical_name(state, name) for name in state.partition_columns},
         memory=state.version,
+        metadata={
+            "id": state.table_uuid,
+            "partitionColumns": list(state.partition_columns),
+            "configuration": dict(state.properties),
+        },
         since=-1 if since is None else since,
         first=first,
         newest=newest,

@@ -90,18 +90,19 @@ class DeltaStorage:
         with self._answering("its log"):
             if self._disk.status(commit_file(self._disk, versions.newest)) != journal.last:
                 raise Conflict(f"{self._log.name}: the table was made anew in its place; nothing was deleted")
-            newest = newest_after(self._log, self._disk, versions.newest)
-            for version in range(versions.newest + 1, newest + 1):
+            checked = max(versions.newest, journal.checked)
+            for version in range(checked + 1, newest_after(self._log, self._disk, checked) + 1):
                 actions = actions_of(self._disk, version)
                 journal.drop(version, [a for a in actions if "metaData" in a or "protocol" in a])
                 late = set(journal.late)
                 journal.bring(version, [action["add"] for action in actions if "add" in action])
                 if journal.renewed or (journal.late - late) & journal.told:
                     raise Conflict(
-                        f"{self._log.name}: version {version} changed the metadata, or brought files back that were "
-                        "to go; nothing was deleted",
+                        f"{self._log.name}: version {version} changed the table's id, partitioning, properties or "
+                        "protocol, or brought files back that were to go; nothing was deleted",
                         f"version {version}",
                     )
+                journal.checked = version
         return None
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from delta.tables import IdentityGenerator
 
 import lakekeeper as lk
 from lakekeeper.core.retention import HOUR_MS
@@ -15,6 +18,7 @@ from lakekeeper.core.vacuum import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper_delta import reading
 from lakekeeper_delta.disk import Disk
+from lakekeeper_delta.reading import actions_of
 from tests.delta.by_hand import ByHand, changed, removed
 from tests.delta.scene import Scene, recluster
 from tests.delta.vacuum import look, named, on_disk, swept
@@ -104,6 +108,93 @@ def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
     looked = look(table.scene, storage=storage, since=40)  # the cursor of the former one
     assert looked.versions.newest == 3
     assert looked.names() == {"new.parquet"}
+
+
+def _moved(table: ByHand) -> dict[str, Any]:
+    """Metadata with one more column, and another mark of an identity column: no file is concerned."""
+    metadata = table.metadata()
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    schema["fields"][0]["metadata"] = {
+        "delta.identity.highWaterMark": table.commit(table.add("more.parquet"))
+    }
+    schema["fields"].append({"name": "n", "type": "string", "nullable": True, "metadata": {}})
+    metadata["metaData"]["schemaString"] = json.dumps(schema)
+    return metadata
+
+
+def test_metadata_that_concerns_no_file_stops_no_vacuum(table: ByHand) -> None:
+    storage = table.scene.adapter().storage
+    storage.versions()
+    table.commit(_moved(table), table.add("b.parquet"))  # what is in memory is older than this
+    looked = look(table.scene, storage=storage)
+    table.commit(_moved(table), table.add("c.parquet"))
+    assert looked.sweep() == looked.names() == {"a.parquet"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["configuration"].update({"delta.deletedFileRetentionDuration": "interval 30 days"}),
+        lambda m: m.update(id="0b8a9a9e-5b5e-4f5e-9a35-5c7b9f6f3d10"),
+        lambda m: m.update(partitionColumns=["k"]),
+    ],
+    ids=["retention", "id", "partitioning"],
+)
+def test_metadata_by_which_files_stay_stops_a_vacuum(
+    table: ByHand, change: Callable[[dict[str, Any]], object]
+) -> None:
+    looked = look(table.scene)
+    metadata = table.metadata()
+    change(metadata["metaData"])
+    table.commit(metadata)
+    with pytest.raises(Conflict, match="changed the table's id, partitioning, properties"):
+        looked.sweep()
+    assert looked.names() <= on_disk(table.path)
+
+
+def test_each_commit_is_read_once_however_many_batches_there_are(
+    table: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = look(table.scene)
+    read: list[int] = []
+
+    def noted(disk: Disk, version: int) -> list[dict[str, Any]]:
+        read.append(version)
+        return actions_of(disk, version)
+
+    monkeypatch.setattr("lakekeeper_delta.storage.actions_of", noted)
+    for n in range(5):
+        table.commit(table.add(f"more-{n}.parquet"))
+        looked.storage.expire(looked.versions, looked.kept, "run")
+    assert read == list(range(looked.versions.newest + 1, looked.versions.newest + 6))
+    table.commit({"add": {**table.add("x.parquet")["add"], "path": "a.parquet"}})
+    with pytest.raises(Conflict, match="brought files back"):
+        looked.storage.expire(looked.versions, looked.kept, "run")
+
+
+def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: Scene) -> None:
+    """Each INSERT commits metadata: the mark up to which ids are taken."""
+    make = (
+        scene.builder().addColumn("i", "BIGINT", generatedAlwaysAs=IdentityGenerator()).addColumn("k", "INT")
+    )
+    make.execute()
+    insert = "INSERT INTO {t} (k) VALUES (1)"
+    scene.run(insert, "DELETE FROM {t} WHERE k = 1", *[insert] * 3)
+    inserted = 3
+
+    def observer(phase: str, _info: Mapping[str, Any]) -> None:
+        nonlocal inserted
+        if phase in ("planned", "before_delete"):
+            scene.run(insert)
+            inserted += 1
+
+    options = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 1}
+    table = lk.table(scene.spark, str(scene.path))
+    report = table.vacuum(retention_hours=0, allow_unsafe_retention=True, options=options, observer=observer)
+    assert (report.deleted_files_count > 0, report.failed_files_count, report.retries) == (True, 0, 0)
+    assert inserted > 4
+    assert sum(scene.spark_rows(columns="k").values()) == inserted
+    assert scene.log_rows() == scene.spark_rows()
 
 
 @pytest.mark.parametrize("since", [None, 1])

@@ -90,7 +90,7 @@ def garbage(
     """What goes, read from ``since`` on; the live state that can be asked for is that of ``memory``."""
     newest = len(line.commits) - 1
     journal = Journal(
-        LOCATOR, {}, newest if memory is None else memory, since=since, newest=newest, whole=since < 0
+        LOCATOR, {}, newest if memory is None else memory, {}, since=since, newest=newest, whole=since < 0
     )
     for version in range(max(since, 0), newest + 1):
         journal.drop(version, line.commits[version])
