@@ -43,9 +43,9 @@ def sql(
     """``spark.sql``; a DELETE, UPDATE or MERGE that loses only to rewrites of lakekeeper's is run again.
 
     Each further run is logged (logger ``lakekeeper``, a warning) and reported to ``observer`` as ``conflict``. They are
-    bounded by ``commit.retry.num-retries``; then, and for every other failure, the statement's own error is raised. Any
-    other statement is handed to Spark as it is, and so is one on a table that lakekeeper cannot open. Raises
-    OptionError for a text that does not parse, and for bad ``options``.
+    bounded by ``commit.retry.num-retries`` and ``commit.retry.total-timeout-ms``; then, and for every other failure,
+    the statement's own error is raised. Any other statement is handed to Spark as it is, and so is one on a table that
+    lakekeeper cannot open. Raises OptionError for a text that does not parse, and for bad ``options``.
     """
     resolve(options)
     target = changed_table(spark, statement)
@@ -55,9 +55,10 @@ def sql(
     adapter = guard.opened.adapter
     events = Events(adapter.table, "", observer)
     clock = Clock()
+    deadline = clock.now_ms() + guard.options.integer("commit.retry.total-timeout-ms")
     for attempt in range(guard.options.integer("commit.retry.num-retries")):
         before = guard.version()
-        if before is None:
+        if before is None or (attempt and clock.now_ms() >= deadline):
             break
         try:
             return spark.sql(statement)

@@ -130,6 +130,7 @@ class _Sweep:
             )
         records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
         allowed = self.request.options.integer("commit.retry.num-retries")
+        deadline: int | None = None
         for attempt in range(allowed + 1):
             look = self._look(records)
             if look is None:
@@ -152,8 +153,11 @@ class _Sweep:
                     self.storage.expire(look.versions, look.kept, self.run_id)
             except Conflict as conflict:
                 self.lost += 1
+                now = self.clock.now_ms()
+                # Counted from the first loss: the look before it may take hours on a large table.
+                deadline = deadline or now + self.request.options.integer("commit.retry.total-timeout-ms")
                 self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
-                if attempt == allowed:
+                if attempt == allowed or now >= deadline:
                     records.withdrawn()
                     raise
                 self.clock.wait(pause_seconds(attempt, self.request.options))

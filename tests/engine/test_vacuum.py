@@ -421,3 +421,25 @@ def test_a_property_keeps_versions_longer_and_never_shorter(
     vacuum(MemoryAdapter(table), VacuumRequest(options), clock=clock)
     kept = readable(table)
     assert kept == ([0, *stays] if table.settings.linear and 0 not in stays else stays)
+
+
+def test_no_attempt_is_made_after_the_time_for_retries() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for _ in range(4):
+        table.append([{"k": 1}])
+        table.later(DAY)
+    attempts = 0
+
+    def never_rest(phase: str, _: object) -> None:
+        nonlocal attempts
+        if phase == "planned":
+            attempts += 1
+            table.later(HOUR_MS)
+            table.append([{"k": 2}])
+
+    options = {**WIDE, "commit.retry.num-retries": 100, "commit.retry.total-timeout-ms": 3 * HOUR_MS}
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    request = VacuumRequest(resolve(options), age_ms=DAY)
+    with pytest.raises(Conflict):
+        vacuum(MemoryAdapter(table), request, observer=never_rest, clock=clock)
+    assert attempts == 4
