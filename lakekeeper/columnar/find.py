@@ -1,0 +1,272 @@
+"""Find a few lost rows in the files of a rewrite by reading only the row groups that can hold them.
+
+    inputs    ··y·│····│·y··     row groups with a lost row are read, at the positions that are known
+    outputs   ····│?···│····     row groups whose statistics admit the key of a lost row are read, the others are not
+
+PyArrow decodes the columns; no Spark job is started. See :mod:`lakekeeper.columnar.narrow` for why it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakekeeper.columnar.narrow import Narrowing
+from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
+from lakekeeper.columnar.prune import best, row_groups, that_may_hold
+from lakekeeper.columnar.rows import Budget, Rows, in_parallel
+from lakekeeper.columnar.values import Declined, Incomparable, Longs
+
+__all__ = ["MOST_ROWS", "Column", "Declined", "Identity", "Lost", "Source", "Written", "find"]
+
+MOST_ROWS = 100_000
+"""Lost rows up to which they are looked for here."""
+MOST_BYTES = 256 << 20
+"""Stored bytes of column chunks that one search may read."""
+_TELLING = 4.0  # encoded bytes a row from which on a column is taken to tell most rows apart
+_LOOKED_AT = 32  # columns whose statistics are compared where the outputs have no key
+_SAMPLE = 4  # outputs whose footers tell how wide columns are
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file: its name in the answer, and how to open it (a local path, or a file object that is closed after use)."""
+
+    name: str
+    open: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Lost rows of one input by position; ``first_row_id`` is the id of its first row, for rows that store none."""
+
+    source: Source
+    positions: Longs
+    first_row_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One output, and the positions in it that are masked already."""
+
+    source: Source
+    masked: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells rows apart.
+
+    columns   top-level columns of the table that a rewrite leaves as they are
+    whole     a row consists of them alone, so that rows equal in them are interchangeable
+    key       columns that the outputs are sorted by, if any: their statistics say where to look
+    row_id    the column of row ids, where each row has one of its own: then values are not compared
+    """
+
+    columns: tuple[Column, ...]
+    whole: bool
+    key: tuple[Column, ...] = ()
+    row_id: Column | None = None
+
+
+Footers = MutableMapping[str, pq.FileMetaData]
+"""Footers by name, kept from one search to the next."""
+
+
+def find(
+    lost: Sequence[Lost],
+    written: Sequence[Written],
+    identity: Identity,
+    footers: Footers,
+    budget: Budget | None = None,
+) -> Mapping[str, Longs]:
+    """Output → ascending positions, one for each lost row.
+
+    Raises Declined where the rows are not found with certainty, or are more than ``MOST_ROWS`` and ``budget`` allow.
+    OSError and Arrow's errors pass.
+    """
+    if sum(len(each.positions) for each in lost) > MOST_ROWS:
+        raise Declined("too many rows")
+    sources = [*(each.source for each in lost), *(each.source for each in written)]
+    files = in_parallel(lambda source: ParquetFile(source.open, footers.get(source.name)), sources)
+    try:
+        footers.update((source.name, file.footer) for source, file in zip(sources, files, strict=True))
+        search = _Search(lost, files[: len(lost)], written, files[len(lost) :], budget or Budget(MOST_BYTES))
+        found = search.by_id(identity) if identity.row_id else search.by_value(identity)
+    finally:
+        for file in files:
+            file.close()
+    return {
+        written[i].source.name: np.sort(found.position[found.file == i])
+        for i in np.unique(found.file).tolist()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A column that all files store in the same way: its leaves by input and by output."""
+
+    column: Column
+    inputs: tuple[Leaves, ...]
+    outputs: tuple[Leaves, ...]
+
+
+class _Search:
+    """One search: the lost rows, the outputs, and what was read of the lost rows so far."""
+
+    def __init__(
+        self,
+        lost: Sequence[Lost],
+        inputs: Sequence[ParquetFile],
+        written: Sequence[Written],
+        outputs: Sequence[ParquetFile],
+        budget: Budget,
+    ) -> None:
+        for each, file in zip(lost, inputs, strict=True):
+            if len(each.positions) and not 0 <= each.positions.min() <= each.positions.max() < file.rows:
+                raise Declined(f"a lost row lies beyond the end of {each.source.name}")
+        counts = [len(each.positions) for each in lost]
+        self._lost = Rows(
+            inputs, np.repeat(np.arange(len(lost)), counts), _joined([e.positions for e in lost])
+        )
+        self._first_ids = [each.first_row_id for each in lost]
+        self._outputs = outputs
+        self._masked = [np.sort(each.masked) for each in written]
+        self._budget = budget
+        self._values: dict[Column, list[pa.Array]] = {}
+
+    def by_id(self, identity: Identity) -> Rows:
+        """Where the rows with the ids of the lost ones are."""
+        if identity.row_id is None:
+            raise Declined("rows have no ids")
+        ids = [file.find(identity.row_id) for file in self._outputs]
+        narrowing = self._narrowing(self._key(identity))
+        narrowing.begin([self._row_ids(identity.row_id)], ids)
+        return narrowing.settled(interchangeable=False)
+
+    def by_value(self, identity: Identity) -> Rows:
+        """Where rows equal to the lost ones are, comparing as few columns as prove it."""
+        shared = [found for column in identity.columns if (found := self._shared(column))]
+        if not shared:
+            raise Declined("no column is stored in the same way by all files")
+        narrowing = self._narrowing(self._key(identity) or self._least_overlapping(shared))
+        compared = self._compare(narrowing, self._most_telling_first(shared, identity.key))
+        return narrowing.settled(interchangeable=identity.whole and compared == len(identity.columns))
+
+    def _compare(self, narrowing: Narrowing, columns: Sequence[_Shared]) -> int:
+        """Compare columns, one, then two, then four, until all rows are settled; the number of those compared.
+
+        Columns that cannot be compared are left out.
+        """
+        rest, compared, taken = list(columns), 0, 1
+        while rest and not (compared and narrowing.done):
+            some, rest = rest[:taken], rest[taken:]
+            try:
+                if compared:
+                    narrowing.compare([s.inputs for s in some], [s.outputs for s in some])
+                else:
+                    narrowing.begin(self._of_lost(some[0]), some[0].outputs)
+            except Incomparable:
+                # One of them: the others are compared one by one.
+                rest, taken = ([*some, *rest] if len(some) > 1 else rest), 1
+                continue
+            compared += len(some)
+            taken = 2 * taken if compared > 1 else 1
+        if not compared:
+            raise Declined("no column can be compared")
+        return compared
+
+    def _narrowing(self, prunable: Sequence[_Shared]) -> Narrowing:
+        """Over the row groups that may hold a lost row, by the statistics of these columns."""
+        known = [(column.outputs, self._of_lost(column)[0]) for column in prunable]
+        places = that_may_hold(row_groups(self._outputs), self._outputs, known)
+        return Narrowing(self._lost, self._outputs, self._masked, places, self._budget)
+
+    def _shared(self, column: Column) -> _Shared | None:
+        """None for a column that a file lacks, stores otherwise than the others, or that is not compared."""
+        try:
+            inputs = tuple(file.find(column) for file in self._lost.files)
+            outputs = tuple(file.find(column) for file in self._outputs)
+        except Declined:
+            return None
+        same = len({leaves.shape for leaves in (*inputs, *outputs)}) == 1
+        return _Shared(column, inputs, outputs) if same else None
+
+    def _key(self, identity: Identity) -> list[_Shared]:
+        found = [self._shared(column) for column in identity.key]
+        return [
+            each
+            for each in found
+            if each is not None and len(each.inputs[0].numbers) == 1 and self._can_read(each)
+        ]
+
+    def _can_read(self, column: _Shared) -> bool:
+        """Can the lost rows' values be compared? Of those that cannot no row group is left out."""
+        try:
+            self._of_lost(column)
+        except Declined:
+            return False
+        return True
+
+    def _least_overlapping(self, shared: Sequence[_Shared]) -> list[_Shared]:
+        """The column whose values lie apart from one row group to the next, if there is one."""
+        flat = [each for each in shared[:_LOOKED_AT] if len(each.outputs[0].numbers) == 1]
+        places = row_groups(self._outputs)
+        chosen = best(places, self._outputs, {i: each.outputs for i, each in enumerate(flat)})
+        return [flat[chosen]] if chosen is not None and self._can_read(flat[chosen]) else []
+
+    def _most_telling_first(self, shared: Sequence[_Shared], key: Sequence[Column]) -> list[_Shared]:
+        """Columns that tell rows apart for few bytes before those that take more bytes or tell less."""
+        sample = list(enumerate(self._outputs))[:_SAMPLE]
+        rows = max(sum(file.rows for _, file in sample), 1)
+
+        def order(each: _Shared) -> tuple[int, float]:
+            width = sum(file.encoded_bytes(each.outputs[i]) for i, file in sample) / rows
+            if width < _TELLING:
+                return 2, -width
+            return (0 if each.column in key else 1), width
+
+        return sorted(shared, key=order)
+
+    def _of_lost(self, column: _Shared) -> list[pa.Array]:
+        if column.column not in self._values:
+            (self._values[column.column],) = self._lost.values([column.inputs], self._budget, sure=True)
+        return self._values[column.column]
+
+    def _row_ids(self, column: Column) -> pa.Array:
+        """Each lost row's id: as stored, or by its place in its file."""
+        ids = np.zeros(len(self._lost), np.int64)
+        for f, file in enumerate(self._lost.files):
+            here = np.flatnonzero(self._lost.file == f)
+            ids[here] = self._ids_in(file, self._lost.position[here], self._first_ids[f], column)
+        if len(np.unique(ids)) != len(ids):
+            raise Declined("two lost rows have the same id")
+        return pa.array(ids)
+
+    def _ids_in(self, file: ParquetFile, positions: Longs, first: int | None, column: Column) -> Longs:
+        by_place = None if first is None else first + positions
+        try:
+            leaves = file.find(column)
+        except Absent:
+            if by_place is None:
+                raise
+            return by_place
+        rows = Rows([file], np.zeros(len(positions), np.int64), positions)
+        ((stored,),) = rows.values([[leaves]], self._budget)
+        if stored.null_count and by_place is None:
+            raise Declined("a lost row has no id")
+        plain: Longs = stored.fill_null(-1).to_numpy(zero_copy_only=False)
+        return (
+            plain
+            if by_place is None
+            else np.where(stored.is_null().to_numpy(zero_copy_only=False), by_place, plain)
+        )
+
+
+def _joined(positions: Sequence[Longs]) -> Longs:
+    return np.concatenate([np.zeros(0, np.int64), *(np.asarray(p, np.int64) for p in positions)])

@@ -1,0 +1,199 @@
+"""A Parquet file by its footer: where rows and columns lie, their statistics, and the values of single row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
+
+_ID = b"PARQUET:field_id"
+_PARQUET_MR = "parquet-mr"
+
+
+class Absent(Declined):
+    """A file does not have the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table as its files name it, by field id if there is one; ``steps`` lead into structs."""
+
+    steps: tuple[tuple[str, int | None], ...]
+
+    def __str__(self) -> str:
+        return ".".join(name for name, _ in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A column in one file: its place in the row, its leaves, and how they are stored.
+
+    Two files store a column in the same way, so that rewriting one into the other kept each value, where their
+    ``shape`` is equal.
+    """
+
+    path: tuple[str, ...]
+    numbers: tuple[int, ...]
+    shape: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Least and greatest value of a column in a row group, as numbers or bytes, and its NULLs; None for unknown."""
+
+    lo: Any = None
+    hi: Any = None
+    nulls: int | None = None
+
+
+class ParquetFile:
+    """One Parquet file, opened when something of it is read first; ``footer`` spares that for what the footer says."""
+
+    def __init__(self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None) -> None:
+        """``open_`` gives a local path, which is mapped into memory, or a file object."""
+        self._open = open_
+        self._opened: tuple[Any, pq.ParquetFile] | None = None
+        self.footer: pq.FileMetaData = footer or self._file().metadata
+        self._schema = self.footer.schema
+        groups = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
+        self.starts: Longs = np.cumsum([0, *groups], dtype=np.int64)
+
+    def _file(self, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+        if self._opened is None:
+            source = self._open()
+            # INT96 has a wider range than nanoseconds since 1970 in 64 bits.
+            file = pq.ParquetFile(
+                source, metadata=footer, memory_map=isinstance(source, str), coerce_int96_timestamp_unit="us"
+            )
+            self._opened = (source, file)
+        return self._opened[1]
+
+    def close(self) -> None:
+        if self._opened is not None:
+            source, file = self._opened
+            file.close()
+            if not isinstance(source, str):
+                source.close()
+            self._opened = None
+
+    @property
+    def groups(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    def find(self, column: Column) -> Leaves:
+        """Where a column lies. Raises Absent if it is not in the file, Declined if it is repeated or not certain."""
+        kind: Any = self._schema.to_arrow_schema()
+        path: list[str] = []
+        for name, number in column.steps:
+            field = _child(kind, name, number)
+            path.append(field.name)
+            kind = field.type
+        numbers = self._leaves_below(path)
+        return Leaves(tuple(path), numbers, tuple(self._shape(number, path) for number in numbers))
+
+    def _leaves_below(self, path: Sequence[str]) -> tuple[int, ...]:
+        here = ".".join(path)
+        below = f"{here}."
+        found = [i for i in range(len(self._schema)) if f"{self._schema.column(i).path}.".startswith(below)]
+        if not found or any("." in step for step in path):
+            raise Declined(f"column {here} cannot be told from another")
+        return tuple(found)
+
+    def _shape(self, number: int, path: Sequence[str]) -> tuple[Any, ...]:
+        leaf = self._schema.column(number)
+        if leaf.max_repetition_level:
+            raise Declined(f"column {leaf.path} is a list or a map")
+        if leaf.physical_type == "INT96" and not str(self.footer.created_by).startswith(_PARQUET_MR):
+            raise Declined(f"column {leaf.path} holds timestamps that a session may move to its zone")
+        inside = leaf.path[len(".".join(path)) :]
+        return (inside, leaf.physical_type, str(leaf.logical_type), leaf.length, leaf.precision, leaf.scale)
+
+    def bytes_of(self, group: int, leaves: Leaves) -> int:
+        """Bytes of a column in a row group, as stored."""
+        chunks = (self.footer.row_group(group).column(i) for i in leaves.numbers)
+        return sum(int(chunk.total_compressed_size) for chunk in chunks)
+
+    def encoded_bytes(self, leaves: Leaves) -> int:
+        """Bytes of a column in the file, encoded and before compression."""
+        groups = (self.footer.row_group(g) for g in range(self.groups))
+        return sum(int(group.column(i).total_uncompressed_size) for group in groups for i in leaves.numbers)
+
+    def bounds(self, group: int, leaves: Leaves) -> Bounds:
+        """What the statistics of a row group say of a column."""
+        if len(leaves.numbers) != 1:
+            return Bounds()
+        (number,) = leaves.numbers
+        chunk = self.footer.row_group(group).column(number)
+        stats = chunk.statistics if chunk.is_stats_set else None
+        if stats is None:
+            return Bounds()
+        nulls = int(stats.null_count) if stats.has_null_count else None
+        if not stats.has_min_max:
+            return Bounds(nulls=nulls)
+        lo, hi = (_ordered(raw, self._schema.column(number)) for raw in (stats.min_raw, stats.max_raw))
+        return Bounds(nulls=nulls) if lo is None or hi is None else Bounds(lo, hi, nulls)
+
+    def read(self, group: int, columns: Sequence[Leaves]) -> list[pa.Array]:
+        """These columns of a row group, as Arrow has them."""
+        paths = list(dict.fromkeys(".".join(c.path) for c in columns))
+        table = self._file(self.footer).read_row_group(group, columns=paths, use_threads=False)
+        return [_at(table, c.path) for c in columns]
+
+
+def parts(values: pa.Array) -> list[pa.Array]:
+    """A column as flat arrays: itself, or for a struct whether there is one, and then the parts of its fields."""
+    if not pa.types.is_struct(values.type):
+        return [values]
+    return [values.is_valid(), *(part for child in values.flatten() for part in parts(child))]
+
+
+def _child(kind: Any, name: str, number: int | None) -> pa.Field:
+    """A field of a schema or a struct by its id, or else by its name."""
+    if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+        raise Declined(f"column {name} is not a field of a struct")
+    fields = [kind.field(i) for i in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]
+    if number is None:
+        found = [field for field in fields if field.name == name]
+    else:
+        wanted = str(number).encode()
+        found = [field for field in fields if (field.metadata or {}).get(_ID) == wanted]
+    if not found:
+        raise Absent(f"column {name} is not in a file")
+    if len(found) > 1:
+        raise Declined(f"column {name} is more than once in a file")
+    return found[0]
+
+
+def _at(table: pa.Table, path: Sequence[str]) -> pa.Array:
+    values = table.column(path[0]).combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        if values.num_chunks > 1:
+            raise Declined(f"column {path[0]} is too large for one array")
+        values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    for step in path[1:]:
+        values = values.flatten()[values.type.get_field_index(step)]
+    return values
+
+
+def _ordered(raw: Any, leaf: Any) -> Any:
+    """A bound as a number or as bytes, which are ordered as the values are; None where the order is not known."""
+    logical = str(leaf.logical_type)
+    if leaf.physical_type in ("INT32", "INT64", "BOOLEAN"):
+        return None if "isSigned=false" in logical else int(raw)  # of a decimal: its digits
+    if leaf.physical_type in ("FLOAT", "DOUBLE"):
+        return None if np.isnan(raw) else float(raw)
+    if leaf.physical_type == "BYTE_ARRAY":
+        return bytes(raw) if logical in ("None", "String") else None
+    if logical.startswith("Decimal") and leaf.precision <= SHORT_DECIMAL:
+        return int.from_bytes(raw, "big", signed=True)
+    return None

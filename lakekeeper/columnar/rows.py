@@ -1,0 +1,130 @@
+"""Rows of several Parquet files by file and position: their values, a column at a time, and what reading them costs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.columnar.parquet import Leaves, ParquetFile, parts
+from lakekeeper.columnar.values import Declined, Incomparable, Longs, canonical, refuse_old
+
+_THREADS = 8
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+@dataclass(slots=True)
+class Budget:
+    """Bytes that may still be read; shared by threads. ``groups`` counts the row groups that were read."""
+
+    left: int
+    groups: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def spend(self, file: ParquetFile, group: int, columns: Sequence[Leaves]) -> None:
+        """Raise Declined where these columns of a row group are more than is left."""
+        size = sum(file.bytes_of(group, leaves) for leaves in columns)
+        with self._lock:
+            self.left -= size
+            self.groups += 1
+            if self.left < 0:
+                raise Declined("too many bytes would be read")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows at places: ``file`` is a number in ``files``, ``position`` the row's number in that file, from 0."""
+
+    files: Sequence[ParquetFile]
+    file: Longs
+    position: Longs
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def only(self, chosen: Longs) -> Rows:
+        return Rows(self.files, self.file[chosen], self.position[chosen])
+
+    def values(
+        self, columns: Sequence[Sequence[Leaves]], budget: Budget, *, sure: bool = False
+    ) -> list[list[pa.Array]]:
+        """The canonical parts of each column, in the order of the rows; a column is its leaves by file.
+
+        ``sure``: the values have to be those that a rewrite wrote for them. Raises Declined.
+        """
+        order, runs = self._runs()
+        found = by_file(lambda run: self._read(*run, columns, budget, sure=sure), runs, lambda run: run[0])
+        back = np.argsort(order, kind="stable")
+        return [
+            [
+                pa.concat_arrays([run[c][p] for run in found]).take(pa.array(back))
+                for p in range(len(found[0][c]))
+            ]
+            for c in range(len(columns))
+        ]
+
+    def _runs(self) -> tuple[Longs, list[tuple[int, int, Longs]]]:
+        """(order in which rows are read, (file, row group, positions in the row group) of each run of it)."""
+        group = np.zeros(len(self), np.int64)
+        for i in np.unique(self.file):
+            here = self.file == i
+            group[here] = np.searchsorted(self.files[i].starts, self.position[here], side="right") - 1
+        order = np.lexsort((self.position, group, self.file))
+        file, group, position = self.file[order], group[order], self.position[order]
+        cuts = np.flatnonzero(np.diff(file) | np.diff(group)) + 1
+        runs = []
+        for at in np.split(np.arange(len(self)), cuts):
+            if len(at):
+                f, g = int(file[at[0]]), int(group[at[0]])
+                runs.append((f, g, position[at] - self.files[f].starts[g]))
+        return order.astype(np.int64), runs
+
+    def _read(
+        self, f: int, g: int, at: Longs, columns: Sequence[Sequence[Leaves]], budget: Budget, *, sure: bool
+    ) -> list[list[pa.Array]]:
+        leaves = [column[f] for column in columns]
+        budget.spend(self.files[f], g, leaves)
+        taken = [values.take(pa.array(at)) for values in self.files[f].read(g, leaves)]
+        return [[_canonical(part, sure=sure) for part in parts(values)] for values in taken]
+
+
+def _canonical(values: pa.Array, *, sure: bool) -> pa.Array:
+    try:
+        if sure:
+            refuse_old(values)
+        return canonical(values)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Incomparable(f"values cannot be compared: {error}") from error
+
+
+def whole_group(file: ParquetFile, group: int, leaves: Leaves, budget: Budget) -> list[pa.Array]:
+    """The canonical parts of a column in a row group. Raises Declined."""
+    budget.spend(file, group, [leaves])
+    (values,) = file.read(group, [leaves])
+    return [_canonical(part, sure=False) for part in parts(values)]
+
+
+def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_In], int]) -> list[_Out]:
+    """Results in order; the items of one file, which come together, are worked on one after the other."""
+    runs = [list(run) for _, run in groupby(items, file)]
+    return [
+        result
+        for results in in_parallel(lambda run: [work(item) for item in run], runs)
+        for result in results
+    ]
+
+
+def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
+    """Results in order; reading waits for storage, or decodes without Python's lock."""
+    wanted = list(items)
+    if len(wanted) <= 1:
+        return [work(item) for item in wanted]
+    with ThreadPoolExecutor(min(_THREADS, len(wanted)), thread_name_prefix="lakekeeper-rows") as pool:
+        return list(pool.map(work, wanted))
