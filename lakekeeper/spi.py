@@ -23,7 +23,9 @@ from lakekeeper.errors import Unsupported
 from lakekeeper.spi_rows import (
     Commit,
     Held,
+    Lost,
     Matched,
+    Places,
     Prepared,
     Restores,
     RowDeletes,
@@ -40,10 +42,12 @@ __all__ = [
     "Commit",
     "Format",
     "Held",
+    "Lost",
     "Matched",
     "MetadataChange",
     "Notes",
     "Observer",
+    "Places",
     "Prepared",
     "Restores",
     "RowDeletes",
@@ -183,7 +187,7 @@ class Adapter(Protocol[Rows]):
         ...
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete ``outputs`` and ``extra`` files of rewrites that are known not to be committed.
+        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known not to be committed.
 
         Missing files are no error.
         """

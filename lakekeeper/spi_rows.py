@@ -9,6 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite
 
@@ -27,12 +30,35 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows that a rewrite holds and that no longer live where they were read; all that its replays masked is left out.
+
+    rewrite   the rewrite that has to be brought up to date
+    base      what they are masked in: the rewrite itself, or the rewrite as it was written, where rows that a replay
+              masked live again
+    changes   brings it to ``changes.version``
+    rows      how many, by the log's own counts; None where the log does not tell
+    native    the adapter's own handle
+    """
+
+    rewrite: Rewrite
+    base: Rewrite
+    changes: Changes
+    rows: int | None
+    native: Any = field(default=None, compare=False, repr=False)
+
+
+Places = Mapping[str, Sequence[int] | npt.NDArray[np.int64]]
+"""Output path → ascending row numbers in it, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Traces(Generic[Rows]):
     """Two sets of rows to be compared.
 
-    lost      a column ``row``: rows that were read for a rewrite and live no more where they were read
-    written   columns ``row``, ``file``, ``position``: all rows of the rewrite's outputs; ``file`` is the output's
-              path as in ``Output.path``, ``position`` the row's number in the file, from 0
+    lost      a column ``row``: the lost rows of a rewrite
+    written   columns ``row``, ``file``, ``position``: all rows of its outputs that are not masked; ``file`` is the
+              output's path as in ``Output.path``, ``position`` the row's number in the file, from 0
 
     ``row`` is a row id, or a struct of all values; rows with equal ``row`` are interchangeable.
     """
@@ -94,18 +120,29 @@ class RowDeletes(Protocol[Rows]):
                      └────────┴───────────────────┘
     """
 
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Rows]:
-        """What has to be looked for in ``rewrite.written`` to bring it to ``changes.version``.
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        """What has to be masked in a rewrite to bring it to ``changes.version``; reads deletes, and no data.
 
         Raises Conflict where an input holds live rows that were not read (an older state was restored).
         """
         ...
 
-    def mask(self, rewrite: Rewrite, hits: Rows, changes: Changes) -> Rewrite:
-        """``rewrite.written`` without the rows at these places, ready for a commit upon ``changes.version``.
+    def places(self, lost: Lost) -> Places | None:
+        """Where the lost rows are in the outputs, one place for each, found with little work.
 
-        Sets ``applied``, ``replayed``, ``extra``, ``unmasked`` and each output's ``masked``; outputs without a live
-        row are left out. Files of ``rewrite.written`` stay as they are.
+        None where they are too many, or are not certain to be found so; then :meth:`traces` are compared.
+        """
+        ...
+
+    def traces(self, lost: Lost) -> Traces[Rows]:
+        """The lost rows and all rows among which they are to be found."""
+        ...
+
+    def mask(self, lost: Lost, hits: Rows | Places) -> Rewrite:
+        """``lost.base`` without the rows at these places, ready for a commit upon ``lost.changes.version``.
+
+        See :meth:`lakekeeper.core.rebase.Rewrite.masked` for what is set; outputs without a live row are left out. No
+        file is deleted. Raises AdapterError for places that are not as many live rows of the outputs.
         """
         ...
 

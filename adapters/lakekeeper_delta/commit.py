@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes, Rewrite, Winner, touched
+from lakekeeper.core.rebase import Rewrite, Winner, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
 from lakekeeper_delta import stores
-from lakekeeper_delta.changes import RUN_TAG, Since, commits_between, obstacle_to, outcome
+from lakekeeper_delta.changes import changes_since, obstacle_to
+from lakekeeper_delta.commits import RUN_TAG, Since, commits_between
 from lakekeeper_delta.native import Log, State
 
 REPLAYED_TAG = "lakekeeper.replayed"
@@ -100,13 +101,14 @@ def attempt(
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
     """Every input must be as the outputs reflect it. Raises Conflict naming the winner."""
     refuse_obstacle(log, snapshot, now)
-    since = commits_between(log, min(r.task.read_version for r in rewrites), now.version)
-    paths = [path for r in rewrites for path in r.task.inputs]
-    actions = since.touching(pa.array(paths, pa.string()))
-    removed, changed = outcome(actions)
-    known = Changes(now.version, removed=frozenset(removed), delete_ids=changed)
-    lost = {path for r in rewrites for side in touched(r, known) for path in side}
-    refuse_lost(log, since, actions, lost, "that were rewritten")
+    seen = changes_since(log, snapshot)  # reads only what came since the engine looked
+    lost = {path for r in rewrites for side in touched(r, seen) for path in side}
+    if seen.obstacle or seen.version < now.version:
+        raise Conflict(f"{log.name}: {seen.obstacle or 'the table moved'} while the commit was prepared")
+    if lost:
+        since = commits_between(log, min(r.task.read_version for r in rewrites), seen.version)
+        actions = since.touching(pa.array(sorted(lost), pa.string()))
+        refuse_lost(log, since, actions, lost, "that were rewritten")
 
 
 def refuse_obstacle(log: Log, snapshot: Snapshot, now: State) -> None:
@@ -133,10 +135,11 @@ def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
     now_ms = time.time_ns() // 1_000_000
     inputs, actions = log.jvm.array_list([]), log.jvm.array_list([])
     for rewrite in rewrites:
-        inputs.addAll(rewrite.native.inputs)
-        actions.addAll(rewrite.native.outputs)
-    for add in inputs:
-        actions.add(add.removeWithTimestamp(now_ms, False))
+        for add in rewrite.native.outputs:
+            actions.add(add)
+        for add in rewrite.native.inputs:
+            inputs.add(add)
+            actions.add(add.removeWithTimestamp(now_ms, False))
     return inputs, actions
 
 

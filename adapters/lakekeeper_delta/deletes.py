@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
-from lakekeeper_delta import masks, removal, traces
+from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
+from lakekeeper_delta import masks, points, removal, traces
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.places import file_and_position, located
 from lakekeeper_delta.rewrite import discard
@@ -26,13 +26,21 @@ class DeltaRowDeletes:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[DataFrame]:
-        """Rows that died since the rewrite read them, and all rows it wrote."""
-        return traces.traces(self._log, rewrite, snapshot, changes)
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        """Rows that died since the rewrite was read or masked, by the deletion vectors."""
+        return traces.lost_rows(self._log, rewrite, snapshot, changes)
 
-    def mask(self, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
-        """The rewrite as it was written, without the rows at these places."""
-        return masks.mask(self._log, rewrite, hits, changes)
+    def places(self, lost: Lost) -> Places | None:
+        """Where they are, if they are few: found in single row groups of the outputs."""
+        return points.places(self._log, lost)
+
+    def traces(self, lost: Lost) -> Traces[DataFrame]:
+        """The lost rows, and all live rows of the outputs."""
+        return traces.traces(self._log, lost)
+
+    def mask(self, lost: Lost, hits: DataFrame | Places) -> Rewrite:
+        """The rewrite without the rows at these places."""
+        return masks.mask(self._log, lost, hits)
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
         """Files of which every row matches, as partition values and exact statistics prove."""

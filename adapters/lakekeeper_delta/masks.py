@@ -6,59 +6,84 @@ Both are told by Delta how many rows it took out, and neither is believed if tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.core.rebase import Output, Rewrite, applied_now
+from lakekeeper.errors import AdapterError
+from lakekeeper.spi import Lost, Places
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.places import file_and_position, small, spelled
-from lakekeeper_delta.rewrite import Written, carried_marks, described, discard, write_files
+from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
+from lakekeeper_delta.vectors import Vectors, refuse_torn, store, vector_files, vector_of, with_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_AROUND_A_VECTOR = 8  # its size before it and its checksum after it, in bytes
 _VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # what Delta's generator asks for
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """Deletion vectors that no version names yet: file → descriptor, all deletes of the file in it.
-
-    ``files`` are their paths below the table, as ``discard`` takes them.
-    """
-
-    by_file: Mapping[str, Any]
-    files: tuple[str, ...]
-
-    def file_of(self, log: Log, path: str) -> str:
-        """The file that holds the vector of a data file; empty where the vector is in the log."""
-        return next(iter(_vector_files(log, [self.by_file[path]])), "")
-
-
-def mask(log: Log, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
-    """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not in the outputs, or twice there."""
-    written = rewrite.written
-    task = written.task
-    now = log.at(changes.version, task.table_uuid)
-    applied = applied_now(task, changes)
-    live = [path for path, deletes in zip(task.inputs, applied, strict=True) if deletes is not None]
-    counts = count_places(log, hits, {output.path: output.rows for output in written.outputs})
-    run = run_folder(task.table_uuid, written.run_id)
-    if now.masks_rows:
-        outputs, actions, extra = _by_vectors(log, written, run, hits, counts)
+def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
+    """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not as many live rows of the outputs."""
+    base, now = lost.base, log.latest()
+    counts = _counts(log, hits, {output.path: output.rows + output.masked for output in base.outputs})
+    run = run_folder(base.task.table_uuid, base.run_id)
+    masks: dict[str, Any] = {}
+    if not now.masks_rows:
+        outputs, actions, extra = _by_copies(log, now, base, run, hits, counts)
+    elif isinstance(hits, Mapping):
+        masks = {path: with_rows(log, mask_of(log, base, path), hits[path]) for path in counts}
+        outputs, actions, extra = _by_vectors(log, base, store(log, run, masks))
     else:
-        outputs, actions, extra = _by_copies(log, now, written, run, hits, counts)
-    return replace(
-        written,
-        outputs=tuple(outputs),
-        native=Written(log.jvm.array_list(actions), log.inputs(now, task.id, live)),
-        applied=applied,
-        replayed=written.rows_out - sum(output.rows for output in outputs),
-        extra=tuple(extra),
-        unmasked=written,
+        present = {path: add.deletionVector() for path, add in _adds(base).items() if path in counts}
+        outputs, actions, extra = _by_vectors(log, base, write_vectors(log, run, hits, present, counts))
+    same = {path: bitmap for path, bitmap in base.native.masks.items() if path not in counts}
+    native = replace(
+        base.native,
+        outputs=actions,
+        inputs=tuple(lost.native.inputs.values()),
+        dead=lost.native.dead,
+        masks=same | masks,
+        known=dict(lost.native.inputs),
+    )
+    return base.masked(
+        outputs,
+        native,
+        applied=applied_now(base.task, lost.changes),
+        rows=sum(counts.values()),
+        extra=extra,
+        before=lost.rewrite,
+    )
+
+
+def mask_of(log: Log, rewrite: Rewrite, path: str) -> Any:
+    """The masked rows of an output, as a bitmap that is not to be changed."""
+    known = rewrite.native.masks.get(path)
+    return vector_of(log, _adds(rewrite)[path]) if known is None else known
+
+
+def _adds(rewrite: Rewrite) -> dict[str, Any]:
+    """The outputs' actions by path."""
+    return dict(zip((output.path for output in rewrite.outputs), rewrite.native.outputs, strict=True))
+
+
+def _counts(log: Log, hits: DataFrame | Places, rows: Mapping[str, int]) -> dict[str, int]:
+    """Places by file. Raises AdapterError for some that are not as many rows of the files at hand."""
+    if not isinstance(hits, Mapping):
+        return count_places(log, hits, rows)
+    for file, places in hits.items():
+        inside = file in rows and all(0 <= at < rows[file] for at in places)
+        if not inside or len(set(places)) != len(places):
+            raise _no_rows(log, file, len(places))
+    return {file: len(places) for file, places in hits.items() if len(places)}
+
+
+def _no_rows(log: Log, file: str, places: int) -> AdapterError:
+    return AdapterError(
+        f"{log.name}: {places} places of rows in {file} are not as many rows of a file at hand"
     )
 
 
@@ -76,27 +101,35 @@ def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str
     for row in asked.collect():
         file = str(row["file"])
         if file not in rows or row["n"] != row["places"] or row["first"] < 0 or row["last"] >= rows[file]:
-            raise AdapterError(
-                f"{log.name}: {row['n']} places of rows in {file} are not as many rows of a file at hand"
-            )
+            raise _no_rows(log, file, row["n"])
         counts[file] = int(row["n"])
     return counts
 
 
-def _by_vectors(
-    log: Log, written: Rewrite, run: str, hits: DataFrame, counts: Mapping[str, int]
-) -> tuple[list[Output], list[Any], Sequence[str]]:
-    """(outputs, their actions, vector files written)."""
-    vectors = write_vectors(log, run, hits, dict.fromkeys(counts), counts)
+def _by_vectors(log: Log, base: Rewrite, vectors: Vectors) -> tuple[list[Output], list[Any], Sequence[str]]:
+    """(outputs, their actions, the files beside the first outputs in use); a new vector replaces the one before."""
     outputs, actions = [], []
-    for output, add in zip(written.outputs, written.native.outputs, strict=True):
+    for output, add in zip(base.outputs, base.native.outputs, strict=True):
         vector = vectors.by_file.get(output.path)
-        masked = int(vector.cardinality()) if vector is not None else 0
-        if masked == output.rows:
+        physical = output.rows + output.masked
+        masked = output.masked if vector is None else int(vector.cardinality())
+        if masked == physical:
             continue
-        outputs.append(replace(output, rows=output.rows - masked, masked=masked))
+        outputs.append(replace(output, rows=physical - masked, masked=masked))
         actions.append(add if vector is None else add.removeRows(vector, True, False)._1())
-    return outputs, actions, keep_vectors(log, vectors, [output.path for output in outputs])
+    keep_vectors(log, vectors, [output.path for output in outputs])
+    in_use = (add.deletionVector() for add in actions)
+    return (
+        outputs,
+        actions,
+        (*vector_files(log, (v for v in in_use if v is not None)), *_copies(base, outputs)),
+    )
+
+
+def _copies(base: Rewrite, outputs: Iterable[Output]) -> list[str]:
+    """Outputs that a replay wrote."""
+    written = {output.path for output in base.written.outputs}
+    return [output.path for output in outputs if output.path not in written]
 
 
 def write_vectors(
@@ -119,39 +152,15 @@ def write_vectors(
             generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.at_folder(run), 0)
         )
     by_file = {str(result.filePath()): _moved(result.deletionVector(), root, run) for result in made}
-    vectors = Vectors(by_file, _vector_files(log, by_file.values()))
+    vectors = Vectors(by_file, vector_files(log, by_file.values()))
     masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
     if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
         discard(log, vectors.files)
         raise AdapterError(
             f"{log.name}: {sum(counts.values())} rows were to be masked, and Delta masked {sum(masked.values())}"
         )
-    _refuse_torn(log, vectors)
+    refuse_torn(log, vectors)
     return vectors
-
-
-def _refuse_torn(log: Log, vectors: Vectors) -> None:
-    """Raise Rejected where a vector file is shorter than its vectors; then all of them are deleted.
-
-    Delta swallows an error of closing such a file (delta-io/delta 7329).
-    """
-    root = log.log.dataPath()
-    sizes: dict[str, int] = {}
-    for vector in vectors.by_file.values():
-        if vector.isOnDisk():
-            path = str(vector.absolutePath(root))
-            end = int(vector.offset().get()) + int(vector.sizeInBytes()) + _AROUND_A_VECTOR
-            sizes[path] = max(end, sizes.get(path, 0))
-    files = root.getFileSystem(log.log.newDeltaHadoopConf())
-    for path, size in sizes.items():
-        place = log.jvm.view.org.apache.hadoop.fs.Path(path)
-        found = int(files.getFileStatus(place).getLen()) if files.exists(place) else 0
-        if found < size:
-            discard(log, vectors.files)
-            raise Rejected(
-                f"{log.name}: the storage kept {found} of the {size} bytes of the deletion vectors in {path}; "
-                "nothing was committed"
-            )
 
 
 def _moved(vector: Any, root: Any, run: str) -> Any:
@@ -184,29 +193,25 @@ def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
 
 def keep_vectors(log: Log, vectors: Vectors, paths: Iterable[str]) -> tuple[str, ...]:
     """The vector files that serve these data files; the others, of data files without a live row, are deleted."""
-    named = _vector_files(log, (vectors.by_file[path] for path in paths if path in vectors.by_file))
+    named = vector_files(log, (vectors.by_file[path] for path in paths if path in vectors.by_file))
     discard(log, [file for file in vectors.files if file not in named])
     return named
 
 
-def _vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
-    """Files of vectors, by paths below the table; several can be in one file."""
-    root = log.log.dataPath()
-    places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())
-    return tuple(sorted({str(place.get()) for place in places}))
-
-
 def _by_copies(
-    log: Log, now: State, written: Rewrite, run: str, hits: DataFrame, counts: Mapping[str, int]
+    log: Log, now: State, base: Rewrite, run: str, hits: DataFrame | Places, counts: Mapping[str, int]
 ) -> tuple[list[Output], list[Any], Sequence[str]]:
-    """(outputs, their actions, files written): touched outputs are written anew, where a row is left."""
-    adds = dict(zip((o.path for o in written.outputs), written.native.outputs, strict=True))
-    left = {o.path: o.rows - counts[o.path] for o in written.outputs if o.path in counts}
+    """(outputs, their actions, all copies in use): touched outputs are written anew, where a row is left.
+
+    So are those that an earlier replay masked, before vectors were switched off.
+    """
+    adds = _adds(base)
+    left = {o.path: o.rows - counts.get(o.path, 0) for o in base.outputs if o.path in counts or o.masked}
     kept = {path: rows for path, rows in left.items() if rows}
     readable = {path: _readable(log, now, adds[path]) for path in kept}
-    copies = write_copies(log, now, run, hits, readable, kept)
-    outputs, actions, extra = [], [], []
-    for output in written.outputs:
+    copies = write_copies(log, now, run, _frame(log, hits), readable, kept)
+    outputs, actions = [], []
+    for output in base.outputs:
         add = adds[output.path]
         if output.path not in left:
             outputs.append(output)
@@ -214,10 +219,20 @@ def _by_copies(
         elif output.path in copies:
             made, data = described(log, copies[output.path])
             outputs.append(made)
-            extra.append(made.path)
             marks = carried_marks(add, data)
             actions.append(log.edited(copies[output.path], dataChange=False, **marks))
-    return outputs, actions, extra
+    return outputs, actions, _copies(base, outputs)
+
+
+def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:
+    """Places as columns ``file`` and ``position``."""
+    if not isinstance(hits, Mapping):
+        return hits
+    files = [file for file, places in hits.items() for _ in places]
+    rows = [int(at) for places in hits.values() for at in places]
+    table = pa.table({"file": pa.array(files, pa.string()), "position": pa.array(rows, pa.int64())})
+    made: DataFrame = log.jvm.spark.createDataFrame(table)
+    return made
 
 
 def _readable(log: Log, state: State, add: Any) -> Any:

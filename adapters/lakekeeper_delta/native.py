@@ -216,7 +216,29 @@ class Log:
             frame = self.log.createDataFrame(
                 snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
             )
-        return self.jvm.dataframe(frame)
+        return self.jvm.dataframe(self._strict(frame))
+
+    def _strict(self, frame: Any) -> Any:
+        """The scan as one that fails where a file is missing or damaged, whatever the session says of that.
+
+        Rows that it left out silently would count as deleted, or come back to life. The analyzer puts the
+        padding of CHAR columns above the relation, and does so again.
+        """
+        plan = frame.queryExecution().analyzed().collectLeaves().head()
+        relation = plan.relation()
+        options = relation.options().updated("ignoreMissingFiles", "false")
+        strict = relation.copy(
+            relation.location(),
+            relation.partitionSchema(),
+            relation.dataSchema(),
+            relation.bucketSpec(),
+            relation.fileFormat(),
+            options.updated("ignoreCorruptFiles", "false"),
+            relation.sparkSession(),
+        )
+        of_rows = self.jvm.static("org.apache.spark.sql.classic.Dataset", "ofRows")
+        read = plan.copy(strict, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
+        return of_rows(frame.sparkSession(), read)
 
     def _with_vectors(self, state: State) -> Any:
         """Something to read by: Delta numbers rows and heeds vectors only where the protocol has the feature."""
@@ -306,7 +328,11 @@ class Log:
         """A copy of an AddFile with some fields changed, through its own JSON: its constructor differs by release."""
         data = json.loads(action.json())
         data["add"].update(changes)
-        return self.delta.actions.Action.fromJson(json.dumps(data))
+        return self.action(json.dumps(data))
+
+    def action(self, line: str) -> Any:
+        """An action out of its JSON."""
+        return self.delta.actions.Action.fromJson(line)
 
     def moved(self, action: Any, run: str) -> Any:
         """A copy of an AddFile or AddCDCFile whose path, below the folder of a run, is one below the table."""

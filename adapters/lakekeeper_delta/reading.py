@@ -18,15 +18,13 @@ from typing import Any
 from lakekeeper.core.vacuum import FileInfo
 from lakekeeper.errors import AdapterError
 from lakekeeper_delta import live
-from lakekeeper_delta.changes import read_commits
 from lakekeeper_delta.columns import physical_name
+from lakekeeper_delta.commits import LARGE, read_commits
 from lakekeeper_delta.disk import THREADS, Disk, in_parallel
 from lakekeeper_delta.features import check
 from lakekeeper_delta.journal import ADD_LINE, Journal
 from lakekeeper_delta.native import Log, State
 
-LARGE = 1 << 20
-"""A commit of more bytes is not brought into the driver as a whole."""
 _ADD = re.compile(ADD_LINE)
 _TRIES = 3
 

@@ -18,8 +18,8 @@ from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.blocks import read_blocks
-from lakekeeper_delta.changes import commits_between
 from lakekeeper_delta.commit import attempt, commit_tags, register_metrics, told
+from lakekeeper_delta.commits import commits_between
 from lakekeeper_delta.masks import rows_by_file
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import described, discard, write_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -37,10 +37,29 @@ _WRITE_CONF = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """AddFile actions as java.util.Lists: the outputs, tagged and as no change of data, and the inputs."""
+    """The native half of a rewrite, as AddFile actions.
 
-    outputs: Any
-    inputs: Any
+    outputs   tagged and as no change of data, in the order of ``Rewrite.outputs``
+    inputs    what a commit removes: the inputs as they were read, or as of the version that a replay brought it to
+    dead      after a replay: input path → bitmap of all dead rows that the outputs reflect, where it looked
+    masks     output path → bitmap of its masked rows, where the driver wrote them
+    known     inputs by path; and of a search of rows in the files, how to open them and their footers
+    """
+
+    outputs: Sequence[Any]
+    inputs: Iterable[Any]
+    dead: Mapping[str, Any] = field(default_factory=dict)
+    masks: Mapping[str, Any] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+    footers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def by_path(self) -> Mapping[str, Any]:
+        """The inputs by path."""
+        if not self.known:
+            self.known.update((str(add.path()), add) for add in self.inputs)
+        return self.known
 
 
 def read(log: Log, task: MergeTask) -> DataFrame:
@@ -60,7 +79,7 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
     if not live and _none_lives(log, state, inputs):
         # Spark would leave an empty file that nobody knows the name of.
-        return Rewrite(task, (), rows_in=0, native=Written(log.jvm.array_list([]), inputs), run_id=run_id)
+        return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
     run = run_folder(task.table_uuid, run_id)
     written = write_files(log, state, rows, run, rows_per_file(task))
     made = [described(log, add) for add in written]
@@ -70,8 +89,7 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
         for add, (output, data) in zip(written, made, strict=True)
     ]
-    native = Written(log.jvm.array_list(actions), inputs)
-    return Rewrite(task, outputs, rows_in=live, native=native, run_id=run_id)
+    return Rewrite(task, outputs, rows_in=live, native=Written(actions, inputs), run_id=run_id)
 
 
 def write_files(

@@ -152,8 +152,8 @@ class DeltaTable:
         """Nothing is held but the actions of a few tasks, which give way to others."""
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete ``outputs`` and ``extra`` files of rewrites that are known not to be committed."""
-        named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra)]
+        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known not to be committed."""
+        named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra, *r.stale)]
         rewrite.discard(self._log, dict.fromkeys(named))
 
     @property

@@ -1,39 +1,125 @@
 """What a replay has to look for: rows that were read for a rewrite and live no more where they were read.
 
-deletes changed     vector now − vector as read     only these rows, by the vector that masks all others
-input gone          all rows that were read of it    they are dead, or in a file of somebody's rewrite
+deletes changed     vector now − vector that the outputs reflect      as a bitmap, by positions
+input gone          all rows − vector that the outputs reflect        they are dead, or in a file of another rewrite
+
+Only inputs that were touched since the last replay are looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Changes, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi import Traces
+from lakekeeper.spi import Lost, Traces
+from lakekeeper_delta.commits import commits_between
 from lakekeeper_delta.disk import in_parallel
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.places import as_struct, file_and_position, metadata
+from lakekeeper_delta.vectors import all_rows, vector_of, without
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def traces(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[DataFrame]:
-    """See ``spi.RowDeletes.traces``. Starts no job but the look-up of the inputs' actions."""
-    written = rewrite.written
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Bitmaps by input path: ``lost`` rows, and all that are ``dead`` now, of the inputs that any replay looked at.
+
+    ``inputs`` are the AddFiles that are live now, by path, and ``rows`` the physical rows of those with lost ones.
+    """
+
+    lost: Mapping[str, Any]
+    dead: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    rows: Mapping[str, int]
+
+
+def lost_rows(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+    """See ``spi.RowDeletes.lost``. Reads vectors, and no data."""
+    current = _current(log, rewrite.written, changes)
+    for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
+        found = _dead(log, base, current, snapshot, changes)
+        if isinstance(found, Dead):
+            count = sum(int(bitmap.cardinality()) for bitmap in found.lost.values())
+            return Lost(rewrite, base, changes, count, found)
+    winner = str(changes.winners[-1]) if changes.winners else ""
+    raise Conflict(f"{log.name}: {found}", winner)
+
+
+def _current(log: Log, written: Rewrite, changes: Changes) -> dict[str, Any]:
+    """The inputs that are live now, as AddFiles by path; no job is started where the log's small commits tell."""
     task = written.task
+    applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
+    read = dict(zip(task.inputs, task.delete_ids, strict=True))
+    since = commits_between(log, task.read_version, changes.version)
+    current = {path: add for path, add in written.native.by_path.items() if applied[path] is not None}
+    again = {path: since.adds[path] for path in current if path in since.adds}
+    current |= {path: log.action(line) for path, line in again.items()}
+    unknown = [path for path in current if applied[path] != read[path] and path not in again]
+    if unknown:
+        found = log.add_files(log.at(changes.version, task.table_uuid), unknown)
+        current |= {str(add.path()): add for add in found}
+    return current
+
+
+def _dead(
+    log: Log, base: Rewrite, current: Mapping[str, Any], snapshot: Snapshot, changes: Changes
+) -> Dead | str:
+    """What died since the outputs of ``base`` were masked; or a text where rows live again that were dead then."""
+    native, read = base.native, base.written.native.by_path
+    applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
+    touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
+
+    def compared(path: str) -> tuple[Any, Any, int]:
+        before = native.dead.get(path)
+        before = vector_of(log, read[path]) if before is None else before
+        physical = _physical_rows(read[path], snapshot)
+        now = all_rows(log, physical) if applied[path] is None else vector_of(log, current[path])
+        return before, now, physical
+
+    dead, lost, rows = dict(native.dead), {}, {}
+    # Each vector is a file to be read, and its answers to Python come with waits.
+    for path, (before, now, physical) in zip(touched, in_parallel(compared, touched), strict=True):
+        back = without(before, now)
+        if not back.isEmpty():
+            return f"{back.cardinality()} rows of {path} that were deleted when it was read live again"
+        gone = without(now, before)
+        dead[path] = now
+        if not gone.isEmpty():
+            lost[path], rows[path] = gone, physical
+    return Dead(lost, dead, current, rows)
+
+
+def _physical_rows(add: Any, snapshot: Snapshot) -> int:
+    """Rows in a file, deleted ones included: as the log says, or as the snapshot counted them."""
+    told = add.numPhysicalRecords()
+    if told.isDefined():
+        return int(told.get())
+    at = snapshot.blocks.path.index(add.path()).as_py()
+    if at < 0:
+        raise AdapterError(f"{add.path()}: neither the log nor the snapshot tells its number of rows")
+    return int(snapshot.blocks.rows[at])
+
+
+def traces(log: Log, lost: Lost) -> Traces[DataFrame]:
+    """See ``spi.RowDeletes.traces``. Starts no job."""
+    base, task = lost.base, lost.base.task
     state = log.at(task.read_version, task.table_uuid)
-    lost = log.scan(state, _lost_files(log, written, snapshot, changes), numbered=True)
-    outputs = written.native.outputs
+    read = base.written.native.by_path
+    files = [_only(log, read[path], rows, lost.native.rows[path]) for path, rows in lost.native.lost.items()]
+    gone = log.scan(state, log.jvm.array_list(files), numbered=True)
+    outputs = base.native.outputs
     if state.tracks_rows:
         # Uncommitted files have no first row id yet; the ids in the files themselves go first.
-        fresh = [log.edited(add, baseRowId=0, defaultRowCommitVersion=0) for add in outputs]
-        outputs = log.jvm.array_list(fresh)
-    rows = log.scan(state, outputs, numbered=True)
+        outputs = [log.edited(add, baseRowId=0, defaultRowCommitVersion=0) for add in outputs]
+    rows = log.scan(state, log.jvm.array_list(outputs), numbered=True)
     return Traces(
-        lost.select(_row(state, lost)),
+        gone.select(_row(state, gone)),
         rows.select(_row(state, rows), *file_and_position(log, rows)),
     )
 
@@ -46,57 +132,9 @@ def _row(state: State, frame: DataFrame) -> Column:
     return as_struct([name for name in frame.columns if name.lower() not in partition]).alias("row")
 
 
-def _lost_files(log: Log, written: Rewrite, snapshot: Snapshot, changes: Changes) -> Any:
-    """AddFiles whose live rows are just the lost ones, as a java.util.List."""
-    task = written.task
-    now = log.at(changes.version, task.table_uuid)
-    applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
-    live = [path for path, deletes in applied.items() if deletes is not None]
-    current = {str(add.path()): add for add in log.inputs(now, task.id, live)}
-    read = dict(zip(task.inputs, task.delete_ids, strict=True))
-
-    def lost(add: Any) -> Any:
-        path = str(add.path())
-        if applied[path] is None:
-            return add
-        if applied[path] == read[path]:
-            return None
-        dead = _newly_deleted(log, add, current[path], changes)
-        return None if dead.isEmpty() else _only(log, add, dead, _physical_rows(add, snapshot))
-
-    # Each vector is a file to be read, and its answers to Python come with waits.
-    found = in_parallel(lost, written.native.inputs)
-    return log.jvm.array_list(add for add in found if add is not None)
-
-
-def _newly_deleted(log: Log, before: Any, now: Any, changes: Changes) -> Any:
-    """Row numbers that the vector has now and did not have as we read it, as a RoaringBitmapArray."""
-    dead, masked = _vector(log, now), _vector(log, before)
-    back = masked.copy()
-    back.andNot(dead)
-    if not back.isEmpty():
-        winner = str(changes.winners[-1]) if changes.winners else ""
-        raise Conflict(
-            f"{log.name}: {back.cardinality()} rows of {before.path()} that were deleted when it was read live again",
-            winner,
-        )
-    dead.andNot(masked)
-    return dead
-
-
-def _vector(log: Log, add: Any) -> Any:
-    descriptor = add.deletionVector()
-    if descriptor is None:
-        return log.delta.deletionvectors.RoaringBitmapArray()
-    store = log.singleton("storage.dv.DeletionVectorStore").createInstance(log.log.newDeltaHadoopConf())
-    return store.read(descriptor, log.log.dataPath())
-
-
 def _only(log: Log, add: Any, rows: Any, physical_rows: int) -> Any:
     """The file as if all rows but these were deleted, by a vector within the action itself."""
-    others = log.delta.deletionvectors.RoaringBitmapArray()
-    others.addRange(log.jvm.object("scala.collection.immutable.Range").apply(0, physical_rows))
-    others.andNot(rows)
+    others = without(all_rows(log, physical_rows), rows)
     others.runOptimize()
     if others.isEmpty():
         return log.edited(add, stats=None, deletionVector=None)
@@ -104,15 +142,4 @@ def _only(log: Log, add: Any, rows: Any, physical_rows: int) -> Any:
     vector = log.singleton("actions.DeletionVectorDescriptor").inlineInLog(
         others.serializeAsByteArray(portable), others.cardinality()
     )
-    return add.removeRows(vector, True, False)._1()
-
-
-def _physical_rows(add: Any, snapshot: Snapshot) -> int:
-    """Rows in a file, deleted ones included: as the log says, or as the snapshot counted them."""
-    told = add.numPhysicalRecords()
-    if told.isDefined():
-        return int(told.get())
-    at = snapshot.blocks.path.index(add.path()).as_py()
-    if at < 0:
-        raise AdapterError(f"{add.path()}: neither the log nor the snapshot tells its number of rows")
-    return int(snapshot.blocks.rows[at])
+    return log.edited(add, stats=None, deletionVector=None).removeRows(vector, True, False)._1()

@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,20 @@ class _Scope:
         return (self.digests[at], self.sizes[at]) if at < len(self.seqs) else ("", 0)
 
 
+@dataclass(frozen=True, slots=True)
+class FileDelete:
+    """A delete file that is about one data file, ``target``; a deletion vector has its ``offset`` in its file."""
+
+    target: str
+    seq: int
+    path: str
+    rows: int
+    bytes: int
+    offset: int | None = None
+
+
 @dataclass(slots=True)
-class _Index:
+class Index:
     """Delete files by what they can apply to."""
 
     vectors: dict[str, tuple[str, int, int]] = field(default_factory=dict)
@@ -70,6 +83,30 @@ class _Index:
     positions: dict[tuple[int, str], _Scope] = field(default_factory=lambda: defaultdict(_Scope))
     equalities: dict[tuple[int, str], _Scope] = field(default_factory=lambda: defaultdict(_Scope))
     anywhere: _Scope = field(default_factory=_Scope)
+
+    def changed(self, removed: Iterable[FileDelete], added: Iterable[FileDelete]) -> Index:
+        """The index after a commit that changed deletes of single data files only."""
+        vectors, by_file = dict(self.vectors), self.by_file.copy()
+        for delete in removed:
+            if delete.offset is None:
+                by_file[delete.target] = [own for own in by_file[delete.target] if own[1] != delete.path]
+            elif vectors.get(delete.target, ("",))[0] == _vector(delete):
+                del vectors[delete.target]
+        for delete in added:
+            if delete.offset is None:
+                own = (delete.seq, delete.path, delete.rows, delete.bytes)
+                by_file[delete.target] = [*by_file[delete.target], own]
+            else:
+                vectors[delete.target] = (_vector(delete), delete.rows, delete.bytes)
+        return replace(self, vectors=vectors, by_file=by_file)
+
+    def of(self, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
+        """(delete id, masked rows, bytes) of a data file with its (data, file) sequence numbers, spec and partition."""
+        return _one(self, path, seqs, place)
+
+
+def _vector(delete: FileDelete) -> str:
+    return f"{delete.path}#{delete.offset}"
 
 
 def apply_deletes(
@@ -85,7 +122,7 @@ def apply_deletes(
     rows, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
     if listing.deletes.num_rows == 0:
         return Applied([""] * n, rows, size)
-    index = _index(listing.deletes, unpartitioned, equality_until)
+    index = index_of(listing.deletes, unpartitioned, equality_until)
     ids = [""] * n
     data = zip(
         *(listing.data[name].to_pylist() for name in ("path", "seq", "file_seq", "spec", "partition")),
@@ -98,7 +135,7 @@ def apply_deletes(
     return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
 
 
-def _one(index: _Index, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
+def _one(index: Index, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
     """(delete id, masked rows, bytes) of a file with its (data, file) sequence numbers."""
     seq, added = seqs
     parts: list[str] = []
@@ -128,8 +165,9 @@ def _one(index: _Index, path: str, seqs: tuple[int, int], place: tuple[int, str]
     return name, UNKNOWN if unsure else masked, total
 
 
-def _index(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int | None) -> _Index:
-    index = _Index()
+def index_of(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: int | None) -> Index:
+    """The delete files of a listing; see :func:`apply_deletes`."""
+    index = Index()
     for d in deletes.to_pylist():
         if d["content"] == EQUALITY:
             if equality_until is None or d["seq"] <= equality_until:

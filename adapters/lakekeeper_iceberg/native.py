@@ -6,8 +6,11 @@ in a loop; Java objects are fetched only for the files that a task names, out of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.spark.jvm import Jvm
 
@@ -237,6 +240,47 @@ class Iceberg(Jvm):
         )  # has to be closed: anything that can be
         closeable = self.static(_ICEBERG + "io.CloseableIterable", "combine")(numbers, nothing)
         return self.static(_ICEBERG + "deletes.Deletes", "toPositionIndex")(closeable)
+
+    def rows_of(self, index: Any) -> npt.NDArray[np.int64]:
+        """The positions of a PositionDeleteIndex, ascending."""
+        room = self.view.java.nio.ByteBuffer.allocate(8 * int(index.cardinality()))
+        buffer = "java.nio.ByteBuffer"
+        put = self._method(buffer, "putLong", buffer, "long").bindTo(room)
+        index.forEach(self._java_proxy("java.util.function.LongConsumer", put))
+        return np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
+
+    def union(self, index: Any, other: Any = None) -> Any:
+        """The positions of one or of two, as a new PositionDeleteIndex."""
+        made = self.index_of(())
+        made.merge(index)
+        if other is not None:
+            made.merge(other)
+        return made
+
+    def index_of(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> Any:
+        """A PositionDeleteIndex of these positions."""
+        made = self.positions(self.view.java.util.ArrayList())
+        numbers = self.view.java.util.Arrays.stream(self.longs(rows))
+        delete = self._method(_ICEBERG + "deletes.PositionDeleteIndex", "delete", "void", "long")
+        numbers.forEach(self._java_proxy("java.util.function.LongConsumer", delete.bindTo(made)))
+        return made
+
+    def all_rows(self, count: int) -> Any:
+        """A PositionDeleteIndex of the positions below a number."""
+        made = self.index_of(())
+        made.delete(0, count)
+        return made
+
+    def without(self, index: Any, others: Any) -> Any:
+        """The positions of one PositionDeleteIndex that are not in another, as a new one: a loop in the JVM."""
+        made = self.index_of(())
+        kind = _ICEBERG + "deletes.PositionDeleteIndex"
+        handles = self.view.java.lang.invoke.MethodHandles
+        known = self._method(kind, "isDeleted", "boolean", "long").bindTo(others)
+        add = self._method(kind, "delete", "void", "long").bindTo(made)
+        unless = handles.guardWithTest(known, handles.empty(self._type("void", "long")), add)
+        index.forEach(self._java_proxy("java.util.function.LongConsumer", unless))
+        return made
 
     def deleted_positions(self, table: Any, deletes: Iterable[Any], location: str) -> Any:
         """A PositionDeleteIndex of what position deletes or a vector say of one data file; knows these files."""

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected
 from lakekeeper.spi import Held, Prepared
-from lakekeeper_iceberg import staging
 from lakekeeper_iceberg.commit import RowChange
+from lakekeeper_iceberg.copies import anew
 from lakekeeper_iceberg.masks import (
     Mask,
     Masked,
@@ -124,7 +124,8 @@ class Preparation:
 
     def _copied(self, masks: Sequence[Mask]) -> dict[str, _Gone]:
         made = write_masks(self.jvm, self.table, masks, self.run)
-        copies = copied(self.jvm, self.table, masks, made, self.run)
+        pairs = list(zip((m.file for m in masks), in_order(self.jvm, masks, made), strict=True))
+        copies = anew(self.jvm, self.table, pairs, made.paths, self.run)
         return {m.path: _Gone(m.file, copies=tuple(copies[m.path])) for m in masks}
 
     def _alone(self, deletes: Any) -> Iterator[Any]:
@@ -137,22 +138,6 @@ def in_order(jvm: Iceberg, masks: Sequence[Mask], made: Masked) -> list[Any]:
     target = jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
     named = {str(target(delete)): delete for delete in made.added}
     return [named[m.path] for m in masks]
-
-
-def copied(
-    jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked, run: str, *, row_ids: bool = False
-) -> dict[str, list[Any]]:
-    """Path → DataFiles that hold the rows which a mask leaves; the masks' own files are removed again."""
-    anew: dict[str, list[Any]] = {}
-    try:
-        for m, delete in zip(masks, in_order(jvm, masks, made), strict=True):
-            anew[m.path] = staging.copy_live_rows(jvm, table, m.file, [delete], run, row_ids=row_ids)
-    except BaseException:
-        staging.delete_own(table, [str(f.location()) for files in anew.values() for f in files])
-        raise
-    finally:
-        staging.delete_own(table, made.paths)
-    return anew
 
 
 def _by_data_file(jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked) -> dict[str, Any]:

@@ -5,32 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Conflict, NotFound, reason
-from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.errors import Conflict, NotFound, reason
+from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper_iceberg import removal, staging, tidy
 from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.commit import change_rows
-from lakekeeper_iceberg.masks import (
-    Mask,
-    Masked,
-    by_file,
-    format_version,
-    leaves_with_file,
-    unique,
-    write_masks,
-)
+from lakekeeper_iceberg.masks import format_version
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, files_that_all_match, scan_that_may_match
-from lakekeeper_iceberg.removal import Preparation, copied
-from lakekeeper_iceberg.traces import Scans, have_row_ids, traces_of
+from lakekeeper_iceberg.removal import Preparation
+from lakekeeper_iceberg.replay import Replays
+from lakekeeper_iceberg.traces import Scans
 
 
 @dataclass(slots=True)
@@ -44,30 +37,25 @@ class IcebergRows:
     jvm: Iceberg
     name: str
     planner: Planner
+    replays: Replays
     table: Callable[[], Any]
     winners: Callable[[Snapshot], Changes]
     attempts: Callable[[str], Attempts]
     lock: Callable[[str], AbstractContextManager[Any]]
-    _traced: dict[str, Scans] = field(default_factory=dict)
     _found: dict[int, tuple[DataFrame, Scans]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[DataFrame]:
-        scans = Scans(self.jvm, self.jvm.pinned(self.table()), self.name)
-        self.forget(rewrite.task.id)
-        with self._guard:
-            self._traced[rewrite.task.id] = scans
-        return traces_of(scans, self.planner, rewrite, changes)
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        return self.replays.lost(rewrite, snapshot, changes)
 
-    def mask(self, rewrite: Rewrite, hits: DataFrame, changes: Changes) -> Rewrite:
-        return self._mask(rewrite.written, by_file(self.jvm, hits), changes)
+    def places(self, lost: Lost) -> Places | None:
+        return self.replays.places(lost)
 
-    def forget(self, task: str) -> None:
-        """Free what :meth:`traces` staged for a task."""
-        with self._guard:
-            scans = self._traced.pop(task, None)
-        if scans is not None:
-            scans.free()
+    def traces(self, lost: Lost) -> Traces[DataFrame]:
+        return self.replays.traces(lost)
+
+    def mask(self, lost: Lost, hits: DataFrame | Places) -> Rewrite:
+        return self.replays.mask(lost, hits)
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
@@ -135,62 +123,6 @@ class IcebergRows:
         with self.lock(snapshot.table_uuid):
             attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
             return tidy.tidy(self.jvm, self.table(), self.name, run_id, attempts)
-
-    def _mask(self, written: Rewrite, places: dict[str, Any], changes: Changes) -> Rewrite:
-        table = self.jvm.pinned(self.table())
-        applied = applied_now(written.task, changes)
-        left = [path for path, now in zip(written.task.inputs, applied, strict=True) if now is not None]
-        if not left:
-            raise Conflict(f"{self.name}: none of the inputs is left")
-        stray = places.keys() - {output.path for output in written.outputs}
-        if stray:
-            raise AdapterError(f"{self.name}: rows to mask in {min(stray)}, which is no output of the group")
-        inputs = self.planner.tasks(table, changes.version, left)
-        leaving = unique([d for task in inputs for d in task.deletes() if leaves_with_file(self.jvm, d)])
-        # Iceberg takes new deletes in a rewrite only where old ones leave, and no more rows than leave.
-        room = sum(int(task.file().recordCount()) for task in inputs) if leaving else 0
-        files, outputs, masked = self._without(table, written, places, room)
-        native = staging.Made(
-            files=tuple(files),
-            masks=masked.added,
-            version=changes.version,
-            inputs=tuple(task.file() for task in inputs),
-            deletes=tuple(leaving),
-        )
-        anew = {o.path for o in outputs} - {o.path for o in written.outputs}
-        return replace(
-            written,
-            outputs=tuple(outputs),
-            native=native,
-            applied=applied,
-            replayed=sum(int(index.cardinality()) for index in places.values()),
-            extra=(*masked.paths, *sorted(anew)),
-            unmasked=written,
-        )
-
-    def _without(
-        self, table: Any, written: Rewrite, places: dict[str, Any], room: int
-    ) -> tuple[list[Any], list[Output], Masked]:
-        """DataFiles, outputs and deletes of a rewrite without the rows at these places.
-
-        Outputs of at most ``room`` rows, dead ones counted, may be masked; format 1 has no masks at all. Otherwise
-        the outputs in question are written anew.
-        """
-        files = {str(file.location()): file for file in written.native.files}
-        dead = {path: int(index.cardinality()) for path, index in places.items()}
-        alive = [o for o in written.outputs if dead.get(o.path, 0) < o.rows]
-        masks = [Mask(files[o.path], places[o.path]) for o in alive if o.path in places]
-        run = run_folder(written.task.table_uuid, written.run_id)
-        masked = write_masks(self.jvm, table, masks, run)
-        if not masks or (format_version(table) > 1 and sum(o.rows for o in alive) <= room):
-            outputs = [
-                replace(o, rows=o.rows - dead.get(o.path, 0), masked=dead.get(o.path, 0)) for o in alive
-            ]
-            return [files[o.path] for o in alive], outputs, masked
-        read = self.planner.tasks(table, written.task.read_version, written.task.inputs)
-        anew = copied(self.jvm, table, masks, masked, run, row_ids=have_row_ids(table, read))
-        made = [new for o in alive for new in anew.get(o.path, [files[o.path]])]
-        return made, list(staging.outputs_of(made)), Masked((), ())
 
     def _at(self, snapshot: Snapshot) -> Any:
         """The table at a snapshot, with the columns that it was read with. Raises NotFound where that has expired."""

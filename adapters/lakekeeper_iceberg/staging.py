@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
@@ -37,6 +37,7 @@ class Made:
     files, masks      data files and delete files to put in
     version           None, or the snapshot that a replay brought the rewrite to; then
     inputs, deletes   are the data files there, and the delete files of them alone, to take out
+    kept              what a next replay goes on from, filled by the first one
     """
 
     files: tuple[Any, ...]
@@ -44,6 +45,27 @@ class Made:
     version: int | None = None
     inputs: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
+    kept: Kept = field(default_factory=lambda: Kept())  # noqa: PLW0108 - the class is defined below
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What replays of a rewrite know already.
+
+    tasks     the inputs' scan tasks as they were read, by path
+    deletes   delete files in force at each input that a replay looked at
+    dead      PositionDeleteIndex of the dead rows of each such input that the outputs reflect
+    masked    the same of the masked rows of outputs, and ``mask_of`` their delete files
+    sources, footers    how the files are opened, and their footers
+    """
+
+    tasks: dict[str, Any] = field(default_factory=dict)
+    deletes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    dead: Mapping[str, Any] = field(default_factory=dict)
+    masked: Mapping[str, Any] = field(default_factory=dict)
+    mask_of: Mapping[str, Any] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+    footers: dict[str, Any] = field(default_factory=dict)
 
 
 def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:

@@ -41,9 +41,11 @@ from lakekeeper_iceberg.commit import is_lost_race, swap
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.exchange import exchange_of
 from lakekeeper_iceberg.features import check_supported, refused
+from lakekeeper_iceberg.follow import Follower
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restoring import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
 from lakekeeper_iceberg.storage import IcebergStorage
@@ -129,13 +131,15 @@ class IcebergTable:
         self._table = table
         self._lock = threading.Lock()
         self._planner = Planner(jvm)
-        self._picture: tuple[tuple[int, int | None], dict[str, str]] | None = None
+        self._follower = Follower(jvm)
+        self._replays = Replays(jvm, name.text, self._planner, self._follower, lambda: self._table)
         self._staged: dict[str, list[_Staged]] = defaultdict(list)
         self._attempts: OrderedDict[str, Attempts] = OrderedDict()
         self._rows = IcebergRows(
             jvm,
             name.text,
             self._planner,
+            self._replays,
             lambda: self._table,
             self._winners,
             self._attempts_of,
@@ -325,7 +329,7 @@ class IcebergTable:
             staged = self._staged.pop(task.id, [])
         for each in staged:
             staging.unstage(self._jvm, each.table, each.group)
-        self._rows.forget(task.id)
+        self._replays.forget(task.id)
 
     def _attempts_of(self, run: str) -> Attempts:
         """The record of a run's commits."""
@@ -337,7 +341,8 @@ class IcebergTable:
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         for rewrite in rewrites:
-            staging.delete_own(self._table, [*(o.path for o in rewrite.outputs), *rewrite.extra])
+            paths = (*(o.path for o in rewrite.outputs), *rewrite.extra, *rewrite.stale)
+            staging.delete_own(self._table, paths)
 
     @property
     def deletes(self) -> RowDeletes[DataFrame]:
@@ -371,25 +376,13 @@ class IcebergTable:
         except Unsupported as error:  # Iceberg itself does not read it any more
             return Changes(-1 if snapshot.version is None else snapshot.version, obstacle=str(error))
         pinned = self._jvm.pinned(self._table)
-        metadata = pinned.operations().current()
-        start = None if snapshot.version is None else metadata.snapshot(snapshot.version)
-        until = None if start is None else int(start.sequenceNumber())
-
-        def deletes_now(version: int) -> Mapping[str, str]:
-            if self._picture is None or self._picture[0] != (version, until):
-                files = listing.list_files(self._jvm, pinned)
-                applied = apply_deletes(files, self._unpartitioned(metadata), until)
-                named = dict(zip(files.data["path"].to_pylist(), applied.delete_id, strict=True))
-                self._picture = ((version, until), named)
-            return self._picture[1]
-
-        return changes.changes_since(metadata, self._schema(metadata), snapshot, deletes_now)
+        return self._follower.changes_since(pinned, self._schema(pinned.operations().current()), snapshot)
 
     def _winners(self, snapshot: Snapshot) -> Changes:
         """What was committed since ``snapshot``, without what became of its files."""
         self._refresh()
         metadata = self._metadata()
-        return changes.winners_since(metadata, self._schema(metadata), snapshot)[0]
+        return changes.winners_since(metadata, self._schema(metadata), snapshot)
 
     def _check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, seen: Changes) -> None:
         """Raise Conflict where an input is not as its rewrite reflects it."""
@@ -416,6 +409,7 @@ class IcebergTable:
             return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, key)
         names = [".".join(column.path) for column in key.columns] if key else []
         files = listing.list_files(self._jvm, pinned, names)
+        self._follower.listed(version, files)
         applied = apply_deletes(files, self._unpartitioned(pinned.operations().current()))
         return blocks_of(files, applied, key, modes, committed_at)
 

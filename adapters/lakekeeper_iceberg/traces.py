@@ -1,26 +1,29 @@
-"""Rows by their places: those that were read for a rewrite and live no more, and all rows of its outputs.
+"""The rows that a rewrite lost and all rows of its outputs, as frames to be compared.
 
     input at the read    ···x········     x deleted before we read it
-    input now            ···x··y··y··     y lost; a reader asked for `_deleted` hands out x and y alone
-    outputs              ?·········?·     found by the runner, by row id or by value
+    input now            ···x··y··y··     y lost; a reader asked for `_deleted` returns x and y alone
+    outputs              ?·········?·     found by row id or by value
 
-Inputs that nobody touched are not read, and of the others each row is read once.
+Inputs that were not touched are not read, and of the others each row is read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakekeeper.core.rebase import Changes, Rewrite, applied_now
+from lakekeeper.core.rebase import applied_now
 from lakekeeper.errors import Conflict, Unsupported
-from lakekeeper.spi import Traces
+from lakekeeper.spi import Lost, Traces
+from lakekeeper_iceberg.lost import Before, have_row_ids
+from lakekeeper_iceberg.masks import equality
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.staging import stage, task_of_file, unstage
 
 _FILE, _POSITION, _DELETED, _ROW_ID = "_file", "_pos", "_deleted", "_row_id"
@@ -70,27 +73,75 @@ class Scans:
             unstage(self.jvm, self.table, self.groups.pop())
 
 
-def traces_of(scans: Scans, planner: Planner, rewrite: Rewrite, changes: Changes) -> Traces[DataFrame]:
-    """See ``spi.RowDeletes.traces``. Raises Conflict where rows live again that were not read."""
-    written, task = rewrite.written, rewrite.task
-    now = dict(zip(task.inputs, applied_now(task, changes), strict=True))
+def traces(at: Before, scans: Scans, lost: Lost) -> Traces[DataFrame]:
+    """See ``spi.RowDeletes.traces``."""
+    base, kept = lost.base, lost.native.kept
+    tasks = at.tasks(base)
+    by_id = have_row_ids(scans.table, tasks.values())
+    found = (
+        _lost(at, scans, lost, tasks, by_id=by_id)
+        if lost.native.counted
+        else _told(at, scans, lost, by_id=by_id)
+    )
+    outputs = [
+        task_of_file(at.jvm, scans.table, file, _masks(kept.mask_of, str(file.location())), row_ids=by_id)
+        for file in base.native.files
+    ]
+    made = scans.of(outputs)
+    everything = _rows(made, by_id, F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+    if not found:
+        return Traces(everything.select("row").limit(0), everything)
+    return Traces(found[0] if len(found) == 1 else found[0].unionAll(found[1]), everything)
+
+
+def _masks(mask_of: Mapping[str, Any], path: str) -> Sequence[Any]:
+    return [mask_of[path]] if path in mask_of else []
+
+
+def _lost(at: Before, scans: Scans, lost: Lost, tasks: Mapping[str, Any], *, by_id: bool) -> list[DataFrame]:
+    """Rows at the positions that are lost: live ones of inputs that are gone, dead ones of the others."""
+    gone = [path for path in lost.native.lost if path in lost.changes.removed]
+    changed = [path for path in lost.native.lost if path not in lost.changes.removed]
+    now = {path: lost.native.kept.deletes.get(path, ()) for path in changed}
+    positional = {path: [d for d in deletes if not equality(at.jvm, d)] for path, deletes in now.items()}
+    masked = [task_of_file(at.jvm, scans.table, tasks[p].file(), positional[p]) for p in changed]
+    found = []
+    for paths, scanned, deleted in ((gone, [tasks[path] for path in gone], False), (changed, masked, True)):
+        if not paths:
+            continue
+        place = (F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+        rows = _rows(scans.of(scanned), by_id, *place, deleted=deleted)
+        if not lost.native.clean.issuperset(paths):
+            rows = _at(at, rows, {path: lost.native.lost[path] for path in paths})
+        found.append(rows.select("row"))
+    return found
+
+
+def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
+    """Those of the rows (columns ``file``, ``position``) that are at these places."""
+    numbers = [at.jvm.rows_of(index) for index in places.values()]
+    files = np.repeat(np.arange(len(numbers)), [len(n) for n in numbers])
+    wanted = pa.table({"number": files, "position": np.concatenate(numbers)})
+    named = pa.table({"file": list(places), "number": np.arange(len(numbers))})
+    spark = rows.sparkSession
+    numbered = rows.join(F.broadcast(spark.createDataFrame(named)), "file")
+    return numbered.join(spark.createDataFrame(wanted), ["number", "position"], "left_semi")
+
+
+def _told(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:
+    """Lost rows where equality deletes were in force: what a scan says, of all that was read."""
+    task, tasks = lost.base.task, at.tasks(lost.base)
+    now = dict(zip(task.inputs, applied_now(task, lost.changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
     gone = [path for path, deletes in now.items() if deletes is None]
     changed = [path for path, deletes in now.items() if deletes is not None and deletes != read[path]]
-    before = dict(zip(task.inputs, planner.tasks(scans.table, task.read_version, task.inputs), strict=True))
-    by_id = have_row_ids(scans.table, before.values())
-    lost = []
+    found = []
     if gone:
-        lost.append(_rows(scans.of([before[path] for path in gone]), by_id))
+        found.append(_rows(scans.of([tasks[path] for path in gone]), by_id))
     if changed:
-        after = planner.tasks(scans.table, changes.version, changed)
-        lost.append(_died(scans, [before[path] for path in changed], after, by_id))
-    outputs = [task_of_file(scans.jvm, scans.table, file, row_ids=by_id) for file in written.native.files]
-    made = scans.of(outputs)
-    everything = _rows(made, by_id, F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
-    if not lost:
-        return Traces(everything.select("row").limit(0), everything)
-    return Traces(lost[0] if len(lost) == 1 else lost[0].unionAll(lost[1]), everything)
+        after = at.planner.tasks(scans.table, lost.changes.version, changed)
+        found.append(_died(scans, [tasks[path] for path in changed], after, by_id))
+    return found
 
 
 def _died(scans: Scans, before: Sequence[Any], after: Sequence[Any], by_id: bool) -> DataFrame:
@@ -133,10 +184,3 @@ def _places(scan: Scan, *, deleted: bool) -> DataFrame:
     if deleted:
         rows = rows.where(F.col(_DELETED))
     return rows.select(F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
-
-
-def have_row_ids(table: Any, tasks: Any) -> bool:
-    """Has each row of these files an id? Files older than an upgrade to v3 have none until a commit gives it."""
-    if int(table.operations().current().formatVersion()) < 3:
-        return False
-    return all(task.file().firstRowId() is not None for task in tasks)

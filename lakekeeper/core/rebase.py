@@ -11,7 +11,7 @@ outputs as died, each at a place of its own; else the group is dropped and nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.plan import MergeTask
@@ -38,8 +38,8 @@ class Rewrite:
     folder the files lie.
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
-    is gone), ``replayed`` the rows masked, ``extra`` files that the replay wrote beside the outputs, and
-    ``unmasked`` the rewrite as it was written, from which a next replay starts.
+    is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
+    those that a later replay replaced, and ``unmasked`` the rewrite as it was written.
     """
 
     task: MergeTask
@@ -49,6 +49,7 @@ class Rewrite:
     applied: tuple[str | None, ...] = ()
     replayed: int = 0
     extra: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
     unmasked: Rewrite | None = field(default=None, compare=False, repr=False)
     run_id: str = ""
 
@@ -61,6 +62,33 @@ class Rewrite:
     def written(self) -> Rewrite:
         """The rewrite as it was written, before any replay."""
         return self.unmasked or self
+
+    def masked(
+        self,
+        outputs: Iterable[Output],
+        native: Any,
+        *,
+        applied: tuple[str | None, ...],
+        rows: int,
+        extra: Iterable[str],
+        before: Rewrite,
+    ) -> Rewrite:
+        """This rewrite with ``rows`` more rows masked, by a replay of ``before``; ``extra`` are all files now in use.
+
+        This rewrite is ``before`` itself, or what was written, where a replay starts over.
+        """
+        kept = tuple(extra)
+        files = dict.fromkeys((*before.extra, *before.stale))
+        return replace(
+            self,
+            outputs=tuple(outputs),
+            native=native,
+            applied=applied,
+            replayed=self.replayed + rows,
+            extra=kept,
+            stale=tuple(path for path in files if path not in kept),
+            unmasked=self.written,
+        )
 
     @property
     def rows_out(self) -> int:

@@ -1,10 +1,12 @@
 """Commit with conflict: rebase, replay, try again, settle what is unknown, never clean up in doubt.
 
-changes ─► rebase ─┬─ keep ────────────────────┬─► commit ─┬─ done
-                   ├─ replay ─┬─ masked ───────┘           ├─ Conflict ─► wait, from the start (bounded)
-                   │          └─ not proven ─► discard     ├─ Rejected ─► discard, raise
-                   └─ drop ─► discard                      └─ Unknown ──► look for our run id: done, or raise
-                                                                          and keep every file
+wait ─► changes ─► rebase ─┬─ keep ────────────────────┬─► commit ─┬─ done
+                           ├─ replay ─┬─ masked ───────┘           ├─ Conflict ─► from the start (bounded)
+                           │          └─ not proven ─► discard     ├─ Rejected ─► discard, raise
+                           └─ drop ─► discard                      └─ Unknown ──► look for our run id: done, or raise
+                                                                                  and keep every file
+
+Nothing is waited for between a replay and its commit: what is deleted meanwhile has to be replayed too.
 """
 
 from __future__ import annotations
@@ -70,16 +72,11 @@ class Committer:
         quiet = QuietWindow.of(self.options, self.clock)
         for attempt in range(allowed + 1):
             self.events.tell("before_commit", attempt=attempt, rewrites=len(pending))
-            changes = self.adapter.changes_since(self.snapshot)
+            changes, pending = self._up_to_date(pending, quiet, attempt, deadline)
             landed = changes.landed(self.run_id)
             if landed is not None:
                 # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
                 return self._done(self._proof(pending, landed), pending, attempt)
-            pending = self._rebased(pending, changes, attempt)
-            # A replay takes its time: mostly the users are quiet when it is done, and nothing is waited for.
-            while pending and not quiet.passed(changes):
-                changes = self.adapter.changes_since(self.snapshot)
-                pending = self._rebased(pending, changes, attempt)
             if not pending:
                 return Landed(None, (), tuple(self.dropped), attempt, self.replays)
             try:
@@ -87,7 +84,7 @@ class Committer:
             except Conflict as lost:
                 self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
                 if attempt < allowed and self.clock.now_ms() < deadline:
-                    self.clock.wait(pause_seconds(attempt, self.options))
+                    self._back_off(pending, attempt)
                     continue
                 landed = self._landed(lost)
                 if landed is None:
@@ -101,6 +98,26 @@ class Committer:
                 commit = self._settle(pending, doubt)
             return self._done(commit, pending, attempt)
         raise AssertionError("the loop returns or raises")
+
+    def _up_to_date(
+        self, pending: tuple[Rewrite, ...], quiet: QuietWindow, attempt: int, deadline: int
+    ) -> tuple[Changes, tuple[Rewrite, ...]]:
+        """(the changes up to now, what is left to commit upon them), at a moment between users' statements.
+
+        What is deleted while such a moment is waited for is replayed at once, so that little is left to do in it.
+        """
+        while True:
+            changes = quiet.look(lambda: self.adapter.changes_since(self.snapshot))
+            if changes.landed(self.run_id) is not None:
+                return changes, pending
+            pending = self._rebased(pending, changes, attempt)
+            if not pending or self.clock.now_ms() >= deadline or quiet.passed(changes):
+                return changes, pending
+
+    def _back_off(self, pending: Sequence[Rewrite], attempt: int) -> None:
+        """Pause after a lost race, unless a replay is what wins the next one: that is best begun at once."""
+        if not rebase(pending, self.adapter.changes_since(self.snapshot)).replay:
+            self.clock.wait(pause_seconds(attempt, self.options))
 
     def _attempt(self, pending: Sequence[Rewrite]) -> Commit:
         if self.registration:
@@ -116,16 +133,17 @@ class Committer:
             self._in_time(pending)
         replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
         became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}
-        became |= {rewrite.task.id: replayer.replay(rewrite, changes) for rewrite in sorted_out.replay}
+        replayed = replayer.replay_all(sorted_out.replay, changes)
+        became |= {r.task.id: done for r, done in zip(sorted_out.replay, replayed, strict=True)}
         now = [became.get(rewrite.task.id, rewrite) for rewrite in pending]
         lost = [each for each in now if isinstance(each, Dropped)]
         left = tuple(each for each in now if isinstance(each, Rewrite))
         discard(self.adapter, [each.rewrite for each in lost])
         self.dropped += lost
-        replayed = len(became) - len(lost)
-        self.replays += replayed
+        count = len(became) - len(lost)
+        self.replays += count
         reason = lost[0].reason if lost else "deletes that won were replayed"
-        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=replayed, reason=reason)
+        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=reason)
         return left
 
     def _in_time(self, pending: Sequence[Rewrite]) -> None:

@@ -7,7 +7,7 @@ loss is mended by a replay; theirs is only avoided by waiting until they are don
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,53 +15,80 @@ from typing import Any
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes
+from lakekeeper.core.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
 _STEADY = 3  # commits that make a stream
-_LOOKS = 16  # looks at the log in a stream's period
+_LOOKS = 32  # looks at the log in a stream's period
+_SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
+_MISSED = 6  # statements of a stream whose end may be missed
 
 
 @dataclass(slots=True)
 class QuietWindow:
-    """Finds a moment between the statements of users, waiting ``commit.quiet-max-wait-ms`` all in all at most.
+    """Finds a moment between the statements of users, for ``longest_ms`` from the first call on, replays included.
 
-    Somebody who changed rows within the last ``commit.quiet-window-ms`` may do so again at once: that is waited out.
-    Who does it again and again is met in the gap after a commit, while the next statement has hardly begun:
+    A user who changed rows within the last ``window_ms`` may do so again at once: that is waited out. A user who does
+    it again and again is met in the gap after a commit, while the next statement has hardly begun:
 
-        user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, told by the log
-        ours              ▲▲▲  ┄wait┄ ▲▲▲  ┄wait┄ ▲▲▲       ▲  the first half of the time to the next one
+        user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, as the log says
+        ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
+
+    Where the replay was too slow for the gap, the next one is waited for, ``_MISSED`` times at most.
     """
 
     clock: Clock
     window_ms: int
-    left_ms: int
+    longest_ms: int
+    _until_ms: int = -1
+    _missed: int = 0
+    _met: int | None = None  # the version of the newest statement at the last look
+    _looked_ms: int = -1  # when the last look began
+    _before_ms: int = -1  # and the one before it
 
     @classmethod
     def of(cls, options: Options, clock: Clock) -> QuietWindow:
         window = options.integer("commit.quiet-window-ms")
         return cls(clock, window, options.integer("commit.quiet-max-wait-ms"))
 
+    def look(self, changes: Callable[[], Changes]) -> Changes:
+        """Look at the log, by this function."""
+        self._before_ms, self._looked_ms = self._looked_ms, self.clock.now_ms()
+        return changes()
+
     def passed(self, changes: Changes) -> bool:
-        """May the commit go now? If not, it has waited a while: look again, somebody may have come."""
-        pause = min(self._pause_ms(changes), self.left_ms)
+        """Whether to commit now, upon what the last look saw.
+
+        If not, it has paused: look again, and replay what was deleted since.
+        """
+        if self.window_ms <= 0 or changes.obstacle:
+            return True
+        now = self.clock.now_ms()
+        if self._until_ms < 0:
+            self._until_ms = now + self.longest_ms
+        pause = min(self._pause_ms([w for w in changes.winners if w.changes_rows], now), self._until_ms - now)
         if pause <= 0:
             return True
-        self.left_ms -= pause
         self.clock.wait(pause / 1000)
         return False
 
-    def _pause_ms(self, changes: Changes) -> int:
-        if self.window_ms <= 0 or changes.obstacle:
+    def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
+        if not winners:
             return 0
-        moments = sorted(w.at_ms for w in changes.winners if w.changes_rows)
+        newest, known = winners[-1].version, self._met
+        self._met = newest
         # A commit from the future is another machine's clock: it is as old as it is going to be.
-        age = max(self.clock.now_ms() - moments[-1], 0) if moments else self.window_ms
-        period = _period_ms(moments)
-        if period and age < 2 * period:
-            return 0 if 2 * age <= period else max(period // _LOOKS, 1)
-        return max(self.window_ms - age, 0)
+        age = max(self._looked_ms - max(w.at_ms for w in winners), 0)
+        period = _period_ms(sorted(w.at_ms for w in winners))
+        if not period or age >= 2 * period:
+            current = newest == known or now - self._looked_ms <= _LONGEST_MS
+            return min(max(self.window_ms - age, 0 if current else _SHORTEST_MS), _LONGEST_MS)
+        # Of a statement that ended since the look before, our own clock says how long ago that was at most.
+        if known is not None and newest != known and 2 * (now - self._before_ms) <= period:
+            return 0
+        self._missed += newest != known
+        return min(max(period // _LOOKS, _SHORTEST_MS), _LONGEST_MS) if self._missed <= _MISSED else 0
 
 
 def _period_ms(moments: Sequence[int]) -> int:

@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters take it from here
@@ -119,8 +123,60 @@ class Jvm:
             made[i] = value
         return made
 
+    def longs(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Any:
+        """A Java ``long[]``: a few calls for all of its numbers."""
+        made = self.spark.sparkContext._gateway.new_array(self.spark._jvm.long, len(numbers))
+        plain = bytearray(np.asarray(numbers, np.int64).astype(">i8").tobytes())
+        self.view.java.nio.ByteBuffer.wrap(plain).asLongBuffer().get(made)
+        return made
+
+    def numbers(self, longs: Any) -> npt.NDArray[np.int64]:
+        """The numbers of a Java ``long[]``."""
+        room = self.view.java.nio.ByteBuffer.allocate(8 * len(longs))
+        room.asLongBuffer().put(longs)
+        return np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
+
     def dataframe(self, java: Any) -> Any:
         """A PySpark DataFrame around a Java Dataset."""
         from pyspark.sql import DataFrame
 
         return DataFrame(java, self.spark)
+
+
+class JavaFile(io.RawIOBase):
+    """A file of ``size`` bytes behind a Java input stream with ``seek``, as Hadoop's and Iceberg's have it."""
+
+    def __init__(self, stream: Any, size: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), max(self._size - self._at, 0))
+        if wanted == 0:
+            return 0
+        self._stream.seek(self._at)
+        found = bytes(self._stream.readNBytes(wanted))
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

@@ -6,7 +6,7 @@ Where the table takes no row deletes, files are written anew without the rows.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.layout import run_folder
 from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
-from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.listing import may_match, must_match
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.values import Row, text
@@ -33,21 +33,55 @@ class MemoryDeletes:
         self._adapter = adapter
         self._store = adapter.store
 
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
-        """Lost: live in an input when it was read and not now. Raises Conflict for rows that came back."""
-        written = rewrite.written
-        then, now = self._store.version(written.task.read_version), self._store.version(changes.version)
-        lost: list[Row] = []
-        for path in written.task.inputs:
-            was = then.files[path]
-            dead = _dead_since(path, was, now.files.get(path), self._adapter.table)
-            lost += [{"row": self._identity(was.file.rows[i], then)} for i in dead]
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        """Rows of the inputs that died since the last replay. Raises Conflict if rows came back since the read."""
+        now = self._store.version(changes.version)
+        base, dead = rewrite, self._dead_since(rewrite, now)
+        if dead is None and rewrite.unmasked is not None:
+            base, dead = rewrite.written, self._dead_since(rewrite.written, now)
+        if dead is None:
+            raise Conflict(f"{self._adapter.table}: rows came back after they were deleted")
+        rows = sum(map(len, dead.values()))
+        return Lost(rewrite, base, changes, rows if self._store.settings.counts_rows else None, dead)
+
+    def _dead_since(self, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
+        """Input → positions that died since the rewrite was read or masked; None where some live again."""
+        found = {}
+        for path, deletes in rewrite.inputs_now.items():
+            was = self._store.deleted(path, deletes)
+            is_now = self._store.deleted(path, now.files[path].delete_id if path in now.files else None)
+            if was - is_now:
+                return None
+            found[path] = sorted(is_now - was)
+        return found
+
+    def places(self, lost: Lost) -> Mapping[str, Sequence[int]] | None:
+        """Found by what rows are known by, as Spark would; None where the table's settings want them scanned."""
+        if not self._store.settings.finds_rows:
+            return None
+        wanted = Counter(text(row["row"]) for part in self.traces(lost).lost for row in part)
+        found: dict[str, list[int]] = defaultdict(list)
+        for row in (row for part in self.traces(lost).written for row in part):
+            if wanted[text(row["row"])] > 0:
+                wanted[text(row["row"])] -= 1
+                found[row["file"]].append(row["position"])
+        return found
+
+    def traces(self, lost: Lost) -> Traces[Parts]:
+        """The lost rows as they were read, and the rows of the outputs that are not masked."""
+        then = self._store.version(lost.rewrite.task.read_version)
         rows = [
-            {"row": self._identity(row, then), "file": entry.file.path, "position": i}
-            for entry in written.native
-            for i, row in enumerate(entry.file.rows)
+            {"row": self._identity(then.files[path].file.rows[i], then)}
+            for path, at in lost.native.items()
+            for i in at
         ]
-        return Traces([lost], [rows])
+        written = [
+            {"row": self._identity(row, then), "file": entry.file.path, "position": i}
+            for entry in lost.base.native
+            for i, row in enumerate(entry.file.rows)
+            if i not in entry.deleted
+        ]
+        return Traces([rows], [written])
 
     def _identity(self, stored: Row, at: Version) -> Any:
         if self._store.settings.row_ids:
@@ -59,33 +93,34 @@ class MemoryDeletes:
         rows = (row for entry in entries if entry is not None for row in entry.live)
         return sorted(text(self._identity(row, at)) for row in rows)
 
-    def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
+    def mask(self, lost: Lost, hits: Parts | Places) -> Rewrite:
         """Positions masked in place, or the touched files written anew."""
-        written = rewrite.written
-        run = run_folder(written.task.table_uuid, written.run_id)
+        base = lost.base
+        run = run_folder(base.task.table_uuid, base.run_id)
         positions = _by_file(hits)
         outputs: list[Output] = []
         entries: list[Entry] = []
-        extra: list[str] = []
-        for output, entry in zip(written.outputs, written.native, strict=True):
-            dead = positions.get(output.path, frozenset())
-            if len(dead) == output.rows:
+        for entry in base.native:
+            dead = positions.get(entry.file.path, frozenset())
+            if dead & entry.deleted or any(not 0 <= i < len(entry.file.rows) for i in dead):
+                raise AdapterError(
+                    f"{self._adapter.table}: {entry.file.path} has no live rows at {sorted(dead)}"
+                )
+            if len(dead) == len(entry.live):
                 continue
             made = self._without(entry, dead, run) if dead else entry
-            if made.file is not entry.file:
-                extra.append(made.file.path)
             entries.append(made)
             outputs.append(
                 Output(made.file.path, len(made.live), made.file.bytes, len(made.file.rows) - len(made.live))
             )
-        return replace(
-            written,
-            outputs=tuple(outputs),
-            native=tuple(entries),
-            applied=applied_now(written.task, changes),
-            replayed=sum(map(len, positions.values())),
-            extra=tuple(extra),
-            unmasked=written,
+        written = {output.path for output in base.written.outputs}
+        return base.masked(
+            outputs,
+            tuple(entries),
+            applied=applied_now(base.task, lost.changes),
+            rows=sum(map(len, positions.values())),
+            extra=[output.path for output in outputs if output.path not in written],
+            before=lost.rewrite,
         )
 
     def _without(self, entry: Entry, dead: frozenset[int], run: str) -> Entry:
@@ -234,20 +269,12 @@ def _without_dangling(now: Version, gone: Collection[str]) -> Version:
     return replace(now, dangling=tuple(path for path in now.dangling if path not in gone))
 
 
-def _dead_since(path: str, was: Entry, now: Entry | None, table: str) -> list[int]:
-    live = [i for i in range(len(was.file.rows)) if i not in was.deleted]
-    if now is None:
-        return live
-    if was.deleted - now.deleted:
-        raise Conflict(f"{table}: rows of {path} came back after they were deleted")
-    return [i for i in live if i in now.deleted]
-
-
-def _by_file(hits: Parts | Iterable[Row]) -> Mapping[str, frozenset[int]]:
+def _by_file(hits: Parts | Places) -> Mapping[str, frozenset[int]]:
+    if isinstance(hits, Mapping):
+        return {path: frozenset(positions) for path, positions in hits.items()}
     found: dict[str, set[int]] = defaultdict(set)
-    for part in hits:
-        for row in part if isinstance(part, list) else [part]:
-            found[row["file"]].add(row["position"])
+    for row in (row for part in hits for row in part):
+        found[row["file"]].add(row["position"])
     return {path: frozenset(positions) for path, positions in found.items()}
 
 

@@ -46,6 +46,8 @@ class Settings:
     row_deletes, stores_level, native_key    as in the capabilities
     stores_curve     each file a rewrite makes has its own range on the key's curve with it
     row_ids          rows are known by their ids when they are looked for, else by their values
+    finds_rows       lost rows are found at once, else by a scan of all rows
+    counts_rows      the log says how many rows deletes take
     linear           versions stay named for ever and are kept from one on, as Delta's; else they expire, as Iceberg's
     serializable     a delete fails where rows came since it searched that may match; else they count as later
     """
@@ -56,6 +58,8 @@ class Settings:
     byte_scale: int = 1
     row_deletes: bool = True
     row_ids: bool = True
+    finds_rows: bool = True
+    counts_rows: bool = True
     stores_level: bool = True
     stores_curve: bool = True
     native_key: bool = True
@@ -334,6 +338,16 @@ class MemoryTable:
     def next_row(self) -> int:
         """A row id that no row has had."""
         return self._count("row")
+
+    def deleted(self, path: str, delete_id: str | None) -> frozenset[int]:
+        """Positions that deletes of a file take; all of them for None, which is a file that is gone."""
+        for version in reversed(self.versions):
+            entry = version.files.get(path)
+            if entry is not None and delete_id is None:
+                return frozenset(range(len(entry.file.rows)))
+            if entry is not None and entry.delete_id == delete_id:
+                return entry.deleted
+        raise NotFound(self.name, f"no file {path} with deletes {delete_id!r}")
 
     def next_delete(self) -> str:
         """A new id for the deletes of a file."""

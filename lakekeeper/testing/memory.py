@@ -244,7 +244,7 @@ class MemoryAdapter:
         """Remove outputs and extra files from the disk; those already gone are no error."""
         with self.store.lock:
             live = {path for version in self.store.versions for path in version.files}
-            for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra)):
+            for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
                 if path in live:
                     raise AdapterError(f"{self.table}: {path} is part of the table and was to be discarded")
                 if self.store.disk.pop(path, None) is not None:

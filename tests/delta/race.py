@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Rewrite, rebase
+from lakekeeper.core.rebase import Changes, Rewrite, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_delta.table import DeltaTable
@@ -28,6 +28,8 @@ class Race:
     adapter: DeltaTable
     snapshot: Snapshot
     rewrites: list[Rewrite]
+    points: int = 0
+    both: bool = True
 
     @classmethod
     def start(cls, scene: Scene, columns: Sequence[str] | None = ("k",), **task: Any) -> Race:
@@ -40,28 +42,36 @@ class Race:
         changes = self.adapter.changes_since(self.snapshot)
         rebased = rebase(self.rewrites, changes, most_gone=most_gone)
         assert not rebased.drop, rebased.drop
-        runner = SparkRunner(self.scene.spark)
-        done = []
-        for rewrite in rebased.replay:
-            matched = runner.match(self.adapter.deletes.traces(rewrite, self.snapshot, changes), 10**6)
-            assert matched.found == matched.lost
-            masked = self.adapter.deletes.mask(rewrite, matched.hits, changes)
-            runner.release(matched)
-            assert masked.replayed == matched.lost
-            assert masked.written is rewrite.written
-            assert masked.rows_out == rewrite.written.rows_out - matched.lost
-            if rewrite.unmasked is not None:
-                self.adapter.discard([replace(rewrite, outputs=())])
-            done.append(masked)
+        done = [self._masked(rewrite, changes) for rewrite in rebased.replay]
         self.rewrites = [*rebased.keep, *done]
         return self.rewrites
+
+    def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
+        """Both ways to find the rows have to find as many, unless the short one declines."""
+        runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
+        lost = deletes.lost(rewrite, self.snapshot, changes)
+        assert lost.rows is not None
+        places = deletes.places(lost) if lost.rows else {}
+        self.points += places is not None
+        hits: Any = places
+        if places is None or self.both:
+            matched = runner.match(deletes.traces(lost), 10**6)
+            assert matched.found == matched.lost == lost.rows
+            if places is None:
+                hits = matched.hits
+        masked = deletes.mask(lost, hits)
+        total = lost.base.replayed + lost.rows
+        assert masked.replayed == total
+        assert masked.written is rewrite.written
+        assert masked.rows_out == rewrite.written.rows_out - total
+        return masked
 
     def commit(self, run_id: str = "run-1") -> Commit:
         commit = self.adapter.commit(self.rewrites, self.snapshot, run_id)
         for rewrite in self.rewrites:
             live = {output.path for output in rewrite.outputs}
-            stale = tuple(o for o in rewrite.written.outputs if o.path not in live)
-            self.adapter.discard([replace(rewrite.written, outputs=stale)])
+            gone = tuple(o for o in rewrite.written.outputs if o.path not in live)
+            self.adapter.discard([replace(rewrite, outputs=gone, extra=())])
         return commit
 
     def won(self, run_id: str = "run-1", most_gone: float = 0.5) -> Commit:
@@ -71,7 +81,7 @@ class Race:
         expected, files = scene.spark_rows(), set(delta_log.replay(scene.path).adds)
         # Delta's own DELETE leaves the vectors of files that it then takes out as a whole.
         ours = {o.path for r in self.rewrites for o in r.written.outputs}
-        ours |= {path for r in self.rewrites for path in r.extra}
+        ours |= {path for r in self.rewrites for path in (*r.extra, *r.stale)}
         theirs = leftovers(scene) - set(map(unquote, ours))
         self.replay(most_gone)
         commit = self.commit(run_id)

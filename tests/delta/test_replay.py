@@ -242,10 +242,12 @@ def test_places_that_are_no_rows_of_the_outputs(scene: Scene) -> None:
     scene.run("DELETE FROM {t} WHERE v = 'v3'")
     changes = race.adapter.changes_since(race.snapshot)
     file, files = race.rewrites[0].outputs[0].path, leftovers(scene)
+    lost = race.adapter.deletes.lost(race.rewrites[0], race.snapshot, changes)
     for places in ([(file, 120)], [(file, -1)], [("other.parquet", 0)], [(file, 4), (file, 4)]):
         hits = scene.spark.createDataFrame(places, "file string, position bigint")
-        with pytest.raises(AdapterError, match="not as many rows"):
-            race.adapter.deletes.mask(race.rewrites[0], hits, changes)
+        for given in (hits, {places[0][0]: [at for _, at in places]}):
+            with pytest.raises(AdapterError, match="not as many rows"):
+                race.adapter.deletes.mask(lost, given)
     assert leftovers(scene) == files
 
 

@@ -16,6 +16,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.maintain import maintain
 from lakekeeper.engine.quiet import QuietWindow
+from lakekeeper.errors import Conflict
 from tests.engine.scene import Scene, groups_apart, rows
 
 
@@ -56,15 +57,18 @@ class Time:
 def waited(log: Log, *, window: int = 2000, most: int = 10_000, now: int = 100_000) -> list[float]:
     time = Time(now)
     quiet = QuietWindow(time.clock, window, most)
-    while not quiet.passed(log.changes_since(None)):
+    while not quiet.passed(quiet.look(lambda: log.changes_since(None))):
         pass
     return time.waited
 
 
 def test_recent_deletes_are_waited_out() -> None:
-    assert waited(Log(at(99_500))) == [1.5]
+    assert sum(waited(Log(at(99_500)))) == 1.5
     assert waited(Log(at(98_000))) == []
-    assert waited(Log(at(99_500), at(99_500, 101_000), at(99_500, 101_000))) == [1.5, 1.5]
+    assert sum(waited(Log(at(99_500), at(99_500, 100_250)))) == 2.25
+    assert max(waited(Log(at(99_500)))) <= 0.25, (
+        "it looks again and again, to be there when the next one ends"
+    )
 
 
 @pytest.mark.parametrize("kind", ["layout", "appends"])
@@ -82,35 +86,88 @@ def test_a_steady_stream_is_waited_for_no_longer_than_the_bound() -> None:
 
 
 class Steady(Log):
-    """A user commits every ``period`` ms; a statement takes ``length`` ms of it, up to its commit."""
+    """A user commits every ``period`` ms; a statement takes ``length`` ms of it, up to its commit.
 
-    def __init__(self, period: int, length: int, replay: int, time: Time) -> None:
+    What is new has to be replayed, which takes ``replay`` ms; the first time, ``first``.
+    """
+
+    def __init__(
+        self, period: int, length: int, replay: int, time: Time, first: int = 0, ahead: int = 0
+    ) -> None:
         self.period, self.length, self.replay, self.time = period, length, replay, time
-        self.seen = 0
+        self.first, self.ahead = first or replay, ahead
+        self.seen = self.replays = 0
 
     def changes_since(self, _: Any) -> Changes:
         moments = list(range(self.period, self.time.now_ms + 1, self.period))
-        if len(moments) > self.seen:  # what came is replayed, which takes its time
+        if len(moments) > self.seen:
+            self.time.now_ms += self.replay if self.seen else self.first
             self.seen = len(moments)
-            self.time.now_ms += self.replay
-        return at(*moments)
+            self.replays += 1
+        return at(*(moment + self.ahead for moment in moments))
 
     def hurts(self) -> bool:
         """Would a commit now fall into one of the user's statements?"""
         return self.time.now_ms % self.period > self.period - self.length
 
 
+@pytest.mark.parametrize("ahead", [0, 3000, -700], ids=["one clock", "a clock ahead", "a clock behind"])
 @pytest.mark.parametrize("start", range(40_000, 46_000, 300))
-@pytest.mark.parametrize("period,length", [(5000, 2000), (6000, 1000), (1500, 600), (9000, 4000)])
-def test_of_a_steady_stream_the_gap_is_met(period: int, length: int, start: int) -> None:
-    """Between two statements of somebody who deletes again and again, as soon as one has landed."""
+@pytest.mark.parametrize(
+    "period,length,replay,first",
+    [
+        (5000, 2000, 400, 0),
+        (6000, 5000, 300, 4000),
+        (1500, 600, 150, 2500),
+        (800, 500, 150, 0),
+        (9000, 4000, 400, 0),
+    ],
+)
+def test_of_a_steady_stream_the_gap_is_met(
+    period: int, length: int, replay: int, first: int, start: int, ahead: int
+) -> None:
+    """Between two statements of a user who deletes again and again, right after one has landed."""
     time = Time(start)
-    stream = Steady(period, length, 400, time)
-    quiet = QuietWindow(time.clock, 2000, 20_000)
-    while not quiet.passed(stream.changes_since(None)):
+    stream = Steady(period, length, replay, time, first, ahead)
+    quiet = QuietWindow(time.clock, 2000, 30_000)
+    while not quiet.passed(quiet.look(lambda: stream.changes_since(None))):
         pass
     assert not stream.hurts()
-    assert sum(time.waited) <= 20
+    assert sum(time.waited) <= 2 * period / 1000
+    assert stream.replays <= 4
+
+
+@pytest.mark.parametrize("replay", [900, 4750])
+def test_a_stream_that_leaves_no_gap_is_waited_for_a_few_times_only(replay: int) -> None:
+    """A statement lands during each replay: 60 of them in a row once made one commit of 285 s."""
+    time = Time(100_000)
+    stream = Steady(500, 450, replay, time)
+    quiet = QuietWindow(time.clock, 2000, 10_000)
+    while not quiet.passed(quiet.look(lambda: stream.changes_since(None))):
+        pass
+    assert stream.replays <= 8
+    assert time.now_ms <= 100_000 + replay + 10_000 + replay, "counted from the end of the first replay"
+
+
+def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
+    scene = groups_apart(2)
+    time = Time(scene.table.now_ms + 1000)
+    seen: list[int] = []
+    real = scene.adapter.changes_since
+
+    def look(snapshot: Snapshot) -> Changes:
+        scene.table.delete(f"k = {len(seen)}")
+        time.now_ms = max(time.now_ms, scene.table.now_ms) + 500
+        seen.append(time.now_ms)
+        return real(snapshot)
+
+    scene.adapter.changes_since = look  # type: ignore[method-assign]  # a spy on the one instance
+    options = {"commit.retry.total-timeout-ms": 4000, "commit.quiet-max-wait-ms": 3_600_000}
+    request = scene.request(options=options)
+    with pytest.raises(Conflict):
+        maintain(scene.adapter, scene.runner, request, clock=time.clock)
+    assert seen[-1] - seen[0] <= 8000
+    assert scene.table.leftovers() == set()
 
 
 def test_a_stream_that_has_ended_is_not_waited_for() -> None:

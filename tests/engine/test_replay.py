@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.engine.replay import Replayer
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Commit, Matched
+from lakekeeper.spi import Commit, Lost, Matched, Traces
+from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.values import fingerprint
-from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.scene import Scene, groups_apart, overlapping, rows
 from tests.engine.test_races import BEFORE_COMMIT, At
 
 KINDS = {
@@ -24,7 +26,11 @@ KINDS = {
     "values, masks": Settings(row_ids=False),
     "row ids, files anew": Settings(row_deletes=False),
     "values, files anew": Settings(row_ids=False, row_deletes=False),
+    "scanned, row ids, masks": Settings(finds_rows=False),
+    "scanned, values, masks": Settings(finds_rows=False, row_ids=False, counts_rows=False),
+    "scanned, values, files anew": Settings(finds_rows=False, row_ids=False, row_deletes=False),
 }
+SCANNED = Settings(finds_rows=False)
 
 
 @pytest.fixture(params=KINDS.values(), ids=list(KINDS))
@@ -65,6 +71,116 @@ def test_three_winners_in_a_row_are_all_applied(scene: Scene) -> None:
     else:
         assert report.groups[0].status == "dropped", "the third writes the fourth of seven inputs anew"
     assert scene.table.leftovers() == set(), "masks of the first replays are gone"
+
+
+def test_each_replay_looks_for_what_was_deleted_since_the_one_before(scene: Scene) -> None:
+    """Three winners, one after the other, each after the replay of the one before; equal rows are among them."""
+    looked_for: list[int] = []
+    real = MemoryDeletes.lost
+
+    def spy(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        lost = real(self, rewrite, snapshot, changes)
+        looked_for.append(sum(map(len, lost.native.values())))
+        return lost
+
+    before = scene.table.rows()
+    deleted = ((1, 3), (5,), (30, 7))
+    races = scene.adapter.faults.races
+    races.extend(partial(scene.table.delete, " or ".join(f"k = {k}" for k in some)) for some in deleted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryDeletes, "lost", spy)
+        report = scene.run()
+    if scene.table.settings.row_deletes:
+        assert looked_for == [4, 1, 4]
+        assert report.replayed_rows_count == 9
+        assert not races
+    gone = {k for some in deleted[: 3 - len(races)] for k in some}
+    left = [row for row in before if row["k"] not in gone]
+    assert fingerprint(scene.table.rows()) == fingerprint(left)
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("first", ["k = 3", "k = 3 or k = 9"])
+def test_a_row_that_is_restored_after_its_replay_is_in_the_outputs(scene: Scene, first: str) -> None:
+    """The replay starts over from what was written: masks of rows that live again go."""
+    if not scene.table.settings.row_deletes:
+        return  # a file that is written anew comes back as another file
+    before = scene.table.rows()
+
+    def restore() -> None:
+        scene.table.apply("RESTORE", lambda now: replace(now, files=scene.table.versions[-2].files))
+        scene.table.delete("k = 9")
+
+    scene.adapter.faults.races.extend([lambda: scene.table.delete(first), restore])
+    report = scene.run()
+    assert (report.commits, report.replayed_rows_count) == (1, 1)
+    assert fingerprint(scene.table.rows()) == fingerprint([r for r in before if r["k"] != 9])
+    assert scene.table.leftovers() == set()
+
+
+def test_a_scan_that_returns_fewer_rows_than_the_log_counts_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file is gone from the disk and the session ignores that: the rows in it would come back to life."""
+    scene = overlapping(settings=SCANNED)
+    real = MemoryDeletes.traces
+
+    def blind(self: MemoryDeletes, lost: Lost) -> Traces[Any]:
+        traces = real(self, lost)
+        return replace(traces, lost=[part[1:] for part in traces.lost])
+
+    monkeypatch.setattr(MemoryDeletes, "traces", blind)
+    report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
+    (group,) = report.groups
+    assert group.status == "dropped"
+    assert "the log says that 2 of its rows are gone, and a scan returned 1 of them" in group.detail
+    assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
+    assert scene.table.leftovers() == set()
+
+
+def test_raced_groups_are_replayed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = groups_apart(3)
+    together = threading.Barrier(3, timeout=30)
+    real = MemoryDeletes.lost
+
+    def meet(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        together.wait()
+        return real(self, rewrite, snapshot, changes)
+
+    monkeypatch.setattr(MemoryDeletes, "lost", meet)
+    where = "k = 1 or k = 1001 or k = 2001"
+    report = scene.run(observer=At("before_commit", lambda: scene.table.delete(where)))
+    assert [group.replayed_rows for group in report.groups] == [1, 1, 1]
+    assert scene.table.leftovers() == set()
+
+
+def test_nothing_is_asked_of_the_table_between_a_replay_and_its_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is deleted in that time has to be replayed too."""
+    scene = overlapping()
+    done: list[str] = []
+    real_mask, real_commit = MemoryDeletes.mask, scene.adapter.commit
+
+    def mask(self: MemoryDeletes, lost: Lost, hits: Any) -> Rewrite:
+        masked = real_mask(self, lost, hits)
+        monkeypatch.setattr(scene.adapter, "changes_since", lambda _: pytest.fail("a look after the replay"))
+        done.append("masked")
+        return masked
+
+    def commit(rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+        monkeypatch.undo()
+        done.append("commit")
+        return real_commit(rewrites, snapshot, run_id)
+
+    monkeypatch.setattr(MemoryDeletes, "mask", mask)
+    monkeypatch.setattr(scene.adapter, "commit", commit)
+    scene.run(
+        observer=At("before_commit", lambda: scene.table.delete("k = 3")),
+        options={"commit.quiet-window-ms": 0},
+    )
+    assert done == ["masked", "commit"]
+    assert scene.pauses == []
 
 
 def test_a_row_that_an_older_delete_took_is_not_counted_twice(scene: Scene) -> None:
@@ -136,7 +252,7 @@ def test_too_much_deleted_is_planned_anew() -> None:
 
 @pytest.mark.parametrize("found", [0, 3, -1])
 def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, found: int) -> None:
-    scene = overlapping()
+    scene = overlapping(settings=SCANNED)
     right = scene.runner.match
 
     def wrong(traces: Any, most: int) -> Matched[Any]:
@@ -151,8 +267,22 @@ def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, foun
     assert scene.table.leftovers() == set()
 
 
-def test_an_error_in_the_replay_costs_the_group_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [[], [0], [0, 0]])
+def test_places_that_are_not_all_the_lost_rows_are_not_believed(
+    monkeypatch: pytest.MonkeyPatch, rows: list[int]
+) -> None:
     scene = overlapping()
+    monkeypatch.setattr(MemoryDeletes, "places", lambda _, lost: {lost.base.outputs[0].path: rows})
+    report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
+    (group,) = report.groups
+    assert group.status == "dropped"
+    assert "2 rows are gone" in group.detail or "2 of 60 rows are gone, and 59 are left" in group.detail
+    assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
+    assert scene.table.leftovers() == set()
+
+
+def test_an_error_in_the_replay_costs_the_group_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = overlapping(settings=SCANNED)
 
     def fail(*_: object) -> Matched[Any]:
         raise RuntimeError("executor lost\nstack")

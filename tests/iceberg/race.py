@@ -20,13 +20,14 @@ _LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
 
 @dataclass
 class Race:
-    """Rewrites of a table's blocks that are not committed yet; ``lost`` counts the rows that each replay masked."""
+    """Rewrites of a table's blocks that are not committed yet; ``lost`` counts the rows masked after each replay."""
 
     scene: Scene
     adapter: IcebergTable
     snapshot: Snapshot
     made: list[Rewrite]
     lost: list[int] = field(default_factory=list)
+    points: int = 0
 
     @classmethod
     def start(
@@ -43,23 +44,28 @@ class Race:
         sorted_out = rebase(self.made, changes, most_gone=most_gone)
         assert sorted_out.drop == ()
         for rewrite in sorted_out.replay:
-            masked = self._masked(rewrite, changes)
-            self.made[self.made.index(rewrite)] = masked
-            if rewrite.unmasked is not None:
-                self.adapter.discard([replace(rewrite, outputs=())])
+            self.made[self.made.index(rewrite)] = self._masked(rewrite, changes)
         return changes
 
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
-        runner = SparkRunner(self.scene.spark)
-        matched = runner.match(self.adapter.deletes.traces(rewrite, self.snapshot, changes), 10**6)
+        """Both ways to find the rows have to find as many, unless the short one declines."""
+        runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
+        lost = deletes.lost(rewrite, self.snapshot, changes)
+        places = deletes.places(lost) if lost.rows else {} if lost.rows == 0 else None
+        self.points += places is not None
+        matched = runner.match(deletes.traces(lost), 10**6)
         try:
             assert matched.found == matched.lost
-            masked = self.adapter.deletes.mask(rewrite, matched.hits, changes)
+            assert lost.rows in (matched.lost, None)
+            hits: Any = matched.hits if places is None else places
+            masked = deletes.mask(lost, hits)
         finally:
             runner.release(matched)
-        self.lost.append(matched.lost)
-        assert masked.replayed == matched.lost
-        assert masked.rows_out == rewrite.written.rows_out - matched.lost
+            self.adapter.release(rewrite.task)
+        total = lost.base.replayed + matched.lost
+        self.lost.append(total)
+        assert masked.replayed == total
+        assert masked.rows_out == rewrite.written.rows_out - total
         assert masked.applied == applied_now(masked.task, changes)
         assert masked.unmasked == rewrite.written
         return masked
@@ -68,8 +74,8 @@ class Race:
         done = self.adapter.commit(self.made, self.snapshot, run_id)
         for rewrite in self.made:
             live = {output.path for output in rewrite.outputs}
-            stale = tuple(o for o in rewrite.written.outputs if o.path not in live)
-            self.adapter.discard([replace(rewrite.written, outputs=stale)])
+            gone = tuple(o for o in rewrite.written.outputs if o.path not in live)
+            self.adapter.discard([replace(rewrite, outputs=gone, extra=())])
         return done
 
     def give_up(self) -> None:

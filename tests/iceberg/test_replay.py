@@ -231,6 +231,7 @@ def test_nothing_is_left_of_a_replay_that_is_given_up(scene: Scene, version: int
     race.give_up()
     assert scene.leftovers() == set()
     assert scene.spark_rows() == rows
+    assert race.adapter._replays._scans == {}
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -21,7 +21,7 @@ COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late"
 _COMMITS = ("commit", "delete")
 _NEVER = ("error", "stop before", "down")
 _THOUGH_DONE = ("error after", "stop after", "down after")
-_WORK = ("read", "write", "traces", "mask", "find", "prepare")
+_WORK = ("read", "write", "lost", "places", "traces", "mask", "find", "prepare")
 SWEEP_FAULTS = ("down", "down after", "empty", "unknown, landed", "unknown, lost")
 """The storage does not answer before or after it did what was asked; the log is empty; an expiry is not answered."""
 
@@ -86,7 +86,9 @@ def _error(fault: str) -> BaseException:
 def _call(world: World, question: Question, node: Node) -> Any:
     if question.method == "snapshot":
         return world.adapter.snapshot_of(node, *question.args)
-    if question.method in ("traces", "mask", "covered", "find", "prepare", "keep", "delete", "tidy"):
+    if question.method in (
+        "lost", "places", "traces", "mask", "covered", "find", "prepare", "keep", "delete", "tidy",
+    ):  # fmt: skip
         return getattr(world.adapter.deletes, question.method)(*question.args)
     if question.method == "deletes.discard":
         return world.adapter.deletes.discard(*question.args)

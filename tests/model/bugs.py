@@ -7,7 +7,7 @@ delete files of the table: what is found then is found by the oracle alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,14 +24,13 @@ from lakekeeper.engine.commit import Committer
 from lakekeeper.engine.delete import _Delete
 from lakekeeper.engine.replay import Replayer
 from lakekeeper.errors import Conflict, Unknown
-from lakekeeper.spi import Matched, Traces
-from lakekeeper.testing import deletes as memory_deletes
+from lakekeeper.spi import Lost, Matched, Places, Traces
 from lakekeeper.testing import memory
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import text
-from lakekeeper.testing.versions import ROW_ID, Entry, Version
+from lakekeeper.testing.versions import Version
 
 Patch = tuple[Any, str, Any]
 """What is patched: an object, its attribute, and what stands there instead."""
@@ -63,7 +62,7 @@ def trusting() -> Iterator[None]:
     """The adapter believes what it is told."""
 
     def discard(self: MemoryAdapter, rewrites: Sequence[Rewrite]) -> None:
-        for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra)):
+        for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
             self.store.disk.pop(path, None)
 
     with (
@@ -137,12 +136,19 @@ def _commits_what_was_not_found() -> list[Patch]:
         found = real(self, traces, most)
         return replace(found, hits=[part[:-1] for part in found.hits], found=max(found.found - 1, 0))
 
-    return [(MemoryRunner, "match", match), *_NO_PROOF]
+    find = MemoryDeletes.places
+
+    def places(self: MemoryDeletes, lost: Lost) -> Places | None:
+        found = find(self, lost)
+        return None if found is None else {path: at[:-1] for path, at in found.items()}
+
+    return [(MemoryRunner, "match", match), (MemoryDeletes, "places", places), *_NO_PROOF]
 
 
 _NO_PROOF: list[Patch] = [
-    (Replayer, "_wrong", staticmethod(lambda *_args: "")),
-    (engine_replay, "_unproven", lambda *_args: ""),
+    (Replayer, "_wrong", lambda *_args: ""),
+    (engine_replay, "_not_all", lambda *_args: ""),
+    (Replayer, "_proven", lambda _self, masked, *_args: masked),
 ]
 
 
@@ -173,12 +179,14 @@ def _replaced_outputs_are_all_discarded() -> list[Patch]:
 def _off_by_one() -> list[Patch]:
     real = MemoryDeletes.mask
 
-    def mask(self: MemoryDeletes, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
-        rows = {entry.file.path: len(entry.file.rows) for entry in rewrite.written.native}
+    def mask(self: MemoryDeletes, lost: Lost, hits: Parts | Places) -> Rewrite:
+        rows = {entry.file.path: len(entry.file.rows) for entry in lost.base.native}
+        if isinstance(hits, Mapping):
+            return real(self, lost, {path: [(i + 1) % rows[path] for i in at] for path, at in hits.items()})
         shifted = [
             [{**row, "position": (row["position"] + 1) % rows[row["file"]]} for row in part] for part in hits
         ]
-        return real(self, rewrite, shifted, changes)
+        return real(self, lost, shifted)
 
     return [(MemoryDeletes, "mask", mask)]
 
@@ -197,38 +205,40 @@ def _equal_rows_are_one() -> list[Patch]:
     return [(MemoryRunner, "match", match)]
 
 
-def _dead(gone: bool, back: bool) -> Callable[..., list[int]]:
-    def dead_since(path: str, was: Entry, now: Entry | None, table: str) -> list[int]:
-        live = [i for i in range(len(was.file.rows)) if i not in was.deleted]
-        if now is None:
-            return live if gone else []
-        if back and was.deleted - now.deleted:
-            raise Conflict(f"{table}: rows of {path} came back")
-        return [i for i in live if i in now.deleted]
+def _dead(gone: bool, back: bool) -> Callable[..., dict[str, list[int]] | None]:
+    def dead_since(self: MemoryDeletes, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
+        found: dict[str, list[int]] = {}
+        for path, deletes in rewrite.inputs_now.items():
+            if path not in now.files and not gone:
+                found[path] = []
+                continue
+            was = self._store.deleted(path, deletes)
+            is_now = self._store.deleted(path, now.files[path].delete_id if path in now.files else None)
+            if back and was - is_now:
+                return None
+            found[path] = sorted(is_now - was)
+        return found
 
     return dead_since
 
 
 def _rows_may_come_back() -> list[Patch]:
-    return [(memory_deletes, "_dead_since", _dead(gone=True, back=False))]
+    return [(MemoryDeletes, "_dead_since", _dead(gone=True, back=False))]
 
 
 def _forgets_gone_inputs() -> list[Patch]:
-    return [(memory_deletes, "_dead_since", _dead(gone=False, back=True))]
+    return [(MemoryDeletes, "_dead_since", _dead(gone=False, back=True))]
 
 
 def _second_replay_forgets_the_first() -> list[Patch]:
     """Only rows that died since the last replay are looked for, and masked in what was written at first."""
-    real = MemoryDeletes.traces
+    real = MemoryDeletes.lost
 
-    def traces(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
+    def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
         found = real(self, rewrite, snapshot, changes)
-        if rewrite.unmasked is None:
-            return found
-        known = {entry.file.rows[i][ROW_ID] for entry in rewrite.native for i in entry.deleted}
-        return replace(found, lost=[[row for row in part if row["row"] not in known] for part in found.lost])
+        return replace(found, base=rewrite.written)
 
-    return [(MemoryDeletes, "traces", traces)]
+    return [(MemoryDeletes, "lost", lost)]
 
 
 def _keeps_an_input() -> list[Patch]:

@@ -33,8 +33,8 @@ ROWS = ("delete_equal", "delete_first", "delete_last", "drop_file", "cow_delete"
 STOPS = ("error", "error after", "stop before", "stop after")
 TABLES = {
     "masks": Settings(),
-    "masks by value": Settings(row_ids=False),
-    "files": Settings(row_deletes=False),
+    "masks by value": Settings(row_ids=False, finds_rows=False),
+    "files": Settings(row_deletes=False, finds_rows=False),
     "files by value": Settings(row_deletes=False, row_ids=False),
 }
 

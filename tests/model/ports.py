@@ -15,7 +15,7 @@ from lakekeeper.core.containment import Grounds
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.retention import Kept, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
-from lakekeeper.spi import Commit, Held, Prepared, Tidied, Traces
+from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
 if TYPE_CHECKING:
@@ -123,11 +123,17 @@ class ScriptedDeletes:
     def __init__(self, scripted: Scripted) -> None:
         self._ask = scripted.ask
 
-    def traces(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Traces[Parts]:
-        return self._ask("traces", rewrite, snapshot, changes)
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        return self._ask("lost", rewrite, snapshot, changes)
 
-    def mask(self, rewrite: Rewrite, hits: Parts, changes: Changes) -> Rewrite:
-        return self._ask("mask", rewrite, hits, changes)
+    def places(self, lost: Lost) -> Places | None:
+        return self._ask("places", lost)
+
+    def traces(self, lost: Lost) -> Traces[Parts]:
+        return self._ask("traces", lost)
+
+    def mask(self, lost: Lost, hits: Parts | Places) -> Rewrite:
+        return self._ask("mask", lost, hits)
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
         return self._ask("covered", snapshot, where, None if paths is None else tuple(paths))

@@ -1,0 +1,144 @@
+"""Deletion vectors by themselves: read, compared as bitmaps in the JVM, and written by the driver without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.columnar.values import Longs
+from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper_delta.native import Log
+from lakekeeper_delta.rewrite import discard
+
+_AROUND_A_VECTOR = 8  # its size before it and its checksum after it, in bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Deletion vectors that no version names yet: file → descriptor, all deletes of the file in it.
+
+    ``files`` are their paths below the table, as ``discard`` takes them.
+    """
+
+    by_file: Mapping[str, Any]
+    files: tuple[str, ...]
+
+    def file_of(self, log: Log, path: str) -> str:
+        """The file that holds the vector of a data file; empty where the vector is in the log."""
+        return next(iter(vector_files(log, [self.by_file[path]])), "")
+
+
+def empty(log: Log) -> Any:
+    """A new RoaringBitmapArray."""
+    return log.delta.deletionvectors.RoaringBitmapArray()
+
+
+def vector_of(log: Log, add: Any) -> Any:
+    """The dead rows of a file as a bitmap of the caller's own. Raises AdapterError where the log counts others."""
+    descriptor = add.deletionVector()
+    if descriptor is None:
+        return empty(log)
+    store = log.singleton("storage.dv.DeletionVectorStore").createInstance(log.log.newDeltaHadoopConf())
+    found = store.read(descriptor, log.log.dataPath())
+    if int(found.cardinality()) != int(descriptor.cardinality()):
+        raise AdapterError(
+            f"{log.name}: the deletion vector of {add.path()} masks {found.cardinality()} rows, and the log says "
+            f"{descriptor.cardinality()}"
+        )
+    return found
+
+
+def all_rows(log: Log, count: int) -> Any:
+    """A bitmap of all rows of a file."""
+    made = empty(log)
+    made.addRange(log.jvm.object("scala.collection.immutable.Range").apply(0, count))
+    return made
+
+
+def without(bitmap: Any, others: Any) -> Any:
+    """What is in the one and not in the other, as a new bitmap."""
+    left = bitmap.copy()
+    left.andNot(others)
+    return left
+
+
+def positions(log: Log, bitmap: Any) -> Longs:
+    """The rows of a bitmap, ascending."""
+    return log.jvm.numbers(bitmap.toArray())
+
+
+def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
+    """A bitmap with these rows too. Raises AdapterError where one of them is in it already."""
+    made = bitmap.copy()
+    wrapped = log.jvm.object("scala.collection.immutable.ArraySeq").unsafeWrapArray(log.jvm.longs(rows))
+    made.addAll(wrapped)
+    if int(made.cardinality()) != int(bitmap.cardinality()) + len(rows):
+        raise AdapterError(f"{log.name}: {len(rows)} places of rows are not as many live rows of a file")
+    return made
+
+
+def store(log: Log, run: str, bitmaps: Mapping[str, Any]) -> Vectors:
+    """One new file, in the folder of a run, with a vector for each data file.
+
+    Raises Rejected where the storage has not kept it.
+    """
+    if not bitmaps:
+        return Vectors({}, ())
+    kept = log.singleton("storage.dv.DeletionVectorStore").createInstance(log.log.newDeltaHadoopConf())
+    root = kept.pathWithFileSystem(log.log.dataPath())
+    made = log.singleton("commands.DeletionVectorWriter").createWriter(kept, root, run)
+    writer, identifier = made._1(), made._2()
+    try:
+        try:
+            found = {path: _stored(log, writer, bitmap, identifier, run) for path, bitmap in bitmaps.items()}
+        finally:
+            writer.close()
+    except Exception:
+        with suppress(Exception):  # it stays, as an orphan for the next vacuum
+            discard(log, [f"{run}/deletion_vector_{identifier}.bin"])
+        raise
+    vectors = Vectors(found, vector_files(log, found.values()))
+    refuse_torn(log, vectors)
+    return vectors
+
+
+def _stored(log: Log, writer: Any, bitmap: Any, identifier: Any, run: str) -> Any:
+    """The descriptor of a bitmap that was added to a file."""
+    bitmap.runOptimize()
+    data = bitmap.serializeAsByteArray(log.singleton("deletionvectors.RoaringBitmapArrayFormat").Portable())
+    at = log.jvm.some(writer.write(data).offset())
+    describe = log.singleton("actions.DeletionVectorDescriptor").onDiskWithRelativePath
+    return describe(identifier, run, len(data), bitmap.cardinality(), at, log.jvm.none())
+
+
+def refuse_torn(log: Log, vectors: Vectors) -> None:
+    """Raise Rejected where a vector file is shorter than its vectors; then all of them are deleted.
+
+    Delta swallows an error of closing such a file (delta-io/delta 7329).
+    """
+    root = log.log.dataPath()
+    sizes: dict[str, int] = {}
+    for vector in vectors.by_file.values():
+        if vector.isOnDisk():
+            path = str(vector.absolutePath(root))
+            end = int(vector.offset().get()) + int(vector.sizeInBytes()) + _AROUND_A_VECTOR
+            sizes[path] = max(end, sizes.get(path, 0))
+    files = root.getFileSystem(log.log.newDeltaHadoopConf())
+    for path, size in sizes.items():
+        place = log.jvm.view.org.apache.hadoop.fs.Path(path)
+        found = int(files.getFileStatus(place).getLen()) if files.exists(place) else 0
+        if found < size:
+            discard(log, vectors.files)
+            raise Rejected(
+                f"{log.name}: the storage kept {found} of the {size} bytes of the deletion vectors in {path}; "
+                "nothing was committed"
+            )
+
+
+def vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
+    """Files of vectors, by paths below the table; several can be in one file."""
+    root = log.log.dataPath()
+    places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())
+    return tuple(sorted({str(place.get()) for place in places}))

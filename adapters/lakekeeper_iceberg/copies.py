@@ -1,0 +1,35 @@
+"""Data files written anew without some rows, where a table or a commit takes no deletes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakekeeper_iceberg import staging
+from lakekeeper_iceberg.native import Iceberg
+
+
+def anew(
+    jvm: Iceberg,
+    table: Any,
+    masked: Sequence[tuple[Any, Any]],
+    paths: Sequence[str],
+    run: str,
+    *,
+    row_ids: bool = False,
+) -> dict[str, list[Any]]:
+    """Path → DataFiles, in the folder of a run, with the rows that a delete file leaves of a DataFile, for each pair.
+
+    The delete files at ``paths`` were written for this alone, and are removed again.
+    """
+    made: dict[str, list[Any]] = {}
+    try:
+        for file, delete in masked:
+            path = str(file.location())
+            made[path] = staging.copy_live_rows(jvm, table, file, [delete], run, row_ids=row_ids)
+    except BaseException:
+        staging.delete_own(table, [str(f.location()) for files in made.values() for f in files])
+        raise
+    finally:
+        staging.delete_own(table, paths)
+    return made

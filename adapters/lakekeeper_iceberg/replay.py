@@ -1,0 +1,175 @@
+"""The replay half of an Iceberg table: which rows of a rewrite died, where they lie in its outputs, and their masks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
+from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.spi import Lost, Places, Traces
+from lakekeeper_iceberg import points, staging, traces
+from lakekeeper_iceberg.copies import anew
+from lakekeeper_iceberg.follow import Follower
+from lakekeeper_iceberg.lost import Before, have_row_ids, lost_rows
+from lakekeeper_iceberg.masks import Mask, by_file, format_version, leaves_with_file, unique, write_masks
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.removal import in_order
+from lakekeeper_iceberg.traces import Scans
+
+
+@dataclass(slots=True)
+class Replays:
+    """Replays of rewrites of one table. ``table()`` is the table object at hand."""
+
+    jvm: Iceberg
+    name: str
+    planner: Planner
+    follower: Follower
+    table: Callable[[], Any]
+    _scans: dict[str, Scans] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        return lost_rows(self._before(), rewrite, snapshot, changes)
+
+    def places(self, lost: Lost) -> Places | None:
+        return points.places(self._before(), lost)
+
+    def traces(self, lost: Lost) -> Traces[DataFrame]:
+        at = self._before()
+        scans = Scans(self.jvm, at.table, self.name)
+        self._keep(lost.rewrite.task.id, scans)
+        return traces.traces(at, scans, lost)
+
+    def mask(self, lost: Lost, hits: DataFrame | Places) -> Rewrite:
+        if not isinstance(hits, Mapping):
+            return self._masked(lost, by_file(self.jvm, hits))
+        places = {path: self.jvm.index_of(rows) for path, rows in hits.items() if len(rows)}
+        self._refuse_doubled(hits, places)
+        return self._masked(lost, places)
+
+    def forget(self, task: str) -> None:
+        """Free what :meth:`traces` staged for a task."""
+        self._keep(task, None)
+
+    def _keep(self, task: str, scans: Scans | None) -> None:
+        """Hold staged scans for a task, in the place of those that were there."""
+        with self._guard:
+            old = self._scans.pop(task, None)
+            if scans is not None:
+                self._scans[task] = scans
+        if old is not None:
+            old.free()
+
+    def _before(self) -> Before:
+        return Before(self.jvm, self.planner, self.follower, self.jvm.pinned(self.table()), self.name)
+
+    def _refuse_doubled(self, hits: Places, places: Mapping[str, Any]) -> None:
+        for path, index in places.items():
+            if int(index.cardinality()) != len(hits[path]):
+                raise AdapterError(f"{self.name}: places of rows to mask in {path} are named twice")
+
+    def _masked(self, lost: Lost, places: dict[str, Any]) -> Rewrite:
+        at, base = self._before(), lost.base
+        applied = applied_now(base.task, lost.changes)
+        left = [path for path, now in zip(base.task.inputs, applied, strict=True) if now is not None]
+        if not left:
+            raise Conflict(f"{self.name}: none of the inputs is left")
+        masks = self._union(base, places)
+        inputs, leaving = self._inputs(at, lost, left)
+        # Iceberg takes new deletes in a rewrite only where old ones leave, and no more rows than leave.
+        room = sum(int(file.recordCount()) for file in inputs) if leaving else 0
+        made = self._without(at, base, masks, places, room)
+        written = {output.path for output in base.written.outputs}
+        copies = [output.path for output in made.outputs if output.path not in written]
+        native = staging.Made(
+            files=made.files,
+            masks=tuple(made.mask_of.values()),
+            version=lost.changes.version,
+            inputs=tuple(inputs),
+            deletes=tuple(leaving),
+            kept=replace(lost.native.kept, masked=made.masked, mask_of=made.mask_of),
+        )
+        files = dict.fromkeys(str(delete.location()) for delete in native.masks)
+        return base.masked(
+            made.outputs,
+            native,
+            applied=applied,
+            rows=sum(int(index.cardinality()) for index in places.values()),
+            extra=(*files, *copies),
+            before=lost.rewrite,
+        )
+
+    def _union(self, base: Rewrite, places: Mapping[str, Any]) -> dict[str, Any]:
+        """All masked rows of each output. Raises AdapterError for places that are not live rows of an output."""
+        rows = {output.path: output.rows + output.masked for output in base.outputs}
+        stray = places.keys() - rows.keys()
+        if stray:
+            raise AdapterError(f"{self.name}: rows to mask in {min(stray)}, which is no output of the group")
+        masks = dict(base.native.kept.masked)
+        for path, index in places.items():
+            before = masks.get(path)
+            masks[path] = self.jvm.union(index, before)
+            count = int(index.cardinality()) + (int(before.cardinality()) if before is not None else 0)
+            inside = self.jvm.without(index, self.jvm.all_rows(rows[path])).isEmpty()
+            if int(masks[path].cardinality()) != count or not inside:
+                raise AdapterError(f"{self.name}: places of rows to mask in {path} are no live rows of it")
+        return masks
+
+    def _inputs(self, at: Before, lost: Lost, left: Sequence[str]) -> tuple[list[Any], list[Any]]:
+        """The DataFiles of these inputs, and the delete files that leave the table with them."""
+        tasks, kept = at.tasks(lost.base), lost.native.kept
+        leaving = []
+        for path in left:
+            deletes = kept.deletes[path] if path in kept.deletes else tasks[path].deletes()
+            leaving += [delete for delete in deletes if leaves_with_file(self.jvm, delete)]
+        return [tasks[path].file() for path in left], unique(leaving)
+
+    def _without(
+        self, at: Before, base: Rewrite, masks: Mapping[str, Any], fresh: Mapping[str, Any], room: int
+    ) -> _Made:
+        """The outputs without the rows of ``masks``, of which those of ``fresh`` files are new.
+
+        Outputs of at most ``room`` rows, dead ones counted, may be masked; format 1 has no masks at all. Otherwise
+        the outputs in question are written anew.
+        """
+        files = {str(file.location()): file for file in base.native.files}
+        dead = {path: int(index.cardinality()) for path, index in masks.items()}
+        alive = [o for o in base.outputs if dead.get(o.path, 0) < o.rows + o.masked]
+        named = {o.path for o in alive}
+        new = [Mask(files[path], masks[path]) for path in fresh if path in named]
+        run = run_folder(base.task.table_uuid, base.run_id)
+        written = write_masks(self.jvm, at.table, new, run)
+        of_new = dict(zip((m.path for m in new), in_order(self.jvm, new, written), strict=True))
+        mask_of = {p: d for p, d in (base.native.kept.mask_of | of_new).items() if p in named}
+        if not mask_of or (format_version(at.table) > 1 and sum(o.rows + o.masked for o in alive) <= room):
+            outputs = [_live(o, dead.get(o.path, 0)) for o in alive]
+            kept = {path: masks[path] for path in mask_of}
+            return _Made(tuple(files[o.path] for o in alive), tuple(outputs), kept, mask_of)
+        by_id = have_row_ids(at.table, at.tasks(base).values())
+        deletes = [(files[path], delete) for path, delete in mask_of.items()]
+        copied = anew(self.jvm, at.table, deletes, written.paths, run, row_ids=by_id)
+        made = [new for o in alive for new in copied.get(o.path, [files[o.path]])]
+        return _Made(tuple(made), staging.outputs_of(made), {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """DataFiles and outputs, the masked rows of those that have masks, and their delete files."""
+
+    files: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+    masked: Mapping[str, Any]
+    mask_of: Mapping[str, Any]
+
+
+def _live(output: Output, dead: int) -> Output:
+    return replace(output, rows=output.rows + output.masked - dead, masked=dead)

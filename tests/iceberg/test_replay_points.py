@@ -1,0 +1,110 @@
+"""Lost rows are found without a Spark job where that is exact, and by a scan where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.iceberg.race import Race, check, delete_places
+from tests.iceberg.scene import Scene
+
+pytestmark = pytest.mark.iceberg
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table with rows that are alike but in the column that ``where`` names, which one row of each file matches."""
+
+    columns: str
+    statements: tuple[str, ...]
+    where: str
+    properties: dict[str, str] = field(default_factory=dict)
+    version: int = 2
+    lost: int = 2
+
+
+_LISTS = "INSERT INTO {t} VALUES (1, array(1)), (1, array(2))"
+_MOMENTS = (
+    "INSERT INTO {t} SELECT 1, timestamp '2024-01-01 00:00:00' + make_dt_interval(0, 0, 0, id / 1000000), "
+    "timestamp_ntz '2024-01-01 00:00:00' FROM range(0, 9, 1, 1)"
+)
+EXACT = {
+    "decimals": Case(
+        "k INT, v DECIMAL(38, 3)", ("INSERT INTO {t} VALUES (1, 1.001), (1, 1.002)",), "v = 1.001"
+    ),
+    "moments": Case(
+        "k INT, v TIMESTAMP, n TIMESTAMP_NTZ", (_MOMENTS,), "v = timestamp '2024-01-01 00:00:00.000003'"
+    ),
+    "zeros and NaN": Case(
+        "k INT, v DOUBLE",
+        ("INSERT INTO {t} VALUES (1, -0D), (1, 0D), (1, double('NaN')), (1, null)",),
+        "cast(v AS string) IN ('-0.0', 'NaN')",
+        lost=4,
+    ),
+    "a renamed column": Case(
+        "k INT, v INT",
+        (
+            "INSERT INTO {t} VALUES (1, 5), (1, 6)",
+            "ALTER TABLE {t} RENAME COLUMN v TO w",
+            "INSERT INTO {t} VALUES (1, 5), (1, 6)",
+        ),
+        "w = 5",
+        lost=3,
+    ),
+    "row ids": Case("k INT, v ARRAY<INT>", (_LISTS,), "v = array(1)", version=3),
+}
+SCANNED = {
+    "lists": Case("k INT, v ARRAY<INT>", (_LISTS,), "v = array(1)"),
+    "an added column": Case(
+        "k INT",
+        (
+            "INSERT INTO {t} VALUES (1)",
+            "ALTER TABLE {t} ADD COLUMN v INT",
+            "INSERT INTO {t} VALUES (1, 5), (1, 6)",
+        ),
+        "v IS NULL",
+        lost=1,
+    ),
+    "a widened column": Case(
+        "k INT, v INT",
+        (
+            "INSERT INTO {t} VALUES (1, 5), (1, 6)",
+            "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT",
+            "INSERT INTO {t} VALUES (1, 5), (1, 6)",
+        ),
+        "v = 5",
+        lost=3,
+    ),
+    "a day of another calendar": Case(
+        "k INT, v DATE",
+        ("INSERT INTO {t} VALUES (1, DATE '0001-01-01'), (1, DATE '2024-01-01')",),
+        "v < DATE '1500-01-01'",
+    ),
+    "ORC": Case(
+        "k INT, v INT",
+        ("INSERT INTO {t} VALUES (1, 5), (1, 6)",),
+        "v = 5",
+        {"write.format.default": "orc"},
+    ),
+}
+
+
+def _replayed(scene: Scene, case: Case) -> int:
+    """How many replays found their rows without a scan."""
+    scene.create(case.columns, case.version, properties=case.properties)
+    scene.run(*case.statements, *case.statements[-1:])
+    race = Race.start(scene)
+    delete_places(scene, case.where)
+    check(scene, race, case.lost)
+    return race.points
+
+
+@pytest.mark.parametrize("case", EXACT.values(), ids=EXACT)
+def test_rows_are_found_without_a_scan(scene: Scene, case: Case) -> None:
+    assert _replayed(scene, case) == 1
+
+
+@pytest.mark.parametrize("case", SCANNED.values(), ids=SCANNED)
+def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, case: Case) -> None:
+    assert _replayed(scene, case) == 0
