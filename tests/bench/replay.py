@@ -1,29 +1,35 @@
-"""What a race costs: replaying 1 % deleted rows against redoing the rewrite; and who survives a stream of deletes.
+"""What a race costs: replaying against redoing, few lost rows against many rows, and a stream of deletes.
 
-    python tests/bench/replay.py [cost] [stream] [--rows N] [--calls N] [--kinds delta,iceberg-v3]
+    python -m tests.bench.replay [cost] [points] [stream] [--rows N,N] [--calls N] [--kinds delta,iceberg-v3]
 
-``cost``: one recluster for each kind, wall seconds of the rewrite and of the replay that a DELETE in its last moment
-makes necessary, and their ratio. ``stream``: somebody deletes a few rows every few seconds; the same number of calls of
-the format's own rewrite and of ours: how many landed, and how many of the user's statements failed.
+``cost``    one recluster for each kind, wall seconds of the rewrite and of the replay that a DELETE of 1 % of the rows
+            in its last moment makes necessary, and their ratio
+``points``  seconds of the replay of five deleted rows, for tables of two sizes, and their ratio
+``stream``  a user deletes five random rows again and again; the same number of calls of the format's own rewrite and of
+            ours: how many landed, and how many of the user's statements failed, with idle cores and with busy ones
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import lakekeeper as lk
 
 KINDS = ("delta", "delta-row-ids", "iceberg-v2", "iceberg-v3")
-_FILES = 16
+_FILES = 20
+_FEW = 5  # rows of one small delete
 
 
 @dataclass
@@ -38,7 +44,7 @@ class Lake:
     def table(self) -> str:
         self.made += 1
         iceberg = self.kind.startswith("iceberg")
-        name = f"{'ice' if iceberg else 'spark_catalog'}.bench.{self.kind.replace('-', '_')}_{self.made}"
+        name = f"{'ice' if iceberg else 'spark_catalog'}.bench.{self.kind.replace('-', '_')}_{self.rows}_{self.made}"
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
         properties = {"write.delete.mode": "merge-on-read", "format-version": self.kind[-1]}
         if not iceberg:
@@ -54,8 +60,11 @@ class Lake:
             "timestamp_micros(id * 1000003) AS c", "cast(id % 100000 / 100 AS decimal(18,2)) AS d",
             "concat('city-', id % 4000) AS e",
         ).writeTo(name).append()  # fmt: skip
-        lk.table(self.spark, name).cluster_by("k")
+        lk.table(self.spark, name).cluster_by("k", native=not iceberg)  # OPTIMIZE goes by a native key
         return name
+
+    def drop(self, name: str) -> None:
+        self.spark.sql(f"DROP TABLE {name}{' PURGE' if self.kind.startswith('iceberg') else ''}")
 
     def native(self, name: str) -> None:
         """The format's own rewrite of everything, sorted by the key."""
@@ -68,36 +77,78 @@ class Lake:
         else:
             self.spark.sql(f"OPTIMIZE {name} FULL").collect()  # the key is the table's own, so no ZORDER BY
 
+    def deletes_of(self, seed: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """DELETE statements of a few random rows each, for a table named ``{t}``, with the ids that they mean."""
+        ids = random.Random(seed)
+        while True:
+            some = tuple(sorted(ids.sample(range(self.rows), _FEW)))
+            yield f"DELETE FROM {{t}} WHERE id IN ({', '.join(map(str, some))})", some
 
-def cost(lake: Lake) -> str:
-    """One row of the first table: seconds of the rewrite, of the replay, and their ratio."""
-    name = lake.table()
+
+@dataclass(frozen=True)
+class Raced:
+    """One recluster that a DELETE in its last moment made replay: seconds of the rewrite, the replay and the commit."""
+
+    rewrite: float
+    replay: float
+    commit: float
+    deleted: int
+
+
+def raced(lake: Lake, name: str, where: str) -> Raced:
+    """Recluster all of a table while somebody deletes; the rows are counted afterwards."""
     times: dict[str, float] = {}
 
     def observe(phase: str, info: Mapping[str, Any]) -> None:
         if phase == "before_commit" and info["attempt"] == 0:
             times["written"] = time.monotonic()
-            lake.spark.sql(f"DELETE FROM {name} WHERE pmod(hash(id, 7), 100) = 0")
+            lake.spark.sql(f"DELETE FROM {name} WHERE {where}")
             times["deleted"] = time.monotonic()
         times.setdefault(phase, time.monotonic())
 
-    expected = lake.rows - lake.spark.table(name).where("pmod(hash(id, 7), 100) = 0").count()
+    expected = lake.spark.table(name).where(f"NOT ({where})").count()
     quiet = {"commit.quiet-window-ms": 0}
     report = lk.table(lake.spark, name).recluster(policy="full", observer=observe, options=quiet)
     if lake.spark.table(name).count() != expected or not report.replayed_rows_count:
         raise SystemExit(f"{lake.kind}: wrong rows after the replay, or none was needed:\n{report}")
-    rewrite, replay = times["written"] - times["planned"], times["conflict"] - times["deleted"]
-    deleted = report.replayed_rows_count
-    return f"{lake.kind:<14} {rewrite:>9.1f} {replay:>9.1f} {replay / rewrite:>7.2f} {deleted:>12,}"
+    return Raced(
+        times["written"] - times["planned"],
+        times["conflict"] - times["deleted"],
+        times["committed"] - times["conflict"],
+        report.replayed_rows_count,
+    )
+
+
+def cost(lake: Lake) -> str:
+    """One row of the first table: seconds of the rewrite, of the replay, and their ratio."""
+    name = lake.table()
+    seen = raced(lake, name, "pmod(hash(id, 7), 100) = 0")
+    lake.drop(name)
+    return (
+        f"{lake.kind:<14} {seen.rewrite:>9.1f} {seen.replay:>9.2f} {seen.replay / seen.rewrite:>7.2f} "
+        f"{seen.deleted:>12,}"
+    )
+
+
+def points(lake: Lake, times: int) -> tuple[float, float]:
+    """Median seconds of the replay of a few lost rows, and of the commit after it."""
+    name = lake.table()
+    found = []
+    for statement, _ in zip(lake.deletes_of(lake.rows), range(times), strict=False):
+        found.append(raced(lake, name, statement[0].partition(" WHERE ")[2]))
+    lake.drop(name)
+    return median(seen.replay for seen in found), median(seen.commit for seen in found)
 
 
 @dataclass
-class Stream:
-    """A user who deletes some ids every ``pause`` seconds until told to stop; failures are counted by class."""
+class User:
+    """Somebody who deletes rows every ``pause`` seconds until told to stop; failures are counted by class."""
 
-    delete: Callable[[int], object]
+    statements: Iterator[tuple[str, tuple[int, ...]]]
+    delete: Callable[[str], object]
     pause: float
-    done: list[int] = field(default_factory=list)
+    done: set[int] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
     failed: int = 0
     errors: set[str] = field(default_factory=set)
 
@@ -115,27 +166,42 @@ class Stream:
             self._thread.join()
 
     def _run(self) -> None:
-        number = 0
         while not self._stop.wait(self.pause):
-            number += 1
+            statement, ids = next(self.statements)
+            start = time.monotonic()
             try:
-                self.delete(number)
-                self.done.append(number)
+                self.delete(statement)
+                self.done.update(ids)
             except Exception as error:
                 self.failed += 1
                 self.errors.add(type(error).__name__)
+            self.seconds.append(time.monotonic() - start)
 
 
-def stream(lake: Lake, who: str, calls: int) -> str:
-    """One row of the second table: calls that landed, the user's statements and failures."""
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that take all the CPU they get."""
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def stream(lake: Lake, who: str, calls: int, pause: float, others: int) -> str:
+    """One row of the last table: calls that landed, the user's statements and failures."""
     from pyspark.sql import functions as F
 
     name = lake.table()
-    statement = f"DELETE FROM {name} WHERE id % 100003 = {{}}"
     through = lk.sql if who.endswith("lk.sql") else lambda spark, text: spark.sql(text)
-    landed, seconds = 0, 0.0
-    user = Stream(lambda n: through(lake.spark, statement.format(n)), pause=3.0)
-    with user.running():
+    landed, seconds, replays, errors = 0, 0.0, 0, set()
+    user = User(lake.deletes_of(17), lambda text: through(lake.spark, text.replace("{t}", name)), pause)
+    with ExitStack() as stack:
+        stack.enter_context(busy(others))
+        stack.enter_context(user.running())
         for _ in range(calls):
             start = time.monotonic()
             try:
@@ -143,17 +209,23 @@ def stream(lake: Lake, who: str, calls: int) -> str:
                     lake.native(name)
                     landed += 1
                 else:
-                    landed += bool(lk.table(lake.spark, name).recluster(policy="full").changed)
+                    report = lk.table(lake.spark, name).recluster(policy="full")
+                    landed += bool(report.changed)
+                    replays += report.conflicts
             except Exception as error:
-                user.errors.add(f"maintenance: {type(error).__name__}")
+                errors.add(type(error).__name__)
             seconds += time.monotonic() - start
-    gone = lake.spark.table(name).where(F.expr("id % 100003").isin(user.done)).count()
-    if gone:
-        raise SystemExit(f"{lake.kind}, {who}: {gone} deleted rows are back")
-    of = len(user.done) + user.failed
+    table = lake.spark.table(name)
+    back = table.where(F.col("id").isin(sorted(user.done))).count() if user.done else 0
+    if back or (not user.failed and table.count() != lake.rows - len(user.done)):
+        raise SystemExit(f"{lake.kind}, {who}: {back} deleted rows are back, or others are gone")
+    lake.drop(name)
+    of = len(user.seconds)
     return (
-        f"{lake.kind:<14} {who:<14} {landed:>3} of {calls:<3} {user.failed:>6} of {of:<4} {seconds / calls:>8.1f}  "
-        f"{', '.join(sorted(user.errors))}"
+        f"{lake.kind:<14} {lake.rows:>10,} {pause:>5} {others:>5} {who:<13} {landed:>3} of {calls:<3} "
+        f"{user.failed:>5} of {of:<4} {seconds / calls:>8.1f} {replays / calls:>9.1f} "
+        f"{median(user.seconds or [0]):>9.2f}"
+        f"  {', '.join(sorted(user.errors))}{'; maintenance: ' + ', '.join(sorted(errors)) if errors else ''}"
     )
 
 
@@ -161,9 +233,12 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", default=["cost", "stream"])
-    parser.add_argument("--rows", type=int, default=3_000_000)
-    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("parts", nargs="*", default=["cost", "points", "stream"])
+    parser.add_argument("--rows", default="", help="of the tables; two numbers for points and stream")
+    parser.add_argument("--calls", type=int, default=3)
+    parser.add_argument("--pauses", default="1.0,0.3", help="seconds between the user's statements")
+    parser.add_argument("--busy", default="0,2", help="numbers of other processes that take CPU")
+    parser.add_argument("--who", default="native,ours")
     parser.add_argument("--kinds", default=",".join(KINDS))
     given = parser.parse_args(arguments)
     from lakekeeper.spark.session import local_session
@@ -178,24 +253,50 @@ def main(arguments: list[str]) -> None:
         )
         spark.sparkContext.setLogLevel("OFF")
         kinds = given.kinds.split(",")
+        sizes = [int(n) for n in given.rows.split(",") if n]
         if "cost" in given.parts:
-            print(
-                f"{'kind':<14} {'rewrite s':>9} {'replay s':>9} {'ratio':>7} {'deleted rows':>12}", flush=True
-            )
-            for kind in kinds:
-                cost(
-                    Lake(spark, kind, given.rows // 20, made=100)
-                )  # warms the JVM up, for the rewrite as well
-                print(cost(Lake(spark, kind, given.rows)), flush=True)
+            _costs(spark, kinds, sizes or [3_000_000])
+        if "points" in given.parts:
+            _points(spark, kinds, sizes or [100_000, 10_000_000], given.calls)
         if "stream" in given.parts:
-            print(
-                f"\n{'kind':<14} {'maintenance':<14} {'landed':>8} {'failed statements':>15} {'s a call':>8}",
-                flush=True,
-            )
-            for kind in [k for k in kinds if k != "delta-row-ids"]:
-                for who in ("native", "ours", "ours, lk.sql"):
-                    print(stream(Lake(spark, kind, given.rows, made=len(who)), who, given.calls), flush=True)
+            _streams(spark, kinds, sizes or [1_000_000, 10_000_000], given)
         spark.stop()
+
+
+def _costs(spark: Any, kinds: list[str], sizes: list[int]) -> None:
+    print(f"{'kind':<14} {'rewrite s':>9} {'replay s':>9} {'ratio':>7} {'deleted rows':>12}", flush=True)
+    for kind in kinds:
+        for rows in sizes:
+            cost(Lake(spark, kind, rows // 20))  # warms the JVM up, for the rewrite as well
+            print(cost(Lake(spark, kind, rows)), flush=True)
+
+
+def _points(spark: Any, kinds: list[str], sizes: list[int], times: int) -> None:
+    print(f"\n{'kind':<14} {'rows':>10} {'replay s':>9} {'commit s':>9} {'ratio':>7}", flush=True)
+    for kind in kinds:
+        points(Lake(spark, kind, sizes[0], made=100), 2)
+        first = 0.0
+        for rows in sizes:
+            replay, commit = points(Lake(spark, kind, rows), times)
+            first = first or replay
+            print(f"{kind:<14} {rows:>10,} {replay:>9.3f} {commit:>9.3f} {replay / first:>7.2f}", flush=True)
+
+
+def _streams(spark: Any, kinds: list[str], sizes: list[int], given: argparse.Namespace) -> None:
+    print(
+        f"\n{'kind':<14} {'rows':>10} {'pause':>5} {'busy':>5} {'maintenance':<13} {'landed':>8} "
+        f"{'failed statements':>15} {'s a call':>8} {'conflicts':>9} {'s a stmt':>9}",
+        flush=True,
+    )
+    for kind in kinds:
+        warm = Lake(spark, kind, min(sizes) // 10, made=100)
+        for who in ("native", "ours"):
+            stream(warm, who, 1, 0.3, 0)
+        for rows in sizes:
+            for others in map(int, given.busy.split(",")):
+                for pause in map(float, given.pauses.split(",")):
+                    for who in given.who.split(","):
+                        print(stream(Lake(spark, kind, rows), who, given.calls, pause, others), flush=True)
 
 
 if __name__ == "__main__":
