@@ -101,8 +101,8 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         float,
         24.0,
         "hours",
-        "A rewrite that registered longer ago is taken for dead: what it read is no longer kept for it, and what it "
-        "left is looked for. It commits nothing after that.",
+        "A run whose registration was not renewed for this long counts as dead: the version it read is no longer kept "
+        "for it, and vacuum looks for the files it left. It commits nothing after that.",
         1,
         8_760,
         scope="higher",

@@ -11,10 +11,11 @@ Nothing is waited for between a replay and its commit: what is deleted meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.options import Options
@@ -22,12 +23,11 @@ from lakekeeper.core.rebase import Changes, Dropped, Rewrite, rebase
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.intents import Registration
+from lakekeeper.engine.patience import BEFORE_WORK, patiently
 from lakekeeper.engine.quiet import QuietWindow
 from lakekeeper.engine.replay import Replayer, discard, discard_replaced
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter, Commit, Runner
-
-T = TypeVar("T")
 
 _LOOKS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """Seconds to wait after each look that told nothing."""
@@ -86,7 +86,7 @@ class Committer:
                 if attempt < allowed and self.clock.now_ms() < deadline:
                     self._back_off(pending, attempt)
                     continue
-                landed = self._landed(lost)
+                landed = self._changes(pending, attempt + 1).landed(self.run_id)
                 if landed is None:
                     discard(self.adapter, pending)
                     raise _given_up(self.adapter.table, attempt + 1, lost) from lost
@@ -107,21 +107,46 @@ class Committer:
         What is deleted while such a moment is waited for is replayed at once, so that little is left to do in it.
         """
         while True:
-            changes = quiet.look(lambda: self.adapter.changes_since(self.snapshot))
+            changes = quiet.look(partial(self._changes, pending, attempt))
             if changes.landed(self.run_id) is not None:
                 return changes, pending
             pending = self._rebased(pending, changes, attempt)
             if not pending or self.clock.now_ms() >= deadline or quiet.passed(changes):
                 return changes, pending
 
+    def _changes(self, pending: Sequence[Rewrite], attempts: int) -> Changes:
+        """What the log says now. Where it cannot be read for long, the outputs are discarded, and Rejected is raised.
+
+        After the first attempt Unknown is raised and every file kept: a catalog may land a commit and report a loss.
+        """
+        try:
+            return patiently(lambda: self.adapter.changes_since(self.snapshot), self.clock)
+        except Exception as error:
+            table, cause = self.adapter.table, f"{type(error).__name__}: {error}"
+            if attempts:
+                raise Unknown(
+                    f"{table}: run {self.run_id} lost {attempts} attempts to commit, and the log cannot be read to "
+                    f"confirm it ({cause}); no file was removed. Look for the run id in the table's history"
+                ) from error
+            discard(self.adapter, pending)
+            raise Rejected(
+                f"{table}: the log cannot be read, so nothing of run {self.run_id} was committed ({cause}). Run again"
+            ) from error
+
     def _back_off(self, pending: Sequence[Rewrite], attempt: int) -> None:
         """Pause after a lost race, unless a replay is what wins the next one: that is best begun at once."""
-        if not rebase(pending, self.adapter.changes_since(self.snapshot)).replay:
+        if not rebase(pending, self._changes(pending, attempt + 1)).replay:
             self.clock.wait(pause_seconds(attempt, self.options))
 
     def _attempt(self, pending: Sequence[Rewrite]) -> Commit:
-        if self.registration:
-            self.registration.require()
+        """One attempt, and again after one that is known not to have reached the log: its files are still there."""
+        for pause in BEFORE_WORK:
+            if self.registration:
+                self.registration.require()
+            try:
+                return self.adapter.commit(pending, self.snapshot, self.run_id)
+            except Rejected:
+                self.clock.wait(pause)
         return self.adapter.commit(pending, self.snapshot, self.run_id)
 
     def _rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
@@ -150,7 +175,7 @@ class Committer:
         """A replay writes files: Rejected where that is too late, and the outputs are discarded."""
         try:
             if self.registration:
-                self.registration.require_time()
+                self.registration.renew()
         except Rejected:
             discard(self.adapter, pending)
             raise
@@ -169,16 +194,6 @@ class Committer:
         )
         added = tuple(output.path for r in rewrites for output in r.outputs)
         return Commit(version, self.run_id, removed, added)
-
-    def _landed(self, lost: Conflict) -> int | None:
-        """The version of our commit, if the last attempt did land; Unknown where the log can not be read."""
-        try:
-            return looked(lambda: self.adapter.changes_since(self.snapshot), self.clock).landed(self.run_id)
-        except Exception as error:
-            raise Unknown(
-                f"{self.adapter.table}: the last attempt of run {self.run_id} lost ({lost}), and the log can not be "
-                f"read to make sure ({error}); no file was removed. Look for the run id in the table's history"
-            ) from error
 
     def _settle(self, rewrites: Sequence[Rewrite], doubt: Unknown) -> Commit:
         """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
@@ -214,15 +229,6 @@ def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, cloc
         if pause:
             clock.wait(pause)
     return None
-
-
-def looked(look: Callable[[], T], clock: Clock) -> T:
-    """What ``look`` gives, tried again within a bounded time while it fails; raises its last error."""
-    for pause in _LOOKS[:-1]:
-        with suppress(Exception):
-            return look()
-        clock.wait(pause)
-    return look()
 
 
 def pause_seconds(attempt: int, options: Options) -> float:

@@ -26,9 +26,10 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.rebase import Changes
 from lakekeeper.core.report import DeleteReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import looked, pause_seconds, settled_version
+from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Registration, at_work
+from lakekeeper.engine.patience import patiently
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
@@ -206,7 +207,7 @@ class _Delete:
     ) -> None:
         if not whole and (held is None or not any(held.per_file.values())):
             return
-        registration.require_time()
+        registration.renew()
         prepared = self.adapter.deletes.prepare(held, whole, snapshot, self.run_id)
         self.made.append(prepared)
         self.parts.append(_Part(held, whole, prepared))
@@ -253,8 +254,8 @@ class _Delete:
 
     def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
         """The newest state, and what happened since ``before``, at least up to that state."""
-        now = looked(lambda: self.adapter.snapshot(where=self.where), self.clock)
-        return now, looked(lambda: self.adapter.changes_since(before), self.clock)
+        now = patiently(lambda: self.adapter.snapshot(where=self.where), self.clock)
+        return now, patiently(lambda: self.adapter.changes_since(before), self.clock)
 
     def _touched(self, changes: Changes) -> bool:
         return any(

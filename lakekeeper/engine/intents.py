@@ -14,15 +14,17 @@ carries, says nothing about where files lie, and what it leads to is looked up i
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.layout import is_name, is_run_id, run_folder
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
+from lakekeeper.engine.patience import BEFORE_WORK, patiently
 from lakekeeper.engine.slots import claim, filled, slot_note
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
@@ -43,6 +45,7 @@ class Intent:
     ended          the run is over, but left files whose names nothing tells
     parts          notes that list what a vacuum deletes
     timeout_ms     what the run goes by itself, whatever a vacuum is told
+    renewed_ms     when the run last said that it is alive; 0 before it did
     """
 
     run_id: str
@@ -53,6 +56,7 @@ class Intent:
     ended: bool = False
     parts: int = 0
     timeout_ms: int = 0
+    renewed_ms: int = 0
 
     @property
     def folder(self) -> str:
@@ -61,7 +65,7 @@ class Intent:
 
     def dies_ms(self, timeout_ms: int = 0) -> int:
         """When the run gives up by itself; one that waits for ``timeout_ms`` takes it for dead then, never before."""
-        return self.at_ms + max(timeout_ms, self.timeout_ms)
+        return max(self.at_ms, self.renewed_ms) + max(timeout_ms, self.timeout_ms)
 
     def alive(self, timeout_ms: int, now_ms: int) -> bool:
         """Is it a rewrite or a delete that may yet write, and commit?"""
@@ -86,6 +90,7 @@ def read_intent(text: str) -> Intent | None:
             ended=plain["ended"] is True,
             parts=_number(plain["parts"], most=_MOST_PARTS),
             timeout_ms=_number(plain["timeout_ms"]),
+            renewed_ms=_number(plain.get("renewed_ms", 0)),
         )
         fits = is_name(intent.run_id) if intent.kind == VACUUM else is_run_id(intent.run_id)
         known = intent.kind in (_REWRITE, VACUUM) and isinstance(intent.table_uuid, str)
@@ -110,21 +115,47 @@ class Registration:
     intent: Intent
     clock: Clock
     clean: bool = True
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def require(self) -> None:
         """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
-        self.require_time()
+        self._require_time()
         if not self.stands():
             raise self._dead()
 
     def stands(self) -> bool:
         """Is it still there? A vacuum removes what it has settled."""
-        there = _intent_at(self.notes, self.slot)
+        there = patiently(lambda: _intent_at(self.notes, self.slot), self.clock)
         return there is not None and there.run_id == self.intent.run_id
 
-    def require_time(self) -> None:
-        """Before each write: what is written later than this, no vacuum would look for. Raises Rejected."""
-        if self.clock.now_ms() >= self.intent.dies_ms():
+    def renew(self) -> None:
+        """Before each write: keep the registration alive, by a new note once half of its time has passed.
+
+        ├── at_ms ──────── half ──────────┬── dies        a run that goes on renews here, and has the whole time again
+        │                                 └── a storage that fails costs nothing yet: the next write renews
+
+        Raises Rejected where the time has passed or a vacuum has removed the note: no vacuum would look for what is
+        written now.
+        """
+        with self._lock:
+            self._require_time()
+            if self.left_ms() > self.intent.timeout_ms // 2:
+                return
+            try:
+                stands = self.stands()
+                if stands:
+                    self.note(renewed_ms=self.clock.now_ms())
+            except Exception:
+                return  # the storage does not answer; there is time left
+            if not stands:
+                raise self._dead()
+
+    def left_ms(self) -> int:
+        """How long the run may still write and commit."""
+        return self.intent.dies_ms() - self.clock.now_ms()
+
+    def _require_time(self) -> None:
+        if self.left_ms() <= 0:
             raise self._dead()
 
     def _dead(self) -> Rejected:
@@ -135,8 +166,9 @@ class Registration:
 
     def note(self, **changed: Any) -> None:
         """Change what is registered."""
-        self.intent = replace(self.intent, **changed)
-        self.notes.replace(self.slot, self.intent.to_json())
+        intent = replace(self.intent, **changed)
+        patiently(lambda: self.notes.replace(self.slot, intent.to_json()), self.clock)
+        self.intent = intent
 
     def close(self) -> None:
         """Remove the intent; leave it, as ended, where files may have been left."""
@@ -154,7 +186,8 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
     text = intent.to_json()
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
     slots = [_slot(number) for number in free]
-    place = claim(notes, slots, text)
+    # A claim that landed although it failed is found by its text.
+    place = patiently(lambda: claim(notes, slots, text), clock, BEFORE_WORK)
     if place is None:
         place = _given_up(notes, slots, intent, clock.now_ms())
         if place is None:

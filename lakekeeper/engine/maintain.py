@@ -29,6 +29,8 @@ from lakekeeper.engine.curves import keep_boundaries, on_its_curve
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.hot import Backoff, held_blocks
 from lakekeeper.engine.intents import at_work
+from lakekeeper.engine.parts import Parts
+from lakekeeper.engine.patience import BEFORE_WORK, patiently
 from lakekeeper.engine.quiet import Watch
 from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
 from lakekeeper.engine.spent import note_spent, spent_bytes
@@ -121,7 +123,7 @@ def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) 
 
 def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Snapshot, Plan]:
     """The newest snapshot and the plan on it; reads no data file."""
-    snapshot = look(adapter, request)
+    snapshot = patiently(lambda: look(adapter, request), clock, BEFORE_WORK)
     now = clock.now_ms()
     resting = request.backoff.resting(now) if request.backoff else ()
     env = Env(
@@ -153,7 +155,7 @@ def maintain(
     clock = clock or Clock()
     tally = _Tally(run=uuid.uuid4().hex[:16])
     events = Events(adapter.table, tally.run, observer)
-    work = Work(adapter, runner, events, tally.run)
+    work = Work(adapter, runner, events, tally.run, clock=clock)
     try:
         return _rounds(work, request, tally, clock)
     except Halted as halted:
@@ -171,7 +173,7 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
         snapshot, plan = plan_for(work.adapter, limited, clock)
         if plan.tasks and not request.dry_run:
             work.adapter.require_writable(request.options)
-            if not keep_boundaries(work.adapter, snapshot):
+            if not _boundaries_kept(work, snapshot):
                 snapshot, plan = plan_for(work.adapter, limited, clock)
         first = first or (snapshot, plan)
         work.events.tell(
@@ -194,7 +196,11 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
             break
     if first is None:
         raise AssertionError("max-rounds is at least 1")
-    return _report(work.adapter, request, tally, first, ended, rounds, (started, clock.now_ms()))
+    return _report(work, request, tally, first, ended, rounds, (started, clock.now_ms()))
+
+
+def _boundaries_kept(work: Work, snapshot: Snapshot) -> bool:
+    return patiently(lambda: keep_boundaries(work.adapter, snapshot), work.clock, BEFORE_WORK)
 
 
 def _repeats(request: Request) -> bool:
@@ -226,14 +232,10 @@ def _rewrite(
 ) -> None:
     """Rewrite the groups of one plan and commit them, in one commit or several."""
     options = request.options
-    batches = 1
-    if options["partial-progress.enabled"]:
-        batches = min(options.integer("partial-progress.max-commits"), len(plan.tasks))
-    per_commit = -(-len(plan.tasks) // batches)
-    ready: list[Rewrite] = []
+    parts = Parts.of(plan, options, work.registration)
     threads = options.integer("max-concurrent-file-group-rewrites")
     watch = Watch(work.adapter, snapshot, clock, options.integer("early-abort-interval-ms"))
-    tasks = cold_first(plan.tasks, snapshot) if batches > 1 else plan.tasks
+    tasks = plan.tasks if parts.bytes_each is None else cold_first(plan.tasks, snapshot)
     results = rewrites_of(replace(work, watch=watch), tasks, threads)
     try:
         for result in results:
@@ -243,21 +245,20 @@ def _rewrite(
                 status = "dropped" if result.raced else "failed"
                 tally.groups.append(_group(result.task, status, detail=result.detail))
                 continue
-            ready.append(result)
-            if len(ready) == per_commit and batches > 1:
-                batch, ready = ready, []
-                _commit(work, batch, snapshot, request, tally, clock)
+            parts.ready.append(result)
+            if parts.due():
+                _commit(work, parts.take(), snapshot, request, tally, clock)
     except Halted as halted:
-        # Told to the workers too: closed by the collector some day, they would clean up after a crash.
+        # The workers halt too: closed by the garbage collector later, they would clean up after a crash.
         with suppress(Halted):
             results.throw(halted)  # type: ignore[attr-defined]  # a generator
         raise
     except BaseException:
         results.close()  # type: ignore[attr-defined]  # a generator: cancels what still runs, discards its outputs
-        work.adapter.discard(ready)
+        work.adapter.discard(parts.ready)
         raise
-    if ready:
-        _commit(work, ready, snapshot, request, tally, clock)
+    if parts.ready:
+        _commit(work, parts.take(), snapshot, request, tally, clock)
 
 
 def _commit(
@@ -318,7 +319,7 @@ def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, deta
 
 
 def _report(
-    adapter: Adapter[Any],
+    work: Work,
     request: Request,
     tally: _Tally,
     first: tuple[Snapshot, Plan],
@@ -336,7 +337,7 @@ def _report(
     opens = opened
     if done and keyed:
         try:
-            seen = look(adapter, request)
+            seen = patiently(lambda: look(work.adapter, request), work.clock, BEFORE_WORK)
             after = mean_depth(seen)
             # Weighed as of the plan, so that the difference is the layout's alone.
             opens = scale_of(seen, request.options, weighed_at, request.workload).present().files

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -112,14 +113,15 @@ class Watch:
     def lost(self, task: MergeTask, *, at_once: bool = False) -> str:
         """Why the work on ``task`` is in vain; empty as long as it may land.
 
-        Looks every ``every_ms`` at most, or ``at_once``.
+        Looks every ``every_ms`` at most, or ``at_once``. A look that fails says nothing: it is there to save work.
         """
         with self._lock:
             now = self.clock.now_ms()
             if self._next_ms < 0:
                 self._next_ms = now + self.every_ms
             if at_once or now >= self._next_ms:
-                self._seen = self.adapter.changes_since(self.snapshot)
+                with suppress(Exception):
+                    self._seen = self.adapter.changes_since(self.snapshot)
                 self._next_ms = self.clock.now_ms() + self.every_ms
             changes = self._seen
         if changes is None:

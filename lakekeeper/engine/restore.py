@@ -20,11 +20,12 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.report import RestoreReport
 from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import looked, pause_seconds, settled_version
+from lakekeeper.engine.commit import pause_seconds, settled_version
 from lakekeeper.engine.delete import new_run_id
 from lakekeeper.engine.drop import restore_run, settle_drops, since
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Registration, at_work
+from lakekeeper.engine.patience import patiently
 from lakekeeper.engine.trash import PENDING, RESTORING, TrashEntry
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -137,7 +138,7 @@ class _Restore:
 
     def _done_before(self) -> Commit | None:
         """The commit of an earlier restore of this entry, if there is one. Raises AdapterError in doubt."""
-        changes = looked(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
         version = changes.landed(self._run_id) if changes else None
         if version is not None:
             return Commit(version, self._run_id, (), ())
@@ -153,7 +154,7 @@ class _Restore:
     def _append(self, registration: Registration) -> tuple[Commit, int, int]:
         """Raises as :func:`restore`; unless it is Unknown, no file is left behind."""
         try:
-            registration.require_time()
+            registration.renew()
             copies = self._copies()
             commit = self._commit(copies, registration)
             while commit is None:
@@ -209,7 +210,7 @@ class _Restore:
         self.clock.wait(pause_seconds(self.lost - 1, self.options))
 
     def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
-        seen = looked(self.adapter.version, self.clock)
+        seen = patiently(self.adapter.version, self.clock)
         version = settled_version(
             self.adapter, replace(seen, version=self.entry.since), self._run_id, self.clock
         )

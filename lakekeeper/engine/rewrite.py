@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.rebase import Output, Rewrite
+from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.intents import Registration
+from lakekeeper.engine.patience import patiently
 from lakekeeper.engine.quiet import Watch
-from lakekeeper.errors import LakekeeperError, reason
+from lakekeeper.errors import OptionError, Unsupported, reason
 from lakekeeper.spi import Adapter, Runner
 
 _FINER_TRIES = 3
@@ -42,6 +44,7 @@ class Work:
     run_id: str
     watch: Watch | None = None
     registration: Registration | None = None
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def writer(self) -> str:
@@ -83,7 +86,10 @@ def _discard_finished(work: Work, futures: set[Future[Rewrite | Failed]]) -> Non
 
 
 def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
-    """One task, in its thread. Errors of Spark or storage fail this group only."""
+    """One task, in its thread. An error of Spark, of the storage or of the catalog fails this group only.
+
+    Raises Unsupported or OptionError, which hold for every group.
+    """
     in_vain = work.watch.lost(task) if work.watch else ""
     if in_vain:
         return Failed(task, f"{in_vain}; the work was stopped early", raced=True)
@@ -91,23 +97,15 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
         try:
             rewrite = _write(work, task)
             return rewrite if isinstance(rewrite, Failed) else _checked(work, task, rewrite)
-        except LakekeeperError:
-            raise
         except Exception as error:
-            # Any failure of a job (lost executor, bad file) costs this group and no other.
-            in_vain, told = _in_vain(work, task), reason(error)
+            if isinstance(error, Unsupported | OptionError):
+                raise
+            # The job may have failed because a concurrent commit, or an expiry, removed what it was to read.
+            in_vain, told = work.watch.lost(task, at_once=True) if work.watch else "", reason(error)
             return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
         finally:
             with suppress(Exception):  # memory that is not freed must not cost the group
                 work.adapter.release(task)
-
-
-def _in_vain(work: Work, task: MergeTask) -> str:
-    """Did the job fail because what it was to read is gone? A version may expire under our hands."""
-    try:
-        return work.watch.lost(task, at_once=True) if work.watch else ""
-    except Exception:  # the job's own error is what is told then
-        return ""
 
 
 def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
@@ -117,10 +115,12 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
     """
     attempt = task
     for _ in range(_FINER_TRIES):
-        rows = work.adapter.read(attempt)
+        if work.registration:
+            work.registration.renew()
+        rows = _read(work, attempt)
         work.events.tell("read", task=task.id)
         if work.registration:
-            work.registration.require_time()
+            work.registration.renew()
         rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt, work.writer)
         over = _over(task, rewrite)
         if not over:
@@ -134,6 +134,10 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         f"a file of {worst.rows:,} rows and {worst.bytes:,} bytes came out after {_FINER_TRIES} attempts, over "
         f"{task.target_rows:,} rows or {task.max_bytes:,} bytes; nothing was committed. Raise max-rows-per-file",
     )
+
+
+def _read(work: Work, task: MergeTask) -> Any:
+    return patiently(lambda: work.adapter.read(task), work.clock)
 
 
 def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:

@@ -178,6 +178,7 @@ OWNERS = (
     "key-change-ratio",
     "queries-per-hour",
     "partial-progress.enabled",
+    "partial-progress.bytes-per-commit",
     "partial-progress.max-commits",
     "commit.retry.num-retries",
     "commit.retry.min-wait-ms",

@@ -33,6 +33,8 @@ from lakekeeper.testing.values import Row
 POLICIES: Mapping[str, Policy] = {
     p.name: p for p in (ADAPTIVE, RANGES, PEAKS, SIZES, DELETES, FULL, UNIVERSAL)
 }
+IN_PARTS = {"partial-progress.bytes-per-commit": 1}
+"""Every table is large enough for commits in parts."""
 SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 
 

@@ -17,7 +17,7 @@ from lakekeeper.core.options import Options
 from lakekeeper.core.ranks import rank_blocks
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
-from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.scene import IN_PARTS, Scene, overlapping, rows
 
 PARTS = 10
 TABLES = 500
@@ -46,7 +46,7 @@ def drawn(part: int) -> Iterator[Drawn]:
         if rng.random() < 0.2:
             options["max-level"] = rng.choice([1, 2])
         if rng.random() < 0.2:
-            options["partial-progress.enabled"] = True
+            options |= IN_PARTS
         yield Drawn(seed, scene, ["ranges", "peaks"][seed // PARTS % 2], options)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.scene import groups_apart
+from tests.engine.scene import IN_PARTS, groups_apart
 
 
 class Crash(Exception):
@@ -30,7 +30,7 @@ def test_outputs_of_other_groups_stay_where_a_crash_left_them(phase: str) -> Non
             raise Crash
 
     with pytest.raises(Crash):
-        scene.run(observer=observer, options={"partial-progress.enabled": True})
+        scene.run(observer=observer, options=IN_PARTS)
     gc.collect()
     assert scene.table.touched.discarded == []
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lakekeeper")]

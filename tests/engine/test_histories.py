@@ -84,7 +84,7 @@ def test_no_history_loses_doubles_or_brings_back_a_row(seed: int) -> None:
         options = {
             "max-rows-per-file": rng.choice([3, 10]),
             "depth-threshold": rng.choice([1, 2]),
-            "partial-progress.enabled": rng.random() < 0.3,
+            "partial-progress.bytes-per-commit": 1 if rng.random() < 0.3 else 1 << 40,
             "commit.retry.num-retries": rng.choice([0, 2]),
         }
         policies = rng.choice([("ranges",), ("peaks",), ("sizes",), ("full",), ("ranges", "sizes")])

@@ -10,7 +10,7 @@ import pytest
 
 from lakekeeper.errors import Conflict
 from lakekeeper.testing.memory import MemoryAdapter
-from tests.engine.scene import Scene, groups_apart, overlapping, rows
+from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
 
 BEFORE_COMMIT = ("planned", "read", "written", "before_commit")
 
@@ -210,7 +210,7 @@ def test_two_adapters_commit_in_both_orders(maintenance_first: bool) -> None:
 @pytest.mark.parametrize("partial", [True, False])
 def test_partial_progress_commits_groups_as_they_finish(partial: bool) -> None:
     scene = groups_apart(6)
-    options = {"partial-progress.enabled": partial, "partial-progress.max-commits": 3}
+    options = {"partial-progress.enabled": partial, "partial-progress.max-commits": 3, **IN_PARTS}
     before = scene.table.fingerprint()
     report = scene.run(options=options)
     assert report.commits == (3 if partial else 1)
@@ -221,7 +221,7 @@ def test_partial_progress_commits_groups_as_they_finish(partial: bool) -> None:
 def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
     scene = groups_apart(6)
     observer = At("committed", lambda: scene.table.delete("k >= 0 and k != 1"))
-    report = scene.run(observer=observer, options={"partial-progress.enabled": True})
+    report = scene.run(observer=observer, options=IN_PARTS)
     assert "dropped" in {group.status for group in report.groups}
     assert [row["k"] for row in scene.table.rows()] == [1]
     assert scene.table.leftovers() == set()
@@ -230,7 +230,7 @@ def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
 def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> None:
     scene = groups_apart(4)
     options = {
-        "partial-progress.enabled": True,
+        **IN_PARTS,
         "partial-progress.max-commits": 4,
         "commit.retry.num-retries": 0,
     }

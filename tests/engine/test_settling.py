@@ -16,7 +16,7 @@ from lakekeeper.engine.intents import SLOTS, at_work, register, registered
 from lakekeeper.engine.maintain import maintain
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty, entries, restore_files
-from lakekeeper.errors import AdapterError, Conflict, Rejected
+from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
@@ -167,8 +167,9 @@ def test_a_run_that_is_late_writes_nothing_any_more() -> None:
             passed.append(phase)
             table.later(10 * DAY)
 
-    with pytest.raises(Rejected, match=r"took longer than vacuum.intent-timeout-hours"):
-        maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
+    report = maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
+    assert {group.status for group in report.groups} == {"failed"}
+    assert all("took longer than vacuum.intent-timeout-hours" in group.detail for group in report.groups)
     assert set(table.disk) == disk
 
 

@@ -1,0 +1,39 @@
+"""Reads of the log, the catalog and the notes are repeated when they fail, for a bounded time.
+
+In the hours that a large run takes, some call fails once: a catalog throttles, a store answers 503. Such an error says
+nothing about the table, so it costs a pause, never the run or the groups that the run has finished.
+
+Only reads and writes that may safely happen twice are repeated here. A commit is not: see engine/commit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import CommitError, OptionError, RetentionError, Unsupported
+
+T = TypeVar("T")
+
+BEFORE_WORK = (0.2, 1.0)
+"""Pauses in seconds while a failed run would lose nothing: a lasting error is raised soon."""
+AT_WORK = (0.2, 1.0, 4.0, 10.0, 20.0)
+"""Pauses in seconds once there are finished groups to lose."""
+_FINAL = (CommitError, OptionError, RetentionError, Unsupported)
+
+
+def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:
+    """The answer of ``ask``, which is called again after each pause while it fails.
+
+    Raises the error of the last call. An error that says what it found (a conflict, a bad option, an unsupported
+    feature) is an answer, and raised at once.
+    """
+    for pause in pauses:
+        try:
+            return ask()
+        except Exception as error:  # noqa: PERF203  # each pass waits: the block costs nothing beside that
+            if isinstance(error, _FINAL):
+                raise
+            clock.wait(pause)
+    return ask()
