@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.engine.registry import find_format, installed_formats
-from lakekeeper.errors import NotFound, Unsupported
+from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported
 from lakekeeper.spark.names import resolve
 from lakekeeper.spi import Adapter, Format, TableName
 
@@ -23,7 +23,7 @@ class Opened:
     adapter: Adapter[Any]
 
 
-def _refusal(text: str, error: NotFound) -> Unsupported | None:
+def _refusal(text: str, error: LakekeeperError) -> Unsupported | None:
     """A catalog that cannot load a table may have found one that its format's library does not open."""
     if error.__cause__ is None:
         return None
@@ -35,7 +35,7 @@ def open_adapter(spark: SparkSession, text: str) -> Opened:
     """The table that ``text`` names. Raises NotFound, AdapterError or Unsupported."""
     try:
         name = resolve(spark, text)
-    except NotFound as error:
+    except (NotFound, AdapterError) as error:
         raise _refusal(text, error) or error from error.__cause__
     found = find_format(name.provider, text)
     return Opened(name, found, found.open(spark, name))

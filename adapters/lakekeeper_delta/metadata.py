@@ -5,6 +5,7 @@ from __future__ import annotations
 from lakekeeper.errors import Rejected, reason
 from lakekeeper.spi_storage import MetadataChange
 from lakekeeper_delta import stores
+from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log
 
 WORTH = 10
@@ -17,6 +18,7 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
     Delta cleans its log with it, as far as the table's own ``delta.logRetentionDuration`` permits.
     """
     state = log.latest()
+    check(log.name, state.reader, state.writer, state.features, state.properties)
     # The state that is kept by version does not know of a checkpoint that was written since.
     segment = log.log.update(False, log.jvm.none(), log.catalog_table).logSegment()
     commits = int(segment.deltas().size())

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakekeeper.core.finding import Finding
 from lakekeeper.core.options import CONF_PREFIX, lookup
-from lakekeeper.errors import AdapterError, NotFound, Unsupported, reason
+from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jars import Versions, require_tested, version_findings
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spi import TableName
@@ -68,8 +68,13 @@ class DeltaFormat:
         require_tested(jvm, identifier.text, _versions(jvm))
         folder = jvm.view.org.apache.hadoop.fs.Path
         log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None
-        with features.refusals(identifier.text, lambda: protocol_text(jvm, log_path())):
-            table = _load(jvm, identifier)
+        try:
+            with features.refusals(identifier.text, lambda: protocol_text(jvm, log_path())):
+                table = _load(jvm, identifier)
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            raise AdapterError(f"{identifier.text}: its log cannot be read ({reason(error)})") from error
         opened = DeltaTable(Log(jvm, identifier.text, *table), identifier)
         opened.refuse_unsupported()
         return opened

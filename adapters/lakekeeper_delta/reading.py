@@ -40,16 +40,16 @@ class History:
 def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str] = ()) -> History:
     """All commits after ``since``, or all there are; ``asked`` are files that are looked for in their actions.
 
-    Raises AdapterError for a gap, or for what cannot be parsed.
+    Raises AdapterError for a gap, or for what cannot be parsed; Unsupported for a feature that is not allowed.
     """
     state = _trusted(log, disk)
     for _ in range(_TRIES):
+        check(log.name, state.reader, state.writer, state.features, state.properties)
         journal = _read(log, disk, state, since, asked)
         if not journal.renewed:
             return History(journal, state)
-        # Columns, properties or the protocol changed, or more than the driver should hold came.
+        # Properties or the protocol changed, or more than the driver should hold came.
         state = log.latest()
-        check(log.name, state.reader, state.writer, state.features, state.properties)
     raise AdapterError(f"{log.name}: its metadata changes with each look; nothing was deleted")
 
 

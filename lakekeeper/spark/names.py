@@ -69,6 +69,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     )
     try:
         table = manager.catalog(catalog).loadTable(identifier)
+        provider = str(table.properties().get("provider") or "").lower()
     except Exception as error:
         if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view: name the table under it") from error
@@ -78,7 +79,6 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
         owner = ".".join((catalog, *namespace))
         raise NotFound(text, f"is a part of a table (metadata, branch or tag): name the table, {owner}")
-    provider = str(table.properties().get("provider") or "").lower()
     if not provider:
         raise AdapterError(f"{text}: catalog '{catalog}' does not say what format the table has")
     sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
