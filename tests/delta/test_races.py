@@ -225,10 +225,10 @@ def test_an_error_after_the_log_was_written_is_unknown(
 
 def test_our_own_runs_are_winners_with_their_id(filled: Scene) -> None:
     snapshot = filled.adapter().snapshot(["k"])
-    recluster(filled, run_id="mine")
+    recluster(filled, run_id="mine-1")
     changes = filled.adapter().changes_since(snapshot)
-    assert [w.run_id for w in changes.winners] == ["mine"]
-    assert str(changes.winners[0]) == "version 3 (OPTIMIZE, lakekeeper run mine)"
+    assert [w.run_id for w in changes.winners] == ["mine-1"]
+    assert str(changes.winners[0]) == "version 3 (OPTIMIZE, lakekeeper run mine-1)"
     assert changes.removed == set(snapshot.blocks.path.to_pylist())
 
 

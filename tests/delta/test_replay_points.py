@@ -77,7 +77,12 @@ SCANNED: dict[str, Case] = {
         ["INSERT INTO {t} VALUES (1, map('a', 1)), (1, map('a', 2))"],
         "v['a'] = 1",
     ),
-    "padded text": ("k INT, v CHAR(5)", "", ["INSERT INTO {t} VALUES (1, 'a'), (1, 'b')"], "rtrim(v) = 'a'"),
+    "padded text": (
+        "k INT, v CHAR(5)",
+        "",
+        ["INSERT INTO {t} VALUES (1, 'aaaaa'), (1, 'bbbbb')"],
+        "v = 'aaaaa'",
+    ),
     "an added column": (
         "k INT",
         "",
