@@ -79,6 +79,10 @@ class Conflict(CommitError):
         self.winner = winner
 
 
+class LostRace(Conflict):
+    """Another commit came first and changed nothing that this one rests on: the same commit can be tried again."""
+
+
 class Rejected(CommitError):
     """The commit is known not to have happened; the attempt's files may be removed."""
 

@@ -56,11 +56,15 @@ class Storage(Protocol):
         """
         ...
 
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        """Take ``kept.gone`` and ``kept.expired_refs`` out of the metadata, in one commit; its version, if any.
+    def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
+        """Take ``kept.gone`` and ``kept.expired_refs`` out of the newest metadata, in one commit.
 
-        Deletes no file. Raises Conflict where anything was committed since ``versions``, Rejected or Unknown. Where
-        versions are linear nothing leaves: it only raises Conflict where garbage is named again; before each batch.
+        Returns those of ``files`` that commits since ``versions`` name again, which must stay. Deletes no file.
+
+        Raises LostRace where another commit came first, so that the same call may succeed; Conflict where a commit
+        since ``versions`` changed what the plan rests on; Rejected; Unknown; AdapterError where the snapshots have
+        expired and the newer metadata cannot be read. Where versions are linear nothing leaves the metadata: the
+        call only raises Conflict where one of ``files`` is named again, and is repeated before each batch.
         """
         ...
 

@@ -40,7 +40,6 @@ def find_garbage(log: Log, disk: Disk, history: History, kept: Kept, hints: Coll
         Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum", logged=False)
         for location in sorted(hinted - live)
     ]
-    journal.told.update(dead.path for dead in (*files, *found))
     # What is held back now is to be found again.
     through = min([kept.oldest, *(version - 1 for version in held.values())])
     return Garbage(

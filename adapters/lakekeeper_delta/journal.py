@@ -62,7 +62,6 @@ class Journal:
     renewed    a later commit changed that, or the protocol, or is too large for the driver
     checked    commits up to this one are known to bring no garbage back
     last     the newest commit's file as it was read
-    told     what was named as garbage
     asked, met   files that are looked for, and those of them that any action names
     users      file of deletion vectors → files that use it, as far as was seen
     """
@@ -87,7 +86,6 @@ class Journal:
     late: set[str] = field(default_factory=set)
     times: dict[int, int | None] = field(default_factory=dict)
     last: FileInfo | None = None
-    told: set[str] = field(default_factory=set)
     asked: Collection[str] = ()
     met: set[str] = field(default_factory=set)
 

@@ -84,7 +84,7 @@ class DeltaStorage:
         with self._answering("its log"):
             return find_garbage(self._log, self._disk, versions.native, kept, hints)
 
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
+    def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
         """Nothing to commit. Raises Conflict where a newer commit names one of the files again, or is no plain one."""
         journal = versions.native.journal
         with self._answering("its log"):
@@ -96,14 +96,14 @@ class DeltaStorage:
                 journal.drop(version, [a for a in actions if "metaData" in a or "protocol" in a])
                 late = set(journal.late)
                 journal.bring(version, [action["add"] for action in actions if "add" in action])
-                if journal.renewed or (journal.late - late) & journal.told:
+                if journal.renewed or not (journal.late - late).isdisjoint(files):
                     raise Conflict(
                         f"{self._log.name}: version {version} changed the table's id, partitioning, properties or "
                         "protocol, or brought files back that were to go; nothing was deleted",
                         f"version {version}",
                     )
                 journal.checked = version
-        return None
+        return set()
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Each file as it is now."""

@@ -49,6 +49,14 @@ class Iceberg(Jvm):
         """The table of a quoted name, through Spark's catalog; Java's errors pass."""
         return self.api.spark.Spark3Util.loadIcebergTable(self.session, sql_name)
 
+    def over_http(self, table: Any) -> bool:
+        """Is the table's catalog asked over HTTP?
+
+        A gateway may repeat a commit whose answer was lost, and answer with the 409 that the repetition met. Iceberg's
+        own actions then delete files of a commit that landed (apache/iceberg 12818): none of them commits there.
+        """
+        return str(table.operations().getClass().getSimpleName()) == "RESTTableOperations"
+
     def pinned(self, table: Any, properties: Mapping[str, str] | None = None) -> Any:
         """A table object that stays at the metadata ``table`` has now, with some properties of its own.
 

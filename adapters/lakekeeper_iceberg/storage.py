@@ -10,7 +10,7 @@ from typing import Any
 from lakekeeper.core.containment import NOTES, Grounds, grounds_of, within
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
 from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
+from lakekeeper.errors import AdapterError, LakekeeperError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi_storage import MetadataChange
 from lakekeeper_iceberg import attempts, expiry, garbage, levels, strangers
@@ -80,15 +80,11 @@ class IcebergStorage:
     def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
         return garbage.garbage_of(self._reach(versions), self.grounds, kept, hints)
 
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        if not kept.gone and not kept.expired_refs:
-            return None
+    def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
+        expiry_ = expiry.Expiry(self.jvm, self.table(), self.name, versions.native)
         with self.lock(versions.table_uuid):
-            table = self.table()
-            if str(table.operations().current().uuid()) != versions.table_uuid:
-                raise Conflict(f"{self.name}: the table was dropped and created again under its name")
-            expiry.expire(self.jvm, table, self.name, versions.native, kept.gone, kept.expired_refs)
-        return versions.newest
+            newest = expiry_.commit(kept.gone, kept.expired_refs)
+        return expiry_.named_since(newest, files)
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return self._disk().look(paths)

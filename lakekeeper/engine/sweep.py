@@ -2,9 +2,10 @@
 
     intents ─► versions ─► keep ─► garbage ─► look ─► plan ─┬─ dry run: that is all
                  ▲                                          ▼
-                 │                        brake ─► record, list ─► expire ─┬─ Conflict: look again (bounded)
+                 │                        brake ─► record, list ─► expire ─┬─ LostRace: expire again (bounded)
+                 │                                                         ├─ Conflict: look again (bounded)
                  └─────────────────────────────────────────────────────────┘  Unknown: delete nothing, keep the list
-                                                             └─► delete, oldest version first ─► result, cursor
+                                        delete what no newer commit names, oldest version first ─► result, cursor
 
 The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it for a hint, and
 looks at each file of it again. Nothing is deleted that was not looked for in everything that stays. What the log itself
@@ -34,7 +35,7 @@ from lakekeeper.engine.neighbours import Neighbours
 from lakekeeper.engine.records import Records
 from lakekeeper.engine.removal import NOTHING, Removal, Removed, foretold
 from lakekeeper.engine.trash import held_versions
-from lakekeeper.errors import Conflict, RetentionError, Unsupported
+from lakekeeper.errors import Conflict, LostRace, RetentionError, Unsupported
 from lakekeeper.spi import Adapter, Observer
 from lakekeeper.spi_storage import Storage
 
@@ -108,7 +109,11 @@ class _Look:
 
 @dataclass(slots=True)
 class _Sweep:
-    """One vacuum; ``lost`` counts how often another commit came between the look and the expiry."""
+    """One vacuum.
+
+    lost       how often the expiry had to be repeated, or planned again, because of another commit
+    deadline   when no attempt is made any more; 0 until the first is lost
+    """
 
     adapter: Adapter[Any]
     storage: Storage
@@ -118,6 +123,7 @@ class _Sweep:
     clock: Clock
     run_id: str
     lost: int = 0
+    deadline: int = 0
 
     def run(self) -> VacuumReport:
         started = self.clock.now_ms()
@@ -129,50 +135,73 @@ class _Sweep:
                 f"{why}; nothing was deleted. Vacuum without the recycle bin",
             )
         records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
-        allowed = self.request.options.integer("commit.retry.num-retries")
-        deadline: int | None = None
-        for attempt in range(allowed + 1):
-            look = self._look(records)
+        look: _Look | None = None
+        for attempt in range(self._retries + 1):
             if look is None:
-                return VacuumReport(
-                    self.adapter.table, self.request.dry_run, None, ended="the table is empty"
-                )
-            plan = look.plan
-            self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
-            if self.request.dry_run:
-                return self._report(look, foretold(plan), started, "dry run")
-            if not plan.files and not self._expires(look) and not plan.expired_refs:
-                self._take_over(records, look)
-                self._finish(records, look)
-                return self._report(look, NOTHING, started, "nothing to do")
-            brake(plan, self.request.options.number("vacuum.max-share"))
-            records.before(plan)
-            self._take_over(records, look)
+                prepared = self._prepared(records, started)
+                if isinstance(prepared, VacuumReport):
+                    return prepared
+                look = prepared
             try:
-                if not self.request.trash:
-                    self.storage.expire(look.versions, look.kept, self.run_id)
+                look = self._expired(look)
             except Conflict as conflict:
-                self.lost += 1
-                now = self.clock.now_ms()
-                # Counted from the first loss: the look before it may take hours on a large table.
-                deadline = deadline or now + self.request.options.integer("commit.retry.total-timeout-ms")
-                self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
-                if attempt == allowed or now >= deadline:
-                    records.withdrawn()
-                    raise
-                self.clock.wait(pause_seconds(attempt, self.request.options))
+                self._wait_after(conflict, attempt, records)
+                look = look if isinstance(conflict, LostRace) else None
                 continue
             removed = self._remove(look)
-            records.after(plan, removed)
+            records.after(look.plan, removed)
             if not removed.failed:
                 self._finish(records, look)
             return self._report(look, removed, started, _ended(removed))
         raise AssertionError("the loop returns or raises")
 
+    def _prepared(self, records: Records, started: int) -> _Look | VacuumReport:
+        """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
+        look = self._look(records)
+        if look is None:
+            return VacuumReport(self.adapter.table, self.request.dry_run, None, ended="the table is empty")
+        plan = look.plan
+        self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
+        if self.request.dry_run:
+            return self._report(look, foretold(plan), started, "dry run")
+        if not plan.files and not self._expires(look) and not plan.expired_refs:
+            self._take_over(records, look)
+            self._finish(records, look)
+            return self._report(look, NOTHING, started, "nothing to do")
+        brake(plan, self.request.options.number("vacuum.max-share"))
+        records.before(plan)
+        self._take_over(records, look)
+        return look
+
+    def _wait_after(self, conflict: Conflict, attempt: int, records: Records) -> None:
+        """Wait until the next attempt. Raises the conflict where there is none."""
+        self.lost += 1
+        now = self.clock.now_ms()
+        if not self.deadline:
+            # Counted from the first loss: the look before it may take hours on a large table.
+            self.deadline = now + self.request.options.integer("commit.retry.total-timeout-ms")
+        self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
+        if attempt == self._retries or now >= self.deadline:
+            records.withdrawn()
+            raise conflict
+        self.clock.wait(pause_seconds(attempt, self.request.options))
+
+    def _expired(self, look: _Look) -> _Look:
+        """Take what goes out of the metadata; the look without the files that a newer commit names again."""
+        if self.request.trash:  # from the bin it may come back
+            return look
+        plan = look.plan
+        again = self.storage.expire(look.versions, look.kept, _paths(plan))
+        if not again:
+            return look
+        spared = {**plan.spared, **dict.fromkeys(again, "a commit since the plan was made names it")}
+        files = tuple(file for file in plan.files if file.path not in again)
+        return replace(look, plan=replace(plan, files=files, spared=spared))
+
     def _remove(self, look: _Look) -> Removed:
         check = None
         if look.versions.linear:  # nothing was expired: an old version may yet be restored
-            check = partial(self.storage.expire, look.versions, look.kept, self.run_id)
+            check = partial(self.storage.expire, look.versions, look.kept, _paths(look.plan))
         removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
         return removal.run(look.plan, self.run_id if self.request.trash else "")
 
@@ -186,6 +215,10 @@ class _Sweep:
         records.finished(look.plan.through, look.versions, look.own, look.leftovers.settled)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
+
+    @property
+    def _retries(self) -> int:
+        return self.request.options.integer("commit.retry.num-retries")
 
     @property
     def _timeout_ms(self) -> int:
@@ -351,6 +384,10 @@ class _Sweep:
             duration_ms=self.clock.now_ms() - started,
             plan=plan,
         )
+
+
+def _paths(plan: VacuumPlan) -> frozenset[str]:
+    return frozenset(file.path for file in plan.files)
 
 
 def _ended(removed: Removed) -> str:

@@ -58,7 +58,6 @@ class MemoryStorage:
                 linear=linear,
                 usual_age_ms=USUAL_AGE_MS,
                 live_bytes=sum(e.file.bytes for e in table.current.files.values()),
-                native=_generation(table),
             )
 
     def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
@@ -82,34 +81,34 @@ class MemoryStorage:
         through = min(kept.reasons) if versions.linear else None
         return Garbage(tuple(dead.values()), examined=len(versions.items), through=through)
 
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        """Forget versions, unless anything was committed or named since; on a linear log, dead files named again."""
+    def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
+        """Forget versions, unless a name holds one now; on a linear log, raise Conflict where a file is named again."""
         table = self._table
         if versions.linear:
-            self._require_dead(versions, kept)
-            return None
-        if not (kept.gone or kept.expired_refs):
-            return None
-        table.before("expire")
+            with table.lock:
+                if back := self._named_since(versions, files):
+                    raise Conflict(f"{table.name}: a commit brought {len(back)} files back that were to go")
+            return set()
+        if kept.gone or kept.expired_refs:
+            table.before("expire")
         with table.lock:
-            if _generation(table) != versions.native:
-                raise Conflict(f"{table.name}: somebody committed since the look", "a commit")
+            self._require_unnamed(versions, kept)
             table.expired |= set(kept.gone)
             for name in kept.expired_refs:
                 table.refs.pop(name, None)
-            return table.current.number
+            return self._named_since(versions, files)
 
-    def _require_dead(self, versions: Versions, kept: Kept) -> None:
+    def _require_unnamed(self, versions: Versions, kept: Kept) -> None:
+        due, known = set(kept.gone), {ref.name: ref for ref in versions.refs}
+        for name, ref in self._table.refs.items():
+            changed = known.get(name) != ref if name in kept.expired_refs else ref.head in due
+            if changed:
+                raise Conflict(f"{self._table.name}: {name} names version {ref.head} now", name)
+
+    def _named_since(self, versions: Versions, files: Collection[str]) -> set[str]:
         table = self._table
-        with table.lock:
-            live = {p for n in kept.reasons if n <= versions.newest for p in _named(table, n)}
-            dead = {p for n in kept.gone for p in _named(table, n)} - live
-            for number in range(versions.newest + 1, len(table.versions)):
-                if back := dead & _named(table, number).keys():
-                    raise Conflict(
-                        f"{table.name}: version {number} brought {len(back)} files back that were to go",
-                        f"version {number}",
-                    )
+        later = {p for n in range(versions.newest + 1, len(table.versions)) for p in _named(table, n)}
+        return {full for full in files if self._short(full) in later}
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Each file as it is on the disk."""
@@ -211,8 +210,3 @@ class MemoryStorage:
 def _named(table: MemoryTable, number: int) -> dict[str, str]:
     """Path → partition of all files that a version names."""
     return {path: entry.file.partition for path, entry in table.versions[number].files.items()}
-
-
-def _generation(table: MemoryTable) -> tuple[object, ...]:
-    """Changes with each commit, each name and each expiry."""
-    return len(table.versions), len(table.expired), tuple(sorted(table.refs.items(), key=lambda ref: ref[0]))

@@ -165,11 +165,11 @@ def test_each_commit_is_read_once_however_many_batches_there_are(
     monkeypatch.setattr("lakekeeper_delta.storage.actions_of", noted)
     for n in range(5):
         table.commit(table.add(f"more-{n}.parquet"))
-        looked.storage.expire(looked.versions, looked.kept, "run")
+        looked.storage.expire(looked.versions, looked.kept, looked.files)
     assert read == list(range(looked.versions.newest + 1, looked.versions.newest + 6))
     table.commit({"add": {**table.add("x.parquet")["add"], "path": "a.parquet"}})
     with pytest.raises(Conflict, match="brought files back"):
-        looked.storage.expire(looked.versions, looked.kept, "run")
+        looked.storage.expire(looked.versions, looked.kept, looked.files)
 
 
 def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: Scene) -> None:

@@ -24,6 +24,11 @@ class Look:
     garbage: Garbage
     plan: VacuumPlan
 
+    @property
+    def files(self) -> frozenset[str]:
+        """What would go, by full paths."""
+        return frozenset(f.path for f in self.plan.files)
+
     def names(self, kind: str = "") -> set[str]:
         """Paths below the table of what would go."""
         root = self.storage.grounds.roots[0] + "/"
@@ -31,7 +36,7 @@ class Look:
 
     def sweep(self) -> set[str]:
         """Delete it; what is gone, below the table."""
-        self.storage.expire(self.versions, self.kept, "run")
+        assert not self.storage.expire(self.versions, self.kept, self.files)
         root = self.storage.grounds.roots[0] + "/"
         return {path.removeprefix(root) for path in self.storage.delete(self.plan.files)}
 

@@ -205,11 +205,12 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
     def meanwhile(what: str) -> None:
         if what == "expire" and not expiries:
             expiries.append(1)
-            run(table, age_ms=DAY)  # takes over what the first attempt listed; its commit makes us look again
+            run(table, age_ms=DAY)  # takes over what the first attempt listed
             table.later(2 * DAY)
             table.overwrite([{"k": 9}])
             expiries.append(2)
-        elif what == "delete" and len(expiries) == 2:
+            raise Conflict("look again")
+        if what == "delete" and len(expiries) == 2:
             raise _Crash
 
     table.before = meanwhile
@@ -295,7 +296,12 @@ def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
     assert left
     table.later(3 * DAY)
     table.overwrite([{"k": 5}])
-    table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
+
+    def lose(what: str) -> None:
+        if what == "expire":
+            raise Conflict("another commit came first")
+
+    table.before = lose
     with pytest.raises(Conflict):
         run(table, age_ms=0, allow_unsafe=True)
     table.before = lambda _: None

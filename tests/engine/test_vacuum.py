@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import SLOTS, register, registered
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty, entries, restore_files
-from lakekeeper.errors import AdapterError, Conflict, NotFound, RetentionError
+from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.scene import Scene, intent, written
@@ -268,16 +269,62 @@ def test_a_name_that_comes_between_the_look_and_the_expiry_is_seen() -> None:
     assert 2 not in readable(table)
 
 
-def test_it_gives_up_where_others_never_rest() -> None:
+def with_old_versions() -> MemoryTable:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(5):
         table.later(DAY)
         table.overwrite([{"k": day}])
+    return table
+
+
+def test_a_commit_between_the_look_and_the_expiry_costs_no_second_look() -> None:
+    """Finding 8: a table that is written all the time is vacuumed all the same."""
+    table = with_old_versions()
     table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
+    report = run(table, age_ms=DAY)
+    assert (report.retries, report.ended) == (0, "done")
+    assert (report.deleted_files_count, report.expired_snapshots_count) == (3, 4)
+    assert table.leftovers() == set()
+
+
+def test_what_a_commit_names_again_before_the_expiry_stays() -> None:
+    table = with_old_versions()
+    old = dict(table.versions[1].files)
+
+    def back(what: str) -> None:
+        if what == "expire":
+            table.apply("RESTORE", lambda now: replace(now, files=old))
+
+    table.before = back
+    report = run(table, age_ms=DAY)
+    assert report.ended == "done"
+    assert table.rows(table.current.number) == [{"k": 0}]
+    assert report.plan is not None
+    assert report.plan.spared == {
+        f"mem:/db.t/{path}": "a commit since the plan was made names it" for path in old
+    }
+
+
+@pytest.mark.parametrize("error", [LostRace, Conflict])
+def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
+    table = with_old_versions()
+    looks: list[str] = []
+
+    def lost(what: str) -> None:
+        if what == "expire":
+            raise error("another commit came first")
+
+    table.before = lost
     with pytest.raises(Conflict):
-        run(table, age_ms=DAY, options={"commit.retry.num-retries": 2})
+        run(
+            table,
+            age_ms=DAY,
+            options={"commit.retry.num-retries": 2},
+            observer=lambda phase, _: looks.append(phase) if phase == "planned" else None,
+        )
     assert table.touched.deleted == []
     assert registered(MemoryAdapter(table).notes) == {}
+    assert len(looks) == (1 if error is LostRace else 3)
 
 
 def test_the_trash_and_back(table: MemoryTable) -> None:
@@ -437,6 +484,11 @@ def test_no_attempt_is_made_after_the_time_for_retries() -> None:
             table.later(HOUR_MS)
             table.append([{"k": 2}])
 
+    def lose(what: str) -> None:
+        if what == "expire":
+            raise Conflict("look again")
+
+    table.before = lose
     options = {**WIDE, "commit.retry.num-retries": 100, "commit.retry.total-timeout-ms": 3 * HOUR_MS}
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
     request = VacuumRequest(resolve(options), age_ms=DAY)

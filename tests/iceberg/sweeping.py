@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ def sweep(
     paths = [dead.path for dead in garbage.files]
     found = dict(zip(paths, storage.look(paths), strict=True))
     plan = plan_vacuum(scene.sql, versions, kept, garbage, found, storage.grounds)
-    storage.expire(versions, kept, "run")
+    again = storage.expire(versions, kept, {f.path for f in plan.files})
+    plan = replace(plan, files=tuple(f for f in plan.files if f.path not in again))
     return Swept(versions, kept, garbage, plan, frozenset(storage.delete(plan.files)))
 
 

@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.core.layout import run_folder
+from lakekeeper.core.options import resolve
 from lakekeeper.core.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum import Doomed
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, Unknown
 from lakekeeper_iceberg.disk import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
@@ -50,22 +52,101 @@ def pictured(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept]:
     return versions, keep(scene.sql, versions, Retention(0, allow_unsafe=True), LATER)
 
 
-def test_whatever_was_committed_since_the_look_is_a_conflict(scene: Scene) -> None:
+def doomed_by(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept, set[str]]:
+    """A look at the table, and the files that are dead by it."""
+    versions, kept = pictured(storage, scene)
+    return versions, kept, {d.path for d in storage.garbage(versions, kept).files}
+
+
+@pytest.mark.parametrize(
+    "rival",
+    [
+        "ALTER TABLE {t} CREATE TAG late AS OF VERSION {first}",
+        "CALL ice.system.rollback_to_snapshot(table => 'db.{name}', snapshot_id => {first})",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('gc.enabled' = 'false')",
+    ],
+)
+def test_a_commit_that_changes_what_the_plan_rests_on_is_a_conflict(scene: Scene, rival: str) -> None:
     """Loss 58: a name that was made meanwhile protects its snapshot."""
     rows(scene.create("k INT, v STRING"), 1, 2)
     storage = scene.adapter().storage
-    for rival in (
-        f"ALTER TABLE {{t}} CREATE TAG t AS OF VERSION {scene.versions()[0]}",
+    versions, kept, files = doomed_by(storage, scene)
+    scene.run(rival.replace("{first}", str(scene.versions()[0])).replace("{name}", scene.name))
+    before = scene.versions(), on_disk(scene)
+    with pytest.raises(Conflict) as lost:
+        storage.expire(versions, kept, files)
+    assert not isinstance(lost.value, LostRace)
+    assert (scene.versions(), on_disk(scene)) == before
+
+
+@pytest.mark.parametrize(
+    "rival",
+    [
         "INSERT INTO {t} VALUES (9, 'x')",
+        "DELETE FROM {t} WHERE k = 1",
         "ALTER TABLE {t} ADD COLUMN w INT",
-    ):
-        versions, kept = pictured(storage, rows(scene, 5))
-        scene.run(rival)
-        before = scene.versions(), on_disk(scene)
-        with pytest.raises(Conflict):
-            storage.expire(versions, kept, "run")
-        assert (scene.versions(), on_disk(scene)) == before
-    assert "tag t" in sweep(scene).kept.reasons.values()
+        "CALL ice.system.rewrite_data_files(table => 'db.{name}', options => map('rewrite-all', 'true'))",
+    ],
+)
+def test_a_commit_of_a_writer_costs_no_second_look(scene: Scene, rival: str) -> None:
+    """Finding 8: what was dead before stays dead, and goes."""
+    rows(scene.create("k INT, v STRING"), 1, 2, 3)
+    storage = scene.adapter().storage
+    versions, kept, files = doomed_by(storage, scene)
+    assert files
+    scene.run(rival.replace("{name}", scene.name))
+    after, expected = on_disk(scene), scene.spark_rows()
+    assert storage.expire(versions, kept, files) == set()
+    assert set(scene.versions()).isdisjoint(kept.gone)
+    assert set(storage.delete([doomed(path, "manifest list") for path in files])) == files
+    assert after - on_disk(scene) == {path.removeprefix("file:") for path in files}
+    assert scene.spark_rows() == scene.log_rows() == expected
+
+
+def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
+    """Finding 8: an engine may add a file again that the look found dead (apache/iceberg ``add_files``)."""
+    rows(scene.create("k INT, v STRING"), 1, 2)
+    table = scene.java()
+    [file] = [task.file() for task in table.newScan().planFiles() if "00000" in str(task.file().location())][
+        :1
+    ]
+    scene.run("DELETE FROM {t} WHERE true")
+    storage = scene.adapter().storage
+    versions, kept, files = doomed_by(storage, scene)
+    path = str(file.location())
+    assert path in files
+    table.refresh()
+    table.newAppend().appendFile(file).commit()
+    assert storage.expire(versions, kept, files) == {path}
+    storage.delete([doomed(each) for each in files - {path}])
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark.table(scene.sql).count() == 1
+
+
+def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding 8: each lost swap is repeated on the same plan."""
+    rows(scene.create("k INT, v STRING"), *range(4))
+    races = iter(range(10, 13))
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        if (key := next(races, None)) is not None:
+            rows(scene, key)
+        real.commit(base, updated)
+
+    looks: list[str] = []
+    adapter = scene.adapter()
+    monkeypatch.setattr(adapter, "_table", Faulty(adapter._table, race))
+    report = vacuum(
+        adapter,
+        VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
+        observer=lambda phase, _: looks.append(phase),
+    )
+    assert (report.ended, report.retries, looks.count("planned")) == ("done", 3, 1)
+    assert report.expired_snapshots_count == 3
+    assert scene.spark.table(scene.sql).count() == 7
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
 
 
 def _lost(jvm: Iceberg, kind: str) -> Exception:
@@ -81,7 +162,7 @@ def _lost(jvm: Iceberg, kind: str) -> Exception:
     "lands, raised, expected",
     [
         (True, "CommitFailedException", None),  # a client that sent it twice lost to itself
-        (False, "CommitFailedException", Conflict),
+        (False, "CommitFailedException", LostRace),
         (False, "ForbiddenException", Rejected),
         (True, "CommitStateUnknownException", Unknown),
         (True, "", Unknown),
@@ -105,10 +186,10 @@ def test_answers_of_a_catalog(
         patch("lakekeeper_iceberg.commit._kinds", lambda e: [raised or type(e).__name__]),
     ):
         if expected is None:
-            assert adapter.storage.expire(versions, kept, "run") == versions.newest
+            assert adapter.storage.expire(versions, kept, set()) == set()
         else:
             with pytest.raises(expected):
-                adapter.storage.expire(versions, kept, "run")
+                adapter.storage.expire(versions, kept, set())
     assert scene.versions() == [v.id for v in versions.items if not lands or v.id in kept.reasons]
 
 
@@ -134,22 +215,44 @@ def rest(spark: SparkSession, tmp_path: Path) -> Iterator[_Rest]:
 
 
 def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> None:
-    """The protocol has no way to demand that nothing was committed: then nothing is deleted, and hints remain."""
+    """Finding 8: the protocol cannot demand that nothing was committed; what came since is subtracted afterwards."""
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
     assert check(scene).of_kind("manifest list") == 1
     rows(scene, 3)
-    storage = scene.adapter().storage
-    versions, kept = pictured(storage, scene)
-    hints = {d.path for d in storage.garbage(versions, kept).files}
-    rows(scene, 4)
-    before = on_disk(scene)
-    with pytest.raises(Unknown, match="somebody else committed"):
-        storage.expire(versions, kept, "run")
-    assert before <= on_disk(scene)
-    assert hints <= {d.path for d in sweep(scene, hints=hints).garbage.files}
-    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    table = scene.java()
+    [file, *_] = [task.file() for task in table.newScan().planFiles()]
+    scene.run("DELETE FROM {t} WHERE true")
+    adapter = scene.adapter()
+    storage = adapter.storage
+    versions, kept, files = doomed_by(storage, scene)
+
+    def overtaken(real: Any, base: Any, updated: Any) -> None:
+        table.refresh()
+        table.newAppend().appendFile(file).commit()
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, overtaken)):
+        assert storage.expire(versions, kept, files) == {str(file.location())}
+    storage.delete([doomed(path) for path in files - {str(file.location())}])
     assert scene.spark_rows() == scene.log_rows()
-    assert scene.spark.table(scene.sql).count() == 4
+    assert scene.spark.table(scene.sql).count() == 1
+
+
+def test_a_name_that_the_catalog_lost_with_the_expiry_stops_the_deletes(rest: _Rest) -> None:
+    """A name given to a snapshot while it expires goes with it; a server of the protocol says nothing."""
+    scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
+    adapter = scene.adapter()
+    storage = adapter.storage
+    versions, kept, files = doomed_by(storage, scene)
+    scene.run(f"ALTER TABLE {{t}} CREATE TAG kept AS OF VERSION {scene.versions()[-1]}")
+
+    def dropped(real: Any, base: Any, updated: Any) -> None:
+        real.commit(base, updated)
+        scene.run("ALTER TABLE {t} DROP TAG kept")
+
+    tampered = Faulty(adapter._table, dropped)
+    with patch.object(adapter, "_table", tampered), pytest.raises(Unknown, match="removed kept"):
+        storage.expire(versions, kept, files)
 
 
 def test_an_answer_that_was_lost_on_the_way(rest: _Rest) -> None:
@@ -162,7 +265,7 @@ def test_an_answer_that_was_lost_on_the_way(rest: _Rest) -> None:
         raise Answer(409)
 
     rest.act = landed
-    assert storage.expire(versions, kept, "run") == versions.newest
+    assert storage.expire(versions, kept, set()) == set()
     rest.act = lambda commit: commit()
     assert scene.versions() == list(kept.reasons)
 

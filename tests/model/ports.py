@@ -95,8 +95,8 @@ class ScriptedStorage:
     def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
         return self._ask("storage.garbage", versions, kept, frozenset(hints))
 
-    def expire(self, versions: Versions, kept: Kept, run_id: str) -> int | None:
-        return self._ask("storage.expire", versions, kept, run_id)
+    def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
+        return set(self._ask("storage.expire", versions, kept, tuple(sorted(files))))
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return list(self._ask("storage.look", tuple(paths))) if paths else []

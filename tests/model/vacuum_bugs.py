@@ -125,7 +125,11 @@ def _trusts_hints() -> list[Patch]:
 
 
 def _expires_whatever_came() -> list[Patch]:
-    return [(memory_storage, "_generation", lambda _table: ())]
+    return [(MemoryStorage, "_require_unnamed", lambda *_args: None)]
+
+
+def _forgets_what_came() -> list[Patch]:
+    return [(MemoryStorage, "_named_since", lambda *_args: set())]
 
 
 def _unknown_is_done() -> list[Patch]:
@@ -135,7 +139,7 @@ def _unknown_is_done() -> list[Patch]:
         try:
             return real(self, *args)
         except Unknown:
-            return None
+            return set()
 
     return [(ScriptedStorage, "expire", expire)]
 
@@ -201,6 +205,7 @@ VACUUM_BUGS: tuple[Bug, ...] = (
         _BRAKE,
     ),
     Bug("versions expire that were named meanwhile", _expires_whatever_came, _BRAKE[1:]),
+    Bug("files are deleted that a newer commit names", _forgets_what_came, (*_BRAKE, *_NAMES)),
     Bug("an expiry that was not answered is taken for done", _unknown_is_done, _FAULTS[1:]),
     Bug("files that are being written are orphans", _young_files_are_orphans, _ORPHANS),
     Bug(
