@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakekeeper.errors import Conflict, LakekeeperError, Rejected, Unknown, reason
+from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.changes import RUN_ID
@@ -149,12 +149,16 @@ def drop_deletes(
     run_id: str,
     attempts: Attempts,
 ) -> Swapped:
-    """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do."""
+    """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do.
+
+    Rows that came since have higher sequence numbers, so that nothing older applies to them. Only what a rewrite wrote
+    has lower ones: after a rewrite, Conflict is raised.
+    """
 
     def update(transaction: Any, base: Any) -> Any:
-        if int(base.currentSnapshot().snapshotId()) != version:
-            # A data file that came meanwhile may be what one of them applies to.
-            raise Conflict(f"{name}: the table moved while the commit was prepared")
+        line = _line(base, version)
+        if line is None or any(str(snapshot.operation()) == "replace" for snapshot in line):
+            raise Conflict(f"{name}: the table was rewritten or rolled back while the commit was prepared")
         rewrite = transaction.newRewrite().validateFromSnapshot(version)
         for file in deletes:
             rewrite = rewrite.deleteFile(file)
@@ -282,7 +286,7 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: i
             lost = lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base))
             _remove_manifests(table, made, keep=False)
             if lost:
-                raise Conflict(f"{name}: {text}") from error
+                raise LostRace(f"{name}: {text}") from error
             raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
     # What happens after the swap must never look like a failed commit.
     with suppress(Exception):

@@ -10,14 +10,17 @@ a rewrite, which keep that of their inputs; then an input is live, and what appl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from lakekeeper.errors import Conflict, Rejected, Unknown, reason
+from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Tidied
 from lakekeeper_iceberg.attempts import Attempts
-from lakekeeper_iceberg.commit import drop_deletes, is_lost_race
+from lakekeeper_iceberg.commit import Swapped, drop_deletes, is_lost_race
 from lakekeeper_iceberg.deletes import EQUALITY, target_of
 from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
@@ -27,6 +30,7 @@ _CROWD = (
 )
 _SMALL_BYTES = 48 << 20  # and its own bound of what is small
 _NEVER = 2**63
+_SWAPS = 5  # so often one commit is tried before the table is looked through again
 
 Place = tuple[int, str]
 
@@ -40,7 +44,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -
         return merged
     files = list_files(jvm, jvm.pinned(table))
     properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
-    if not over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
+    if not jvm.over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
         merged = _merge(jvm, table, name)
         table.refresh()
         files = list_files(jvm, jvm.pinned(table))
@@ -51,18 +55,17 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -
     version = int(pinned.currentSnapshot().snapshotId())
     java = jvm.delete_files(pinned, pinned.currentSnapshot(), {path for path, _ in gone})
     chosen = [d for d in java if (str(d.location()), _offset(d)) in gone]
-    done = drop_deletes(jvm, table, name, version, chosen, run_id, attempts)
+    done = _dropped(partial(drop_deletes, jvm, table, name, version, chosen, run_id, attempts))
     removed = merged.removed_delete_files + done.removed_delete_files
     return Tidied(done.version, removed, merged.added_delete_files)
 
 
-def over_http(table: Any) -> bool:
-    """Is the catalog asked over HTTP? Its client repeats a commit whose answer was lost, and takes the 409 for a loss.
-
-    Iceberg's own rewrite would then clean up delete files of a commit that did land (apache/iceberg 12818), so
-    there small delete files are left as they are; a merge of their data files takes them out.
-    """
-    return str(table.operations().getClass().getSimpleName()) == "RESTTableOperations"
+def _dropped(commit: Callable[[], Swapped]) -> Swapped:
+    """The commit, repeated as it is where writers were faster. Raises what it raises in the end."""
+    for _ in range(_SWAPS - 1):
+        with suppress(LostRace):
+            return commit()
+    return commit()
 
 
 def _merge(jvm: Iceberg, table: Any, name: str) -> Tidied:
