@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,8 +23,9 @@ from lakekeeper.core.report import MergeReport
 from lakekeeper.engine.registry import find_policies, installed_formats
 from lakekeeper.engine.workload import require_logs
 from lakekeeper.errors import LakekeeperError, OptionError, reason
+from lakekeeper.spark.interrupts import INTERRUPTED, Interrupts
 
-_INTERRUPTED = 130  # what shells say of a program that SIGINT ended
+_INTERRUPTED = "interrupted; what was not committed is not in the table"
 
 app = typer.Typer(
     name="lakekeeper",
@@ -332,27 +334,49 @@ def auto(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code. Errors are one line on stderr, and JSON on stdout where that was asked for."""
+    """Run a command line; the exit code. Errors are one line on stderr, and JSON on stdout where that was asked for.
+
+    130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given or given[:1] == ["auto"]
-    try:
-        code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
-        if code == _INTERRUPTED:  # Typer makes this of a KeyboardInterrupt
-            raise KeyboardInterrupt
-        return code
-    except LakekeeperError as error:
+    with Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
+        try:
+            code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
+            # Typer makes 130 of a KeyboardInterrupt; an automatic run returns it after a pass that was only cut short.
+            if code != INTERRUPTED or (interrupts.drained and not interrupts.signal):
+                return code
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            # Of calls that an interrupt cut off, many fail in their own way.
+            if not interrupts.signal:
+                return _failed(error, as_json)
+        interrupts.settle()
+        if arguments is None:  # a program of its own, which is about to end: nothing may interrupt that
+            interrupts.ignore()
+        return failed("Interrupted", _INTERRUPTED, INTERRUPTED, as_json)
+
+
+def _failed(error: Exception, as_json: bool) -> int:
+    """Say what went wrong; the exit code."""
+    if isinstance(error, LakekeeperError):
         return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
-    except KeyboardInterrupt:
-        return failed(
-            "Interrupted", "interrupted; what was not committed is not in the table", _INTERRUPTED, as_json
-        )
-    except Exception as error:
-        if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
-            return failed("UsageError", str(error.format_message()), 2, as_json)
-        if os.environ.get("LAKEKEEPER_TRACEBACK"):
-            raise
-        text = reason(error)
-        return failed(text.partition(":")[0], f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
+    if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
+        return failed("UsageError", str(error.format_message()), 2, as_json)
+    if os.environ.get("LAKEKEEPER_TRACEBACK"):
+        raise error
+    text = reason(error)
+    return failed(text.partition(":")[0], f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
+
+
+def _last_words(stderr: int, *, as_json: bool) -> None:
+    """As :func:`failed`, past all buffers and locks: from a signal handler, to this descriptor."""
+    cursor = b"\n\x1b[?25h" if os.isatty(stderr) else b""  # a progress bar hides it
+    os.write(stderr, cursor + f"lakekeeper: {_INTERRUPTED}\n".encode())
+    if as_json:
+        told = {"error": {"type": "Interrupted", "message": _INTERRUPTED}}
+        os.write(1, (json.dumps(told) + "\n").encode())
 
 
 def _call(

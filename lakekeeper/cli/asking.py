@@ -19,8 +19,10 @@ def agreed(question: str) -> bool:
     require_terminal()
     try:
         return typer.confirm(question, err=True)
-    except typer.Abort:  # end of input, or Ctrl-C
-        return False
+    except typer.Abort as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        return False  # end of input
 
 
 def failed(kind: str, message: str, code: int, as_json: bool) -> int:

@@ -1,16 +1,13 @@
 """``lakekeeper auto``: passes over many tables, until it is told to stop.
 
-The first SIGTERM or SIGINT lets what is under way be committed and starts nothing more; a second one
-interrupts at once: jobs are cancelled, and nothing that was not committed is in a table.
+The first SIGTERM or SIGINT lets what is under way be committed and starts nothing more; a second one interrupts:
+jobs are cancelled, and what was not committed is in no table.
 """
 
 from __future__ import annotations
 
 import json
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,24 +17,26 @@ from lakekeeper.cli.setup import Setup
 from lakekeeper.engine.auto import AutoSettings, settings_from
 from lakekeeper.engine.hot import Backoffs
 from lakekeeper.errors import OptionError, reason
+from lakekeeper.spark.interrupts import INTERRUPTED, current
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bool, dry_run: bool) -> int:
-    """Passes with a pause between them; the exit code of the last one."""
+    """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short."""
     asked: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
     settings = settings_from(setup.check(asked))
     if not setup.quiet:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
     spark = setup.session()
     service = _Service(setup, spark, settings, None if once else Backoffs.between(settings.pause_seconds))
-    with stop_on_signal() as stopped:
+    interrupts = current()
+    with interrupts.draining() as stopped:
         while True:
-            code = service.one_pass(stopped.is_set, dry_run=dry_run)
+            code, whole = service.one_pass(stopped.is_set, dry_run=dry_run)
+            if not whole:
+                return INTERRUPTED
             if once or stopped.wait(settings.pause_seconds):
                 return code
 
@@ -51,7 +50,8 @@ class _Service:
     settings: AutoSettings
     backoffs: Backoffs | None
 
-    def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> int:
+    def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
+        """The exit code, and whether each table had its turn."""
         from lakekeeper import fleet
 
         setup = self.setup
@@ -74,32 +74,8 @@ class _Service:
             text = reason(error)
             typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
             typer.echo(f"lakekeeper auto: {text}", err=True)
-            return 1
+            return 1, True
         typer.echo(report.to_json())
         if not setup.quiet and not setup.as_json:
             typer.echo(str(report), err=True)
-        return report.exit_code
-
-
-@contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that the first SIGTERM or SIGINT sets; a second one raises KeyboardInterrupt.
-
-    Only the main thread may set handlers: elsewhere (a test, an embedding program) the event just stays unset.
-    """
-    event = threading.Event()
-
-    def told(_number: int, _frame: object) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = {number: signal.signal(number, told) for number in _SIGNALS}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        return report.exit_code, not report.cut_short

@@ -16,6 +16,7 @@ from lakekeeper.cli.progress import Progress
 from lakekeeper.cli.values import pairs, properties_file
 from lakekeeper.core.options import CONF_PREFIX, Options, resolve
 from lakekeeper.engine.registry import find_policies
+from lakekeeper.spark import interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,9 @@ class Setup:
         catalogs = pairs(
             "--catalog", self.catalog or (), "name=type:uri, e.g. ice=jdbc:sqlite:/data/catalog.db"
         )
-        return local_session(catalogs=catalogs, conf=self.confs(), warehouse=self.warehouse)
+        spark = local_session(catalogs=catalogs, conf=self.confs(), warehouse=self.warehouse)
+        interrupts.guard(spark)
+        return spark
 
     def table(self, name: str) -> Table:
         """The table of that name, in a session made for it."""

@@ -14,11 +14,12 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import AdapterError, OptionError, nearest
 from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
@@ -86,7 +87,9 @@ _NOISE = (
 
 
 # The sieves end with their JVMs; kept, since a dropped Popen warns of a process that still runs.
-_sieves: list[subprocess.Popen[bytes]] = []
+_sieves: list[subprocess.Popen[Any]] = []
+_javas: list[subprocess.Popen[Any]] = []
+_LEAVING_SECONDS = 3.0
 
 
 def local_session(
@@ -126,11 +129,35 @@ def local_session(
         builder = builder.master(given.get("spark.master", master))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _quiet_start():
+    with _quiet_start(), _whole_start():
         spark = builder.getOrCreate()
     for problem in missing(spark):
         log.warning("%s", problem)
     return spark
+
+
+def mute() -> None:
+    """Drop from now on what the JVM writes to stderr; it has to be one that `local_session` started."""
+    for sieve in _sieves:
+        sieve.kill()
+
+
+def end_java() -> None:
+    """End the JVM that `local_session` started, if there is one, and wait until it is gone."""
+    for java in _javas:
+        _signal_group(java, signal.SIGTERM)
+    for java in _javas:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            java.wait(_LEAVING_SECONDS)
+        _signal_group(java, signal.SIGKILL)
+        java.wait()
+    _javas.clear()
+
+
+def _signal_group(java: subprocess.Popen[Any], number: signal.Signals) -> None:
+    """Spark's scripts and the JVM, whichever of them are there by now."""
+    if java.poll() is None:
+        os.killpg(java.pid, number)
 
 
 def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[str, str]:
@@ -309,6 +336,33 @@ def _small_data() -> dict[str, str]:
 
 def _joined(ours: str, theirs: str) -> str:
     return ",".join(dict.fromkeys(part for part in f"{ours},{theirs}".split(",") if part))
+
+
+@contextlib.contextmanager
+def _whole_start() -> Iterator[None]:
+    """Around a start of Spark: one that is interrupted leaves neither a JVM behind nor half a context.
+
+    PySpark keeps the JVM's process to itself until Java has answered, so it is noted where PySpark makes it.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    made: Any = java_gateway
+
+    def noted(*args: Any, **given: Any) -> subprocess.Popen[Any]:
+        _javas.append(subprocess.Popen(*args, **given, start_new_session=True))
+        return _javas[-1]
+
+    made.Popen = noted
+    try:
+        yield
+    except Exception:
+        raise  # of a conf, say: PySpark takes the same JVM for the next try
+    except BaseException:
+        end_java()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        raise
+    finally:
+        made.Popen = subprocess.Popen
 
 
 @contextlib.contextmanager

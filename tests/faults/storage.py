@@ -6,7 +6,7 @@ Hadoop, since they have to be of its package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,10 @@ class Storage:
         """Make the call with this number fail, of those of ``kinds`` below ``folder``; -1: only count."""
         self.java.arm(str(folder), kinds, at, mode)
 
+    def block(self, folder: Path, kind: str, suffix: str, gate: Path) -> None:
+        """Hold up the next call of this kind for a file below ``folder`` whose name ends so; see the Java source."""
+        self.java.block(str(folder), kind, suffix, str(gate))
+
     def disarm(self) -> list[str]:
         """The calls that were counted."""
         return str(self.java.disarm()).splitlines()
@@ -41,6 +45,15 @@ class Storage:
 @contextmanager
 def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
     """The session with a file system that can be made to fail; the former one is put back."""
+    storage, restore = install(spark)
+    try:
+        yield storage
+    finally:
+        restore()
+
+
+def install(spark: SparkSession) -> tuple[Storage, Callable[[], None]]:
+    """Give the session a file system that can be made to fail; the second puts the former one back."""
     jvm: Any = spark._jvm
     for source in ("FaultFs.java", "FaultContext.java"):
         define(spark, _JAVA / source, beside="org.apache.hadoop.fs.FileSystem")
@@ -50,10 +63,11 @@ def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
     conf.set(_CONTEXT, "org.apache.hadoop.fs.FaultContext")
     level = str(jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel())
     spark.sparkContext.setLogLevel("OFF")  # each fault would be told at length
-    try:
-        yield Storage(java)
-    finally:
+
+    def restore() -> None:
         java.disarm()
         spark.sparkContext.setLogLevel(level)
         conf.set(_CONTEXT, context)
         java.restore(conf, before)
+
+    return Storage(java), restore

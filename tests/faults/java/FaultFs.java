@@ -1,8 +1,11 @@
 package org.apache.hadoop.fs;
 
+import java.io.File;
+import java.io.FileOutputStream;
 import java.io.FilterOutputStream;
 import java.io.IOError;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.util.ArrayList;
@@ -17,6 +20,7 @@ import org.apache.hadoop.util.Progressable;
  * "before" and "after" fail that call alone, with an IOException; "crash before" and "crash after" fail it and all
  * calls below the folder from then on, with an Error that nobody catches in order to go on; "exists after" says that
  * somebody else made the file, as a client does that sends a request twice. One folder at a time.
+ * A call can also be held up, once: see block.
  * It lives in Hadoop's package to take the place of the file system that Hadoop keeps for "file:".
  */
 public class FaultFs extends LocalFileSystem {
@@ -26,6 +30,43 @@ public class FaultFs extends LocalFileSystem {
     private static String mode = "";
     private static boolean dead = false;
     private static ArrayList calls = new ArrayList();
+    private static String blockedFolder = "";
+    private static String blockedKind = "";
+    private static String blockedSuffix = "";
+    private static String gate = null;
+
+    /**
+     * Hold up the next call of this kind, of a file below a folder whose name ends so: it writes a line to the pipe
+     * "gate.reached", and goes on once there is a file "gate.go". An interrupted thread fails instead.
+     */
+    public static synchronized void block(String below, String kind, String suffix, String at) {
+        blockedFolder = below;
+        blockedKind = kind;
+        blockedSuffix = suffix;
+        gate = at;
+    }
+
+    private static synchronized String gateOf(String kind, String place) {
+        String here = gate;
+        if (here == null || !kind.equals(blockedKind)) return null;
+        if (!place.startsWith(blockedFolder) || !place.endsWith(blockedSuffix)) return null;
+        gate = null;
+        return here;
+    }
+
+    private static void waitAt(String here, String what) throws IOException {
+        FileOutputStream told = new FileOutputStream(here + ".reached");
+        told.write((what + "\n").getBytes());
+        told.close();
+        while (!new File(here + ".go").exists()) {
+            try {
+                Thread.sleep(20);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new InterruptedIOException("interrupted at " + what);
+            }
+        }
+    }
 
     public static synchronized void arm(String below, String ofKinds, int call, String how) {
         folder = below;
@@ -57,8 +98,14 @@ public class FaultFs extends LocalFileSystem {
     }
 
     /** The number of the call, -1 if it does not count. */
-    private static synchronized int begin(String kind, Path path) throws IOException {
+    private static int begin(String kind, Path path) throws IOException {
         String place = path.toUri().getPath();
+        String here = gateOf(kind, place);
+        if (here != null) waitAt(here, kind + " " + place);
+        return count(kind, place);
+    }
+
+    private static synchronized int count(String kind, String place) throws IOException {
         if (folder == null || !place.startsWith(folder)) return -1;
         if (dead) throw new IOError(new IOException("the storage is gone: " + kind + " " + place));
         if (kinds.indexOf(kind) < 0) return -1;

@@ -1,0 +1,102 @@
+"""The command line, held up at one phase until it is interrupted there: ``python -m tests.faults.interrupted <json>``.
+
+At the phase a line is written to the pipe ``<gate>.reached``; the phase goes on once there is a file ``<gate>.go``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.faults.storage import install
+
+STORAGE = {
+    "reading the log": {"delta": ("open", "_delta_log", ".json"), "iceberg": ("open", "metadata", ".avro")},
+    "reading data": {"delta": ("open", "", ".parquet"), "iceberg": ("open", "", ".parquet")},
+    "writing data": {"delta": ("create", "", ".parquet"), "iceberg": ("create", "", ".parquet")},
+    "committing": {
+        "delta": ("create", "_delta_log", ""),
+        "iceberg": ("create", "metadata", ".metadata.json"),
+    },
+    "deleting": {"delta": ("delete", "", ".parquet"), "iceberg": ("delete", "", ".parquet")},
+}
+"""Phases that are calls of the storage: kind, folder below the table, and how the name of the file ends."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A command line, the phase, the pipe's name without its end, the table's folder and its format.
+
+    ``grace`` are the seconds that an interrupted call may take; 0: as they are.
+    """
+
+    arguments: list[str]
+    phase: str
+    gate: str
+    home: str
+    format: str
+    grace: float = 0.0
+
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def reached(gate: str, what: str) -> None:
+    """Say so, and wait."""
+    with Path(f"{gate}.reached").open("w") as pipe:
+        pipe.write(f"{what}\n")
+    while not Path(f"{gate}.go").exists():
+        time.sleep(0.02)
+
+
+def main(errand: Errand) -> int:
+    from lakekeeper.cli import main as command
+    from lakekeeper.engine import maintain
+    from lakekeeper.spark import session
+
+    if errand.grace:
+        from lakekeeper.spark import interrupts
+
+        interrupts.GRACE_SECONDS = errand.grace
+    hold(maintain, "make_plan", errand, "planning")
+    start = session.local_session
+
+    def started(**given: Any) -> Any:
+        from pyspark import SparkContext
+
+        hold(SparkContext, "_initialize_context", errand, "making the context")
+        spark = start(**given)
+        gateway: Any = spark.sparkContext._gateway
+        Path(f"{errand.gate}.java").write_text(str(gateway.proc.pid))
+        if errand.phase in STORAGE:
+            kind, folder, suffix = STORAGE[errand.phase][errand.format]
+            storage, _ = install(spark)
+            spark.sparkContext.setLogLevel("ERROR")
+            storage.block(Path(errand.home, folder), kind, suffix, Path(errand.gate))
+        return spark
+
+    session.local_session = started  # the same but for what is held up
+    sys.argv = ["lakekeeper", *errand.arguments]
+    return command()
+
+
+def hold(owner: Any, name: str, errand: Errand, phase: str) -> None:
+    """Hold the process up before a function of Python is called, if this is the phase."""
+    if phase != errand.phase:
+        return
+    function: Callable[..., Any] = getattr(owner, name)
+
+    def held(*args: Any, **given: Any) -> Any:
+        reached(errand.gate, phase)
+        return function(*args, **given)
+
+    setattr(owner, name, held)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Errand(**json.loads(sys.argv[1]))))

@@ -1,0 +1,228 @@
+"""When a signal is raised: between two calls of Java, never within one. Without a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakekeeper.spark import interrupts, session
+from lakekeeper.spark.interrupts import Interrupts
+
+
+class Client:
+    """Stands for py4j's client: what it was asked, and what happens while Java works."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def send_command(self, command: str) -> str:
+        self.asked.append(command)
+        self.meanwhile()
+        return "!yes"
+
+
+class Context:
+    """Stands for a SparkContext."""
+
+    def __init__(self, client: Client) -> None:
+        self._gateway = SimpleNamespace(_gateway_client=client)
+        self.told: list[str] = []
+        self.cancelled = threading.Event()
+
+    def setLogLevel(self, level: str) -> None:  # noqa: N802 - Spark's name
+        self.told.append(level)
+
+    def cancelAllJobs(self) -> None:  # noqa: N802 - Spark's name
+        self.told.append("cancelled")
+        self.cancelled.set()
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+@pytest.fixture
+def context(client: Client) -> Context:
+    return Context(client)
+
+
+@pytest.fixture
+def guarded(context: Context, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupts]:
+    """Interrupts around a session, whose process does not end."""
+    monkeypatch.setattr(session, "mute", lambda: None)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with Interrupts() as made:
+        made.guard(spark)
+        yield made
+    assert {number: signal.getsignal(number) for number in before} == before
+    assert "send_command" not in vars(context._gateway._gateway_client)
+
+
+def signals(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def test_within_a_call_it_waits_until_the_call_has_returned(guarded: Interrupts, client: Client) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        done.append("the call went on")
+
+    client.meanwhile = work
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("c\nplan\n")
+    assert done == ["the call went on"]
+    assert guarded.signal == signal.SIGTERM
+    client.meanwhile = lambda: None
+    assert client.send_command("c\nclean up\n") == "!yes"
+
+
+def test_jobs_are_cancelled_meanwhile_by_another_thread(
+    guarded: Interrupts, client: Client, context: Context
+) -> None:
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        assert context.cancelled.wait(30)
+
+    client.meanwhile = work
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("c\nplan\n")
+    assert context.told == ["OFF", "cancelled"]
+
+
+def test_between_calls_it_is_raised_at_once(guarded: Interrupts, client: Client) -> None:
+    client.send_command("c\nplan\n")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert guarded.signal == signal.SIGINT
+
+
+def test_a_call_that_fails_meanwhile_is_interrupted_too(guarded: Interrupts, client: Client) -> None:
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise OSError("cut off")
+
+    client.meanwhile = work
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("c\nplan\n")
+
+
+def test_a_call_within_a_call_waits_for_the_outer_one(guarded: Interrupts, client: Client) -> None:
+    """As when Java calls back into Python, and that asks Java again."""
+    order: list[str] = []
+
+    def inner() -> None:
+        client.meanwhile = signals(signal.SIGINT)
+        client.send_command("c\ninner\n")
+        order.append("the inner call returned")
+
+    client.meanwhile = inner
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("c\nouter\n")
+    assert order == ["the inner call returned"]
+
+
+def test_nothing_is_raised_where_an_object_is_dropped(guarded: Interrupts, client: Client) -> None:
+    """By the garbage collector: the exception would be printed, and lost."""
+    guarded._calling = guarded._due = True
+    assert client.send_command("m\nd\no12\n") == "!yes"
+    guarded._calling = guarded._due = False
+
+
+def test_other_threads_are_not_interrupted(guarded: Interrupts, client: Client) -> None:
+    answers: list[str] = []
+    guarded._due = True
+    thread = threading.Thread(target=lambda: answers.append(client.send_command("c\nwrite\n")))
+    thread.start()
+    thread.join()
+    guarded._due = False
+    assert answers == ["!yes"]
+
+
+def test_one_that_came_while_spark_started_is_raised_after_it(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "mute", lambda: None)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    with Interrupts() as made:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            made.guard(spark)
+
+
+def test_the_second_signal_and_the_end_of_patience_end_the_process(
+    guarded: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    words: list[int] = []
+
+    class Ended(BaseException):
+        """Stands for the end."""
+
+    def end(code: int) -> None:
+        ended.append(code)
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(session, "end_java", lambda: None)
+    monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
+    guarded._last_words = words.append
+    with pytest.raises(Ended):
+        guarded._watch()
+    guarded._ending.release()  # of a process that goes on only here
+    guarded.signal = signal.SIGTERM
+    with pytest.raises(Ended):
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130, 130]
+    assert len(words) == 2
+
+
+def test_a_process_that_ends_by_itself_is_not_ended_once_more(
+    guarded: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its line would be printed twice."""
+    words: list[int] = []
+    monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("ended"))
+    monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
+    guarded._last_words = words.append
+    guarded.signal = signal.SIGINT
+    guarded.settle()
+    guarded._over.clear()
+    guarded._watch()
+    signal.raise_signal(signal.SIGTERM)
+    assert words == []
+
+
+def test_while_it_drains_the_first_signal_is_only_noted(guarded: Interrupts) -> None:
+    with guarded.draining() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+        assert guarded.signal == 0
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert guarded.signal == signal.SIGINT
+
+
+def test_another_thread_than_the_main_one_sets_no_handler() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[Any] = []
+
+    def work() -> None:
+        with Interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
