@@ -19,9 +19,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
+
 
 class LakekeeperError(Exception):
-    """Base of all errors that lakekeeper raises on purpose."""
+    """Base of all errors that lakekeeper raises on purpose. Secrets in the message are hidden."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class TableError(LakekeeperError):
@@ -49,7 +54,8 @@ class OptionError(LakekeeperError):
     """A value from a call, conf, property or command line that cannot be taken."""
 
     def __init__(self, key: str, value: object, expected: str) -> None:
-        super().__init__(f"{key}: got {value!r}, expected {expected}")
+        shown = repr(HIDDEN) if names_a_secret(key) else repr(value)
+        super().__init__(f"{key}: got {shown}, expected {expected}")
         self.key = key
         self.value = value
         self.expected = expected
@@ -118,7 +124,7 @@ def reason(error: BaseException) -> str:
 
     ``ConnectException: Connection refused (RESTException: Error occurred while processing GET request)``
 
-    The text of a Java error in Python is about the call that failed, and a stack trace.
+    The text of a Java error in Python is about the call that failed, and a stack trace. Secrets are hidden.
     """
     try:
         chain = () if isinstance(error, LakekeeperError) else causes(error)
@@ -135,4 +141,4 @@ def _line(name: str, message: str) -> str:
     """The class without its package, and the first line of the message; Java's null is none."""
     simple = name.rpartition(".")[2].rpartition("$")[2]
     first = next(iter(message.strip().splitlines()), "")
-    return f"{simple}: {first}" if first and first != "None" else simple
+    return redacted(f"{simple}: {first}") if first and first != "None" else simple

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import AdapterError, OptionError, nearest
+from lakekeeper.redaction import HIDDEN, names_a_secret
 from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
         try:
             spark.conf.set(key, value)
         except PySparkException as error:
-            now = spark.conf.get(key, None)
+            now = HIDDEN if names_a_secret(key) else spark.conf.get(key, None)
             expected = f"a conf that can be set while Spark runs; the session has {now!r}"
             raise OptionError(key, value, expected) from error
     for problem in missing(spark):
