@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.engine.clock import Clock
@@ -19,6 +23,7 @@ from tests.formats.lakes import Lake
 
 ALL = {"vacuum.max-share": 1}
 NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "options": ALL}
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 REWRITE = {"depth-threshold": 1, "policy": "full"}
 
 
@@ -104,25 +109,32 @@ def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake)
     assert lake.fingerprint(name) == after
 
 
+def unnamed(place: Path) -> Path:
+    """Where a writer of the format could write a data file, by folder and name; none is there."""
+    written = next(p for p in on_disk(place) if p.suffix == ".parquet" and not p.parent.name.startswith("lk"))
+    return written.with_name(re.sub(UUID, str(uuid.uuid4()), written.name))
+
+
 def test_files_under_way_stay(spark: SparkSession, lake: Lake) -> None:
-    """Losses 61, 70: written and not committed yet, of no age, or of a time to come; one of no known time stops it."""
+    """Losses 61, 70: written and not committed yet, of no age, of a time to come, or of another's name."""
     name = rewritten(lake, 1)
     table, place = lk.table(spark, name), lake.home(name)
-    folder = next(p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts).parent
-    fresh, late, old = (folder / f"{word}.parquet" for word in ("fresh", "late", "old"))
-    for path, days in ((fresh, 0), (late, 400), (old, -400)):
+    fresh, late, old = unnamed(place), unnamed(place), unnamed(place)
+    foreign = fresh.with_name("copy-of-my-table.parquet")
+    for path, days in ((fresh, 0), (late, 400), (old, -400), (foreign, -400)):
         path.write_text("under way")
         at = time.time() + days * 86_400
         os.utime(path, (at, at))
     table.vacuum(**NOW)
-    assert {fresh, late, old} <= on_disk(place).keys()
+    assert {fresh, late, old, foreign} <= on_disk(place).keys()
     assert table.vacuum(orphans=True, **NOW).deleted_by_kind == {"orphan": (1, len("under way"))}
-    assert {fresh, late} <= on_disk(place).keys()
+    assert {fresh, late, foreign} <= on_disk(place).keys()
     assert not old.exists()
     os.utime(fresh, (0, 0))
-    with pytest.raises(RetentionError, match="does not tell how old 1 files are"):
-        table.vacuum(orphans=True, **NOW)
-    assert {fresh, late} <= on_disk(place).keys()
+    report = table.vacuum(orphans=True, **NOW)
+    assert {fresh, late, foreign} <= on_disk(place).keys()
+    assert report.plan is not None
+    assert [path.rpartition("/")[2] for path in report.plan.spared] == [fresh.name]
 
 
 def test_the_recycle_bin(spark: SparkSession, lake: Lake) -> None:
@@ -192,7 +204,7 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
 
 
 def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
-    spark: SparkSession, lake: Lake, tmp_path: Path
+    spark: SparkSession, lake: Lake, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
     """No service reads folders that a table names, and what their streams have yet to read must not go."""
     name = rewritten(lake)
@@ -205,8 +217,10 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
     assert on_disk(lake.home(name)) == disk
     assert lk.table(spark, name).compact(dry_run=True).ended
     (tmp_path / "offsets").mkdir()
-    named = {**ALL, "vacuum.streaming-checkpoints": str(tmp_path)}
-    assert lk.table(spark, name).vacuum(**{**NOW, "options": named}).deleted_files_count
+    offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # of a stream of another table
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    confs.set("spark.lakekeeper.vacuum.streaming-checkpoints", str(tmp_path))
+    assert lk.table(spark, name).vacuum(**NOW).deleted_files_count
 
 
 def test_a_property_does_not_take_the_brake_off(
@@ -214,7 +228,10 @@ def test_a_property_does_not_take_the_brake_off(
 ) -> None:
     name = rewritten(lake)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.max-share'='1')")
-    asked: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True}
+    orphan = unnamed(lake.home(name))
+    orphan.write_bytes(b"x" * 1_000_000)
+    os.utime(orphan, (10**9, 10**9))
+    asked: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "orphans": True}
     with caplog.at_level("WARNING", "lakekeeper"), pytest.raises(RetentionError, match="max-share is 50%"):
         lk.table(spark, name).vacuum(**asked)
     assert "lakekeeper.vacuum.max-share is ignored" in caplog.text
