@@ -12,6 +12,7 @@ pytest.register_assert_rewrite(
     "lakekeeper.testing.replay_contract",
     "lakekeeper.testing.delete_contract",
     "lakekeeper.testing.curve_contract",
+    "lakekeeper.testing.storage_contract",
 )
 
 from lakekeeper.testing.curve_contract import CurveContract
@@ -20,9 +21,16 @@ from lakekeeper.testing.race_contract import RaceContract
 from lakekeeper.testing.replay_contract import ReplayContract
 from lakekeeper.testing.rewrite_contract import RewriteContract
 from lakekeeper.testing.snapshot_contract import SnapshotContract
+from lakekeeper.testing.storage_contract import StorageContract
 
 
 class AdapterContract(
-    SnapshotContract, RewriteContract, RaceContract, ReplayContract, DeleteContract, CurveContract
+    SnapshotContract,
+    RewriteContract,
+    RaceContract,
+    ReplayContract,
+    DeleteContract,
+    CurveContract,
+    StorageContract,
 ):
     """Subclass it, declare ``capabilities`` and ``kinds``, and give it a fixture ``harness``."""

@@ -1,0 +1,160 @@
+"""The contract of ``storage``: what goes is dead, what lives stays, and each file is known by its own name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakekeeper.core.containment import NOTES
+from lakekeeper.core.layout import run_folder
+from lakekeeper.core.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum import Doomed, Garbage
+from lakekeeper.errors import Conflict
+from lakekeeper.spi_storage import Storage
+from lakekeeper.testing.harness import RUN, ContractTable, Harness, Selected, rewrite, task_for
+from lakekeeper.testing.snapshot_contract import KV, keys
+from lakekeeper.testing.values import fingerprint
+
+LATER = 10**13
+"""A moment at which everything that a test of the contract made is old."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that a vacuum reads before it deletes, where only the newest ``last`` versions are kept."""
+
+    storage: Storage
+    versions: Versions
+    kept: Kept
+    garbage: Garbage
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Paths of the garbage."""
+        return frozenset(dead.path for dead in self.garbage.files)
+
+    def sweep(self) -> set[str]:
+        """Expire and delete; the paths that are gone."""
+        again = self.storage.expire(self.versions, self.kept, self.files)
+        doomed = [
+            Doomed(dead.path, dead.kind, 0, dead.version)
+            for dead in self.garbage.files
+            if dead.path not in again
+        ]
+        return set(self.storage.delete(doomed))
+
+
+def look(table: ContractTable, *, last: int = 1) -> Look:
+    """Read the table as a vacuum does that keeps its newest ``last`` versions."""
+    storage = table.adapter().storage
+    versions = storage.versions()
+    kept = keep("contract", versions, Retention(age_ms=0, last=last, allow_unsafe=True), LATER)
+    return Look(storage, versions, kept, storage.garbage(versions, kept))
+
+
+class StorageContract(Selected):
+    """What a vacuum relies on."""
+
+    def test_what_no_kept_version_names_is_garbage_and_nothing_else(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1, 2), keys(3)])
+        live = set(self._data(table))
+        table.overwrite(keys(4, 5))
+        before = look(table, last=2)
+        assert not before.files & live, "the version before is kept, and names them"
+        swept = look(table)
+        dead = {d.path for d in swept.garbage.files if d.kind == "data"}
+        assert dead == live
+        assert all(info is not None and info.bytes > 0 for info in swept.storage.look(sorted(dead)))
+        assert live <= swept.sweep()
+        assert swept.storage.look(sorted(live)) == [None] * len(live)
+        assert fingerprint(table.rows()) == fingerprint(keys(4, 5))
+        assert table.leftovers() == set()
+
+    def test_a_file_that_is_named_again_stays(self, harness: Harness) -> None:
+        """What a hint says was dead may live: an earlier vacuum's list is no proof."""
+        table = harness.create(KV, [keys(1), keys(2)])
+        at = look(table)
+        live = self._data(table)
+        hinted = at.storage.garbage(at.versions, at.kept, live)
+        assert not {dead.path for dead in hinted.files} & set(live)
+
+    def test_a_commit_since_the_look_loses_no_row(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1, 2), keys(3)])
+        table.overwrite(keys(4))
+        at = look(table)
+        table.append(keys(5))
+        try:
+            at.sweep()
+        except Conflict:
+            look(table).sweep()
+        assert fingerprint(table.rows()) == fingerprint(keys(4, 5))
+        assert table.leftovers() == set()
+
+    def test_files_of_a_run_are_found_by_its_folder_and_by_no_other(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1, 3), keys(2)])
+        adapter = table.adapter()
+        snapshot = adapter.snapshot(["k"])
+        made = rewrite(harness, adapter, task_for(snapshot))
+        storage = adapter.storage
+        run, other = (run_folder(snapshot.table_uuid, each) for each in (RUN, "other-1"))
+        left = {info.path for info in storage.left_by([run])}
+        assert len(left) >= len(made.outputs) > 0
+        assert not list(storage.left_by([other]))
+        versions = storage.versions()
+        assert storage.named(versions, left) == set()
+        listed = {info.path for info in storage.files()}
+        assert left <= listed
+        assert set(self._data(table)) <= listed
+        assert not [path for path in listed if f"/{NOTES}/" in path]
+        adapter.discard([made])
+        assert not list(storage.left_by([run]))
+        storage.forget(run)
+
+    def test_only_files_of_the_table_are_deleted_or_moved(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1)])
+        other = harness.create(KV, [keys(2)])
+        storage, foreign = table.adapter().storage, self._data(other)
+        root = storage.grounds.roots[0]
+        paths = [*foreign, f"{root}/../x.parquet", root, "x.parquet"]
+        assert storage.delete([Doomed(path, "data", 1, 1) for path in paths]) == []
+        assert storage.move(dict.fromkeys(foreign, f"{root}/{NOTES}/trash/a/x")) == []
+        assert fingerprint(other.rows()) == fingerprint(keys(2))
+
+    def test_files_go_to_the_bin_and_come_back(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(1), keys(2)])
+        storage = table.adapter().storage
+        if storage.refuses_bin():
+            return  # there a vacuum with the bin is refused
+        [path, _] = sorted(self._data(table))
+        place = f"{storage.grounds.roots[0]}/{NOTES}/trash/entry/x.parquet"
+        assert storage.move({path: place}) == [path]
+        assert storage.look([path]) == [None]
+        assert storage.move({place: path}) == [place]
+        assert fingerprint(table.rows()) == fingerprint(keys(1, 2))
+
+    def test_it_is_known_by_its_uuid(self, harness: Harness) -> None:
+        table, other = harness.create(KV, [keys(1)]), harness.create(KV, [keys(1)])
+        uuids = [each.adapter().snapshot().table_uuid for each in (table, other)]
+        storage = table.adapter().storage
+        assert storage.same_table(uuids[0], None)
+        assert not storage.same_table(uuids[1], None)
+        assert list(storage.strangers()) == []
+
+    def test_folding_metadata_changes_no_row(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(i) for i in range(4)])
+        storage = table.adapter().storage
+        before = storage.versions()
+        told = storage.compact_metadata(dry_run=True)
+        assert told.version is None
+        assert storage.versions().newest == before.newest
+        storage.compact_metadata(dry_run=False)
+        assert fingerprint(table.rows()) == fingerprint(keys(*range(4)))
+
+    @staticmethod
+    def _data(table: ContractTable) -> list[str]:
+        """Full paths of the newest version's data files."""
+        adapter = table.adapter()
+        versions = adapter.storage.versions()
+        listed = [info.path for info in adapter.storage.files()]
+        named = adapter.storage.named(versions, listed)
+        ends = tuple(adapter.snapshot().blocks.path.to_pylist())
+        return [path for path in listed if path in named and path.endswith(ends)]
