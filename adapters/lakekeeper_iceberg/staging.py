@@ -96,8 +96,19 @@ def write_staged(
     """Write rows in their order, in the folder of a run for the task's level; (DataFile objects, what they hold)."""
     key_id = task.key.key_id if task.key else ""
     place = folder(home_of(table, run), key_id, task.level)
-    files = _write(jvm, table, rows, place, int(table.spec().specId()), sort_order, _target_bytes(task))
+    files = _write(jvm, table, rows, place, _spec_of(table, task), sort_order, _target_bytes(task))
     return Made(tuple(files)), outputs_of(files)
+
+
+def _spec_of(table: Any, task: MergeTask) -> int:
+    """The partition spec of the task's inputs; the current one where a column of theirs was dropped.
+
+    A group of one old partition has rows of any number of partitions of the current spec: each task would hold a writer
+    for each of them open, and leave as many small files.
+    """
+    spec, schema = table.specs().get(task.spec), table.schema()
+    whole = all(schema.findField(field.sourceId()) is not None for field in spec.fields())
+    return task.spec if whole else int(table.spec().specId())
 
 
 def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int) -> list[Any]:

@@ -156,13 +156,33 @@ def test_an_empty_table_has_no_version(scene: Scene) -> None:
     assert [w.operation for w in changes.winners] == ["append"]
 
 
-def test_outputs_go_to_the_current_spec(scene: Scene) -> None:
-    scene.create("k INT, v STRING").run(_FILL, "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k)", _FILL)
+def test_outputs_stay_in_the_spec_of_their_inputs(scene: Scene) -> None:
+    """Finding 15: a partition of the old spec holds rows of hundreds of the new one's, a writer and a file for each."""
+    scene.create("k INT, v STRING").run(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(500)",
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(300, 900)",
+        "ALTER TABLE {t} ADD PARTITION FIELD truncate(2, k)",
+        "INSERT INTO {t} VALUES (1, 'a'), (7, 'b')",
+    )
     rows = scene.spark_rows()
     recluster(scene)
     blocks = scene.adapter().snapshot(["k"]).blocks
-    assert set(blocks.spec.tolist()) == {1}
+    assert sorted(zip(blocks.spec.tolist(), blocks.rows.tolist(), strict=True)) == [(0, 1100), (1, 1), (1, 1)]
     assert set(blocks.level.tolist()) == {1}
+    assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_outputs_go_to_the_current_spec_where_a_column_of_the_old_one_was_dropped(scene: Scene) -> None:
+    scene.create("k INT, v STRING, d INT", more="PARTITIONED BY (d)").run(
+        "INSERT INTO {t} VALUES (1, 'a', 1), (3, 'b', 1)",
+        "INSERT INTO {t} VALUES (2, 'c', 1)",
+        "ALTER TABLE {t} DROP PARTITION FIELD d",
+        "ALTER TABLE {t} DROP COLUMN d",
+    )
+    rows = scene.spark_rows()
+    recluster(scene)
+    blocks = scene.adapter().snapshot(["k"]).blocks
+    assert (set(blocks.spec.tolist()), blocks.rows.tolist()) == ({1}, [3])
     assert scene.spark_rows() == scene.log_rows() == rows
 
 
