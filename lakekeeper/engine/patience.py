@@ -20,14 +20,16 @@ BEFORE_WORK = (0.2, 1.0)
 """Pauses in seconds while a failed run would lose nothing: a lasting error is raised soon."""
 AT_WORK = (0.2, 1.0, 4.0, 10.0, 20.0)
 """Pauses in seconds once there are finished groups to lose."""
-_FINAL = (CommitError, OptionError, RetentionError, Unsupported)
+_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
+"""Errors of the code itself: a further call ends as the first did."""
+_FINAL = (CommitError, OptionError, RetentionError, Unsupported, *_FAULTS)
 
 
 def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:
     """The answer of ``ask``, which is called again after each pause while it fails.
 
     Raises the error of the last call. An error that says what it found (a conflict, a bad option, an unsupported
-    feature) is an answer, and raised at once.
+    feature), or a fault of the code, is raised at once.
     """
     for pause in pauses:
         try:
