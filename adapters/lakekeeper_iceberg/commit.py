@@ -276,6 +276,9 @@ def _row_delta(jvm: Iceberg, change: RowChange, transaction: Any, *, serializabl
 def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: int = 0) -> Swapped:
     removed = int(made.summary().get("removed-delete-files") or 0)
     done = Swapped(int(made.snapshotId()), removed - put_back)
+    if jvm.has_missed_a_version(table.operations()):
+        _remove_manifests(table, made, keep=False)
+        raise Conflict(f"{name}: the newest metadata could not be read; nothing was committed")
     try:
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)

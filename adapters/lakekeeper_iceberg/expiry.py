@@ -90,9 +90,12 @@ class Expiry:
     def _newest(self) -> Any:
         try:
             self.table.refresh()
-            return self.table.operations().current()
+            newest = self.table.operations().current()
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
+        if self.jvm.has_missed_a_version(self.table.operations()):
+            raise AdapterError(f"{self.name}: the newest metadata could not be read before")
+        return newest
 
     def _require_same(self, newest: Any, gone: Collection[int], names: Collection[str]) -> None:
         """Raise Conflict where a commit since ``base`` changed more than what a writer of rows changes."""

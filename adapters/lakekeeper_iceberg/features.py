@@ -19,6 +19,9 @@ _TYPES = frozenset((*_NUMBERS, *_OTHERS))
 def refused(table: str, error: BaseException) -> Unsupported | None:
     """What Iceberg's exception says of a table whose metadata it cannot read; None for any other error."""
     for name, message in causes(error):
+        no_type_of_spark = re.search(r"Cannot convert unsupported type to Spark: (.+)", message)
+        if no_type_of_spark:
+            return Unsupported(table, f"column type {no_type_of_spark[1]}", "Spark has no such type")
         if not name.endswith("IllegalArgumentException"):
             continue
         version = re.search(r"Cannot read unsupported version (\d+)", message)
@@ -30,7 +33,7 @@ def refused(table: str, error: BaseException) -> Unsupported | None:
             return Unsupported(
                 table, f"column type {unknown_type[1]}", "Iceberg does not know it; nothing was written"
             )
-        if message.startswith("Cannot parse"):
+        if re.search(r"^Cannot parse|must exist in format v\d", message):
             advice = f"Iceberg cannot read it ({message}): it is of a later version, or damaged; nothing was written"
             return Unsupported(table, "metadata file", advice)
     return None

@@ -6,6 +6,7 @@ in a loop; Java objects are fetched only for the files that a task names, out of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spi import TableName
 
 _ICEBERG = "org.apache.iceberg."
 _GUAVA = _ICEBERG + "relocated.com.google.common."
+_DIRECTORY = _ICEBERG + "hadoop.HadoopTableOperations"
 _METADATA = "__metadata_col"  # Spark's mark of an attribute that is no data
 _PRIMITIVE = {"boolean": "Boolean", "long": "Long", "void": "Void"}
 
@@ -48,6 +51,27 @@ class Iceberg(Jvm):
     def load(self, sql_name: str) -> Any:
         """The table of a quoted name, through Spark's catalog; Java's errors pass."""
         return self.api.spark.Spark3Util.loadIcebergTable(self.session, sql_name)
+
+    def reload(self, name: TableName) -> Any:
+        """The table as its catalog has it now, past every cache; Java's errors pass."""
+        catalog = self.session.sessionState().catalogManager().catalog(name.catalog)
+        namespace = self.array(self.view.java.lang.String, name.namespace)
+        catalog.invalidateTable(
+            self.view.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, name.name)
+        )
+        return self.load(name.sql)
+
+    def has_missed_a_version(self, operations: Any) -> bool:
+        """Does the catalog count a version as read that it could not read?
+
+        A directory's catalog notes the number of a version before it reads it. After an error it takes the version
+        before for the newest, and a commit on it would replace the one that was never read.
+        """
+        if str(operations.getClass().getName()) != _DIRECTORY:
+            return False
+        current = operations.current()
+        named = re.search(r"/v(\d+)\.[^/]*$", str(current.metadataFileLocation()) if current else "")
+        return named is None or int(named[1]) != self.hidden_field(operations, _DIRECTORY, "version")
 
     def over_http(self, table: Any) -> bool:
         """Is the table's catalog asked over HTTP?

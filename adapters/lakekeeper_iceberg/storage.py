@@ -134,6 +134,7 @@ class IcebergStorage:
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Fold metadata; see ``metadata.compact_metadata``."""
+        self.refresh()
         return folding.compact_metadata(self.jvm, self.table(), self.name, dry_run=dry_run)
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:

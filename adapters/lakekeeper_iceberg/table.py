@@ -130,6 +130,7 @@ class IcebergTable:
         self._name = name
         self._table = table
         self._lock = threading.Lock()
+        self._checked = ""
         self._planner = Planner(jvm)
         self._follower = Follower(jvm)
         self._replays = Replays(jvm, name.text, self._planner, self._follower, lambda: self._table)
@@ -427,14 +428,22 @@ class IcebergTable:
     def _refresh(self) -> None:
         try:
             self._table.refresh()
-        except Exception:
+            if self._jvm.has_missed_a_version(self._table.operations()):
+                raise AdapterError(f"{self.table}: its newest metadata could not be read before")
+        except Exception as first:
+            if (known := refused(self.table, first)) is not None:
+                raise known from first  # Iceberg has tried to read it for a minute and a half: no second time
             # Dropped, or created again under its name, which is no error here: the new table is looked at then.
             try:
-                self._table = self._jvm.load(self._name.sql)
+                self._table = self._jvm.reload(self._name)
                 self._table.refresh()
             except Exception as error:
                 missing = NotFound(self.table, f"can no longer be read ({_first_line(error)})")
                 raise (refused(self.table, error) or missing) from error
+        place = str(self._metadata().metadataFileLocation())
+        if place != self._checked:
+            self.check()
+            self._checked = place
 
     def _metadata(self) -> Any:
         return self._table.operations().current()

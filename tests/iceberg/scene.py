@@ -74,6 +74,11 @@ class Scene:
         table.refresh()
         return table
 
+    def data_files(self, table: Any) -> list[Any]:
+        """DataFiles of the newest version of a table object."""
+        planned = Iceberg(self.spark).collect.Lists.newArrayList(table.newScan().planFiles())
+        return [task.file() for task in planned]
+
     def versions(self) -> list[int]:
         frame = self.spark.table(f"{self.sql}.snapshots").orderBy("committed_at")
         return [row[0] for row in frame.select("snapshot_id").collect()]

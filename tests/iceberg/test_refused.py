@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import LakekeeperError, Unsupported
+from lakekeeper_iceberg.native import Iceberg
 from tests.delta.test_refused import ENTRIES
-from tests.iceberg.scene import Scene
+from tests.iceberg.scene import Scene, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 
@@ -29,7 +29,7 @@ def typed(metadata: dict[str, Any], kind: str) -> None:
 CHANGES: dict[str, tuple[Change, str]] = {
     "a future version": (lambda m: m.update({"format-version": 9}), "format-version 9"),
     "a version that lakekeeper does not know": (
-        lambda m: m.update({"format-version": 4, "next-row-id": 0}),
+        lambda m: m.update({"format-version": 4, "next-row-id": 0, "location": f"file:{m['location']}"}),
         "format-version 4",
     ),
     "an unknown type": (lambda m: typed(m, "quantum"), "column type quantum"),
@@ -38,26 +38,30 @@ CHANGES: dict[str, tuple[Change, str]] = {
 }
 
 
-def commit(scene: Scene, change: Change) -> None:
+def number_of(metadata: Path) -> int:
+    return int(metadata.name[1:].split(".")[0])
+
+
+def newest_metadata(home: Path) -> Path:
+    return max((home / "metadata").glob("v*.metadata.json"), key=number_of)
+
+
+def commit(home: Path, change: Change) -> None:
     """Another engine's commit: the metadata with a change that this Iceberg cannot make."""
-    catalog = str(scene.spark.conf.get("spark.sql.catalog.ice.uri")).removeprefix("jdbc:sqlite:")
-    with closing(sqlite3.connect(catalog, timeout=60)) as pointers, pointers:
-        where = "WHERE table_namespace = 'db' AND table_name = ?"
-        [(place,)] = pointers.execute(f"SELECT metadata_location FROM iceberg_tables {where}", (scene.name,))
-        metadata = json.loads(Path(place.removeprefix("file:")).read_text())
-        change(metadata)
-        new = Path(place.removeprefix("file:")).with_name("99999-by-hand.metadata.json")
-        new.write_text(json.dumps(metadata))
-        pointers.execute(f"UPDATE iceberg_tables SET metadata_location = ? {where}", (str(new), scene.name))
+    newest = newest_metadata(home)
+    metadata = json.loads(newest.read_text())
+    change(metadata)
+    newest.with_name(f"v{number_of(newest) + 1}.metadata.json").write_text(json.dumps(metadata))
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_a_table_that_iceberg_does_not_read(scene: Scene, kind: str) -> None:
+def test_a_table_that_iceberg_does_not_read(spark: SparkSession, kind: str) -> None:
+    """In a directory's catalog, which tries once: others try to read a metadata file for a minute and a half."""
     change, feature = CHANGES[kind]
-    scene.create("k BIGINT").run("INSERT INTO {t} SELECT id FROM range(10)")
+    scene = Scene(spark, "hdp").create("k BIGINT").run("INSERT INTO {t} SELECT id FROM range(10)")
     opened = lk.table(scene.spark, scene.sql)
     home = Path(str(scene.java().location()).removeprefix("file:"))
-    commit(scene, change)
+    commit(home, change)
     before = {p for p in home.rglob("*") if p.is_file()}
     for entry in ENTRIES.values():
         with pytest.raises(Unsupported) as refused:
@@ -68,3 +72,33 @@ def test_a_table_that_iceberg_does_not_read(scene: Scene, kind: str) -> None:
         lk.table(scene.spark, scene.sql)
     assert refused.value.feature == feature
     assert {p for p in home.rglob("*") if p.is_file()} == before
+
+
+def test_a_version_that_could_not_be_read_is_not_replaced(spark: SparkSession) -> None:
+    """A directory's catalog believes after an error that the version before is the newest, and commits upon it."""
+    scene = Scene(spark, "hdp").create("k BIGINT")
+    scene.run("INSERT INTO {t} SELECT id FROM range(10)", "INSERT INTO {t} SELECT id FROM range(5, 12)")
+    opened, adapter = lk.table(spark, scene.sql), scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    home = Path(str(scene.java().location()).removeprefix("file:"))
+    tables = Iceberg(spark).api.hadoop.HadoopTables(spark.sparkContext._jsc.hadoopConfiguration())
+    other = tables.load(str(home))
+    delete = other.newDelete()
+    delete.deleteFile(scene.data_files(other)[0])
+    delete.commit()
+    left = spark.read.format("iceberg").load(str(home)).count()
+    assert 0 < left < 17
+    newest = newest_metadata(home)
+    text = newest.read_text()
+    newest.write_text(text[: len(text) // 2])
+    with pytest.raises(LakekeeperError):
+        adapter.commit(made, snapshot, "run-1")
+    with pytest.raises(LakekeeperError):
+        opened.recluster("k")
+    newest.write_text(text)
+    with pytest.raises(LakekeeperError):
+        adapter.commit(made, snapshot, "run-1")
+    assert newest_metadata(home) == newest
+    opened.recluster("k", policy="full", options={"depth-threshold": 1})
+    assert spark.read.format("iceberg").load(str(home)).count() == left
