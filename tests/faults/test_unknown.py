@@ -169,6 +169,8 @@ def rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, moody: M
         spark.conf.set(f"{prefix}.uri", address)
         RestGround.catalog = name
         yield _made(spark, home / "rest_table")
+        for key in (prefix, f"{prefix}.type", f"{prefix}.uri"):
+            spark.conf.unset(key)
 
 
 def _made(spark: SparkSession, root: Path) -> Ground:

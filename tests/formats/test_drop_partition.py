@@ -27,16 +27,16 @@ def three_days(lake: Lake, **properties: str) -> str:
 def test_a_drop_that_loses_leaves_nothing_to_restore(lake: Lake) -> None:
     name = three_days(lake)
     table = lake.table(name)
-    count = iter(range(100))
+    keys = iter(("v", "s.a"))
 
     def rival(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "before_commit":
-            lake.spark.sql(f"DELETE FROM {name} WHERE day = 1 AND v = 'v{next(count)}'")
+            lake.table(name).recluster(next(keys), policy="full", options={"depth-threshold": 1})
 
     with pytest.raises(Conflict):
         table.drop_partition("day = 1", observer=rival, options={"commit.retry.num-retries": 1})
     assert table.trash() == ()
-    assert lake.spark.table(name).where("day = 1").count() == 8
+    assert lake.spark.table(name).where("day = 1").count() == 10
 
 
 def test_restoring_twice_brings_the_rows_back_once(lake: Lake) -> None:
@@ -54,7 +54,7 @@ def test_restoring_twice_brings_the_rows_back_once(lake: Lake) -> None:
 def test_a_restore_whose_last_step_failed_is_finished_by_the_next(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies after the rows are back and before the entry is gone: run it again, as the docs say."""
+    """It is killed when the rows are back and the entry is still there: run it again, as the docs say."""
     name = three_days(lake)
     table = lake.table(name)
     before = lake.fingerprint(name)
@@ -62,11 +62,11 @@ def test_a_restore_whose_last_step_failed_is_finished_by_the_next(
     [entry] = table.trash()
     kind = type(table._adapter.notes)
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "remove", lambda *_: (_ for _ in ()).throw(OSError("no route to host")))
-        with pytest.raises(Exception, match="no route"):
+        patched.setattr(kind, "remove", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
             table.restore(entry.name)
     assert lake.fingerprint(name) == before
-    lk.table(lake.spark, name).restore(entry.name)
+    assert lk.table(lake.spark, name).restore(entry.name).already
     assert lake.fingerprint(name) == before
     assert table.trash() == ()
 

@@ -216,9 +216,11 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
         lk.table(spark, name).vacuum(**NOW)
     assert on_disk(lake.home(name)) == disk
     assert lk.table(spark, name).compact(dry_run=True).ended
-    (tmp_path / "offsets").mkdir()
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
     offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # of a stream of another table
     (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
     confs.set("spark.lakekeeper.vacuum.streaming-checkpoints", str(tmp_path))
     assert lk.table(spark, name).vacuum(**NOW).deleted_files_count
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Tidied
@@ -24,24 +25,24 @@ def fill(start: int, stop: int) -> str:
 
 
 @pytest.fixture
-def rest(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
+def rest(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[Scene]:
     with rest_catalog(tmp_path) as address:
         name = f"rest_{uuid.uuid4().hex[:8]}"
-        spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
-        spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
-        spark.conf.set(f"spark.sql.catalog.{name}.uri", address)
+        confs.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+        confs.set(f"spark.sql.catalog.{name}.type", "rest")
+        confs.set(f"spark.sql.catalog.{name}.uri", address)
         spark.sql(f"CREATE NAMESPACE {name}.db")
         yield Scene(spark, name)
 
 
 @pytest.fixture
-def memory(spark: SparkSession, tmp_path: Path) -> Scene:
+def memory(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Scene:
     name = f"memory_{uuid.uuid4().hex[:8]}"
     prefix = f"spark.sql.catalog.{name}"
-    spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(f"{prefix}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
-    spark.conf.set(f"{prefix}.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
-    spark.conf.set(f"{prefix}.warehouse", str(tmp_path))
+    confs.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+    confs.set(f"{prefix}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
+    confs.set(f"{prefix}.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+    confs.set(f"{prefix}.warehouse", str(tmp_path))
     spark.sql(f"CREATE NAMESPACE {name}.db")
     return Scene(spark, name)
 
