@@ -75,10 +75,22 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         setattr(view, name, getattr(view, name))
     for root in ("java", "org", "py4j", "scala"):
         setattr(view, root, getattr(Package(view), root))
+    _run_no_process_for_each_file(session)
     session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
     yield session
     session.stop()
+
+
+def _run_no_process_for_each_file(spark: SparkSession) -> None:
+    from tests.oracles.java_source import define
+
+    for name in ("DirectFs", "DirectContext"):
+        define(
+            spark, Path(__file__).parent / "java" / f"{name}.java", beside="org.apache.hadoop.fs.FileSystem"
+        )
+    jvm: Any = spark._jvm
+    jvm.org.apache.hadoop.fs.DirectFs.install(spark.sparkContext._jsc.hadoopConfiguration())
 
 
 @pytest.fixture

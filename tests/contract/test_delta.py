@@ -120,7 +120,7 @@ class TestDelta(AdapterContract):
 class TestDeltaWithoutDeletionVectors(AdapterContract):
     """What another kind of Delta table reads and keeps in the same way is asked of it on demand only."""
 
-    deep_parts = ("SnapshotContract", "CurveContract")
+    deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
     capabilities = Capabilities(
         row_deletes=False, stores_level=True, row_lineage=False, time_travel=True, native_key=True
     )

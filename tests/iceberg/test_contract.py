@@ -141,7 +141,7 @@ class TestFormat3(AdapterContract):
 class TestFormat2(AdapterContract):
     """What it reads and keeps as format 3 does is asked of it on demand only."""
 
-    deep_parts = ("SnapshotContract", "CurveContract")
+    deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
     capabilities = Capabilities(
         row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
     )
