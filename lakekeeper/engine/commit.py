@@ -89,7 +89,7 @@ class Committer:
                 landed = self._changes(pending, attempt + 1).landed(self.run_id)
                 if landed is None:
                     discard(self.adapter, pending)
-                    raise _given_up(self.adapter.table, attempt + 1, lost) from lost
+                    raise _given_up(self.adapter.table, attempt + 1, lost, pending) from lost
                 commit = self._proof(pending, landed)
             except Rejected:
                 discard(self.adapter, pending)
@@ -206,11 +206,12 @@ class Committer:
         ) from doubt
 
 
-def _given_up(table: str, attempts: int, lost: Conflict) -> Conflict:
+def _given_up(table: str, attempts: int, lost: Conflict, pending: Sequence[Rewrite]) -> Conflict:
+    outputs = [output for rewrite in pending for output in rewrite.outputs]
+    written = f"groups: {len(pending):,}, files: {len(outputs):,}, bytes: {sum(o.bytes for o in outputs):,}"
     return Conflict(
-        f"{table}: gave up after {attempts} attempts, the last lost to {lost.winner or lost}; nothing of this "
-        "call's last commit landed and its files were removed. Raise commit.retry.num-retries, or run when there "
-        "is less writing",
+        f"{table}: gave up after {attempts} attempts, the last lost to {lost.winner or lost}; what was written for "
+        f"this commit was removed ({written}). Raise commit.retry.num-retries, or run when there is less writing",
         lost.winner,
     )
 

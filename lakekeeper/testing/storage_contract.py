@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakekeeper.core.containment import NOTES
@@ -43,6 +45,11 @@ class Look:
         return set(self.storage.delete(doomed))
 
 
+def places(paths: Iterable[str]) -> set[str]:
+    """Paths without scheme and authority: a log and a listing may spell one place in two ways."""
+    return {re.sub(r"^[A-Za-z][\w+.\-]*:(//[^/]*)?", "", path) for path in paths}
+
+
 def look(table: ContractTable, *, last: int = 1) -> Look:
     """Read the table as a vacuum does that keeps its newest ``last`` versions."""
     storage = table.adapter().storage
@@ -59,12 +66,12 @@ class StorageContract(Selected):
         live = set(self._data(table))
         table.overwrite(keys(4, 5))
         before = look(table, last=2)
-        assert not before.files & live, "the version before is kept, and names them"
+        assert not places(before.files) & places(live), "the version before is kept, and names them"
         swept = look(table)
         dead = {d.path for d in swept.garbage.files if d.kind == "data"}
-        assert dead == live
+        assert places(dead) == places(live)
         assert all(info is not None and info.bytes > 0 for info in swept.storage.look(sorted(dead)))
-        assert live <= swept.sweep()
+        assert places(live) <= places(swept.sweep())
         assert swept.storage.look(sorted(live)) == [None] * len(live)
         assert fingerprint(table.rows()) == fingerprint(keys(4, 5))
         assert table.leftovers() == set()
@@ -75,7 +82,7 @@ class StorageContract(Selected):
         at = look(table)
         live = self._data(table)
         hinted = at.storage.garbage(at.versions, at.kept, live)
-        assert not {dead.path for dead in hinted.files} & set(live)
+        assert not places(dead.path for dead in hinted.files) & places(live)
 
     def test_a_commit_since_the_look_loses_no_row(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2), keys(3)])
@@ -102,8 +109,8 @@ class StorageContract(Selected):
         versions = storage.versions()
         assert storage.named(versions, left) == set()
         listed = {info.path for info in storage.files()}
-        assert left <= listed
-        assert set(self._data(table)) <= listed
+        assert places(left) <= places(listed)
+        assert places(self._data(table)) <= places(listed)
         assert not [path for path in listed if f"/{NOTES}/" in path]
         adapter.discard([made])
         assert not list(storage.left_by([run]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -239,6 +240,9 @@ def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> Non
     assert report.commits >= 1
     assert {g.status for g in report.groups} == {"committed", "dropped"}
     assert any("gave up after 1 attempts" in g.detail for g in report.groups)
+    assert any(
+        re.search(r"was removed \(groups: \d+, files: [1-9]\d*, bytes: ", g.detail) for g in report.groups
+    )
     assert scene.table.leftovers() == set()
 
 

@@ -7,8 +7,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * The local file system without a process for each file: Hadoop runs chmod for what it creates and readlink for what it
- * renames where its native library is missing, which is a fifth of the time of the tests.
+ * The local file system without a process for each file: where its native library is missing, Hadoop runs chmod for what
+ * it creates and readlink for what it renames, tens of times a second in these tests.
  */
 public class DirectFs extends LocalFileSystem {
     public DirectFs() {
