@@ -17,9 +17,10 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import SLOTS, register, registered
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import empty, entries, restore_files
-from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError
+from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import Scene, intent, written
 
 DAY = 24 * HOUR_MS
@@ -325,6 +326,17 @@ def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
     assert table.touched.deleted == []
     assert registered(MemoryAdapter(table).notes) == {}
     assert len(looks) == (1 if error is LostRace else 3)
+
+
+def test_without_a_rename_there_is_no_bin(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding 35: refused before anything is written, not a report of files that failed."""
+    monkeypatch.setattr(
+        MemoryStorage, "refuses_bin", lambda _: "its storage (s3a) copies a file to rename it"
+    )
+    disk, notes = dict(table.disk), dict(table.notes)
+    with pytest.raises(Unsupported, match="copies a file to rename it; nothing was deleted"):
+        run(table, age_ms=DAY, trash=True)
+    assert (dict(table.disk), dict(table.notes)) == (disk, notes)
 
 
 def test_the_trash_and_back(table: MemoryTable) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.rebase import Rewrite
@@ -16,6 +17,7 @@ from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, TableName
 from lakekeeper_iceberg import IcebergTable
 from lakekeeper_iceberg import commit as commits
+from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -77,6 +79,26 @@ def test_a_winner_between_check_and_swap_is_a_conflict_and_leaves_no_metadata(sc
     adapter.commit(made, snapshot, "run-1")
     assert scene.leftovers() == scene.metadata_leftovers() == set()
     assert scene.spark.table(scene.sql).count() == 41
+
+
+@pytest.mark.parametrize("answer", ["BadRequestException", "UnprocessableEntityException"])
+def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None:
+    """Finding 29: a catalog may refuse what was built on metadata that another branch has made old."""
+    adapter, snapshot, made = prepared(scene)
+    java = Iceberg(scene.spark)
+    nothing = java.array(java.view.java.lang.Object, [])
+
+    def refuse(_real: Any, _base: Any, _updated: Any) -> None:
+        scene.run("ALTER TABLE {t} CREATE BRANCH b", "INSERT INTO {t}.branch_b VALUES (9, 'b')")
+        raise Py4JJavaError(
+            "refused", getattr(java.view.org.apache.iceberg.exceptions, answer)("refused", nothing)
+        )
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, refuse)), pytest.raises(Conflict):
+        adapter.commit(made, snapshot, "run-1")
+    assert len(scene.leftovers()) == 1  # the output: it can be committed again
+    adapter.commit(made, snapshot, "run-1")
+    assert scene.spark.table(scene.sql).count() == 40
 
 
 def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:

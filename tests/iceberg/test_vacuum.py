@@ -168,6 +168,20 @@ def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
     assert {local(f.path()) for f in [*base.statisticsFiles(), *base.partitionStatisticsFiles()]} == live
 
 
+def test_statistics_of_two_snapshots_stay_with_the_one_that_is_kept(scene: Scene) -> None:
+    """Finding 33: an engine may register one file for a snapshot and again for a later one."""
+    scene.create("k INT, v STRING").run(*one_row(1))
+    scene.call("compute_table_stats").run(*one_row(2))
+    table = scene.java()
+    [first] = table.operations().current().statisticsFiles()
+    newest = int(table.currentSnapshot().snapshotId())
+    sizes = (first.fileSizeInBytes(), first.fileFooterSizeInBytes(), first.blobMetadata())
+    again = Iceberg(scene.spark).api.GenericStatisticsFile(newest, first.path(), *sizes)
+    table.updateStatistics().setStatistics(again).commit()
+    assert check(scene).of_kind("statistics") == 0
+    assert local(first.path()).exists()
+
+
 def test_equality_deletes_stay_as_long_as_they_delete(scene: Scene) -> None:
     """Loss 59: they were missing from what is reachable."""
     scene.create("k INT, v STRING").run(fill(0, 10), *one_row(20))
