@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
-_FULL = ("are registered as at work", "the recycle bin holds", "could not be moved back")
+_FULL = ("are registered on it", "the recycle bin holds", "could not be moved back")
 """Why somebody may be refused where nothing is wrong: slots are few, and what is in the bin may be in part only."""
 
 

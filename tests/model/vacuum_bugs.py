@@ -205,7 +205,7 @@ VACUUM_BUGS: tuple[Bug, ...] = (
         _BRAKE,
     ),
     Bug("versions expire that were named meanwhile", _expires_whatever_came, _BRAKE[1:]),
-    Bug("files are deleted that a newer commit names", _forgets_what_came, (*_BRAKE, *_NAMES)),
+    Bug("files are deleted that a newer commit names", _forgets_what_came, _FAULTS),
     Bug("an expiry that was not answered is taken for done", _unknown_is_done, _FAULTS[1:]),
     Bug("files that are being written are orphans", _young_files_are_orphans, _ORPHANS),
     Bug(
