@@ -106,10 +106,15 @@ class Iceberg(Jvm):
         A scan of an older snapshot would take the columns that it was written with.
         """
         metadata = table.operations().current()
-        made = self.api.TableMetadata.buildFrom(metadata).setBranchSnapshot(version, "main")
+        # The location first: it sets the time of the change to that of `metadata`, and a change of `main` made before
+        # it would be later, which Iceberg refuses once a minute lies between the two.
+        made = self.api.TableMetadata.buildFrom(metadata).withMetadataLocation(
+            metadata.metadataFileLocation()
+        )
+        made = made.setBranchSnapshot(version, "main")
         if schema != int(metadata.currentSchemaId()):
             made = made.setCurrentSchema(schema)
-        made = made.discardChanges().withMetadataLocation(metadata.metadataFileLocation()).build()
+        made = made.discardChanges().build()
         operations = self.api.StaticTableOperations(made, table.io(), table.locationProvider())
         return self.api.BaseTable(operations, table.name())
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.test_refused import newest_metadata, number_of
 
 pytestmark = pytest.mark.iceberg
 
@@ -38,3 +45,27 @@ def test_what_was_rolled_back_is_no_commit_of_the_table(scene: Scene) -> None:
     seen = scene.adapter().snapshot(["k"])
     assert seen.commits_ms.tolist() == seen.blocks.added_at.tolist()
     assert np.all(seen.commits_ms > 0)
+
+
+def hour_before(plain: Any) -> Any:
+    """The same metadata, all of whose times lie an hour further back."""
+    if isinstance(plain, dict):
+        return {
+            key: value - 3_600_000 if key in ("last-updated-ms", "timestamp-ms") else hour_before(value)
+            for key, value in plain.items()
+        }
+    return [hour_before(each) for each in plain] if isinstance(plain, list) else plain
+
+
+def test_what_was_dropped_an_hour_ago_comes_back(spark: SparkSession) -> None:
+    """Iceberg refuses metadata whose last change lies a minute before the last one of ``main``."""
+    scene = Scene(spark, "hdp").create("k INT, day INT", more="PARTITIONED BY (day)")
+    scene.run("INSERT INTO {t} VALUES (1, 1), (2, 1)", "INSERT INTO {t} VALUES (3, 2)")
+    lk.table(spark, scene.sql).drop_partition("day = 1")
+    newest = newest_metadata(Path(str(scene.java().location()).removeprefix("file:")))
+    aged = newest.with_name(f"v{number_of(newest) + 1}.metadata.json")
+    aged.write_text(json.dumps(hour_before(json.loads(newest.read_text()))))
+    [entry] = lk.table(spark, scene.sql).trash()
+    lk.table(spark, scene.sql).restore(entry.name)
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark.table(scene.sql).count() == 3
