@@ -157,7 +157,7 @@ class _Delete:
         self.in_doubt = True
         try:
             commit = self.adapter.deletes.delete(prepared, snapshot, self.run_id, self.where)
-        except Unknown:
+        except (Conflict, Unknown):  # a catalog may land a commit and answer that it lost
             raise
         except LakekeeperError:
             self.in_doubt = False
@@ -219,10 +219,14 @@ class _Delete:
         much time until the next one as there can be. Only where our own files are touched is the number of attempts
         bounded; their time always is.
         """
-        now, changes = self._look(before)
+        try:
+            now, changes = self._look(before)
+        except Exception as error:
+            raise self._unknown(lost) from error
         landed = changes.landed(self.run_id)
         if landed is not None:
             return self._proof(landed)
+        self.in_doubt = False
         self.retries += 1
         self.events.tell("conflict", attempt=self.retries - 1, reason=str(lost))
         touched = self._touched(changes) or bool(changes.obstacle)
@@ -309,10 +313,13 @@ class _Delete:
         landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
         if landed is not None:
             return self._proof(landed)
-        raise Unknown(
-            f"{self.adapter.table}: the outcome of the delete of run {self.run_id} is not known ({doubt}); look for "
+        raise self._unknown(doubt) from doubt
+
+    def _unknown(self, why: Exception) -> Unknown:
+        return Unknown(
+            f"{self.adapter.table}: the outcome of the delete of run {self.run_id} is not known ({why}); look for "
             "the run id in the table's history before you delete again"
-        ) from doubt
+        )
 
     def _proof(self, version: int) -> Commit:
         return Commit(version, self.run_id, (), ())

@@ -207,6 +207,30 @@ def _all_dead(entry: Any) -> Any:
     return replace(entry, deleted=frozenset(range(len(entry.file.rows))), delete_id="dv")
 
 
+@pytest.mark.parametrize("error", [OSError("no route"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Loss: a catalog lands a commit and answers that another one won; then it cannot be asked any more."""
+    real = MemoryDeletes.delete
+
+    def landed_and_lost(self: MemoryDeletes, *given: Any) -> Any:
+        real(self, *given)
+        monkeypatch.setattr(MemoryAdapter, "snapshot", unreachable)
+        raise Conflict("another commit came first")
+
+    def unreachable(*_: Any, **__: Any) -> Any:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryDeletes, "delete", landed_and_lost)
+        snapshot = MemoryAdapter.snapshot
+        with pytest.raises(Unknown if isinstance(error, Exception) else KeyboardInterrupt):
+            delete(scene, "k < 3")
+    monkeypatch.setattr(MemoryAdapter, "snapshot", snapshot)
+    assert left(scene) == list(range(3, 60))
+
+
 @pytest.mark.parametrize("error", [OSError("503"), NotFound("db.t", "can no longer be read")])
 def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Scene, error: Exception) -> None:
     """The catalog that did not answer the commit does not answer the next question either."""
