@@ -35,7 +35,7 @@ SLOT = (0, 1, 2)
 STEPS = 40
 EXAMPLES = 500
 SOMETIMES = (
-    "crash", "died late", "vacuum deleted", "expired", "expired after a conflict", "leftovers deleted",
+    "crash", "died late", "vacuum deleted", "expired", "leftovers deleted",
     "settled runs", "settled files", "kept: is read by", "kept: is tagged t", "kept: is one of the last",
     "kept: is named by the caller", "kept: was the newest within the grace", "ended: Rejected", "ended: Unknown",
     "ended: RetentionError", "ended: AdapterError",
