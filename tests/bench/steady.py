@@ -156,7 +156,7 @@ def make(spark: Any, name: str, rows: int) -> None:
     provider = "delta" if name.startswith("spark_catalog.") else "iceberg"
     given = "'delta.enableDeletionVectors'='true'"
     if provider == "iceberg":
-        given = "'format-version'='3', 'write.delete.mode'='merge-on-read'"
+        given = "'format-version'='2', 'write.delete.mode'='merge-on-read'"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     spark.sql(f"CREATE TABLE {name} (id BIGINT, k BIGINT, v STRING) USING {provider} TBLPROPERTIES ({given})")
     made = spark.range(0, rows, 1, _FILES).selectExpr(
