@@ -187,10 +187,7 @@ class _Restore:
             self.in_doubt = True
             try:
                 return self.adapter.restores.commit(copies, self.entry.since, self._run_id)
-            except Conflict as lost:  # a catalog may land a commit and answer that it lost
-                landed = self._landed(lost, copies)
-                if landed is not None:
-                    return landed
+            except Conflict as lost:
                 self.in_doubt = False
                 self._bound(lost)
             except Unknown as doubt:
@@ -199,25 +196,6 @@ class _Restore:
                 self.in_doubt = False
                 raise
         return None
-
-    def _landed(self, lost: Conflict, copies: Prepared) -> Commit | None:
-        """The commit that was reported as lost, if it is in the log. Raises Unknown where the log does not answer."""
-        try:
-            changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
-        except Exception as error:
-            raise self._unknown(lost) from error
-        version = changes.landed(self._run_id) if changes else None
-        if version is not None:
-            return Commit(version, self._run_id, (), tuple(copies.rows))
-        if changes is None or changes.obstacle:
-            raise self._unknown(lost) from lost
-        return None
-
-    def _unknown(self, why: Exception) -> Unknown:
-        return Unknown(
-            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({why}); run "
-            "it again later: it looks for its commit first"
-        )
 
     def _bound(self, lost: Conflict) -> None:
         """Wait before the next attempt. Raises Conflict where there is to be none."""
@@ -238,7 +216,10 @@ class _Restore:
         )
         if version is not None:
             return Commit(version, self._run_id, (), tuple(copies.rows))
-        raise self._unknown(doubt) from doubt
+        raise Unknown(
+            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({doubt}); run "
+            "it again later: it looks for its commit first"
+        ) from doubt
 
     def _copies(self) -> Prepared:
         """The dropped rows, in files that nobody sees yet."""
