@@ -353,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not interrupts.signal:
                 return _failed(error, as_json)
         interrupts.settle()
-        if arguments is None:  # a program of its own, which is about to end: nothing may interrupt that
+        if arguments is None:  # the process exits next: no signal may interrupt that
             interrupts.ignore()
         return failed("Interrupted", _INTERRUPTED, INTERRUPTED, as_json)
 

@@ -174,7 +174,7 @@ class _Sweep:
         return look
 
     def _wait_after(self, conflict: Conflict, attempt: int, records: Records) -> None:
-        """Wait until the next attempt. Raises the conflict where there is none."""
+        """Wait before the next attempt. Raises the conflict when no attempt is left."""
         self.lost += 1
         now = self.clock.now_ms()
         if not self.deadline:

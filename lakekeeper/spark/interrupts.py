@@ -72,7 +72,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        global _current  # noqa: PLW0603 - as above
+        global _current  # noqa: PLW0603 - the process has one, see __enter__
         _current = None
         self._over.set()
         for number, handler in self._former.items():

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters take it from here
-from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - the same
+from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - adapters take it from here
 
 
 def require_classic(spark: Any) -> None:

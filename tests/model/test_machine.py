@@ -39,10 +39,10 @@ DELETES = (*ROWS, *["delete_widest"] * 3)
 REST = [act for act in ALL if act not in ROWS]
 STEPS = 50
 SOMETIMES = (
-    "replay", "second replay", "retry", "drop", "failed", "crash", "gave up", "unknown, settled",
-    "unknown, told", "landed late", "delete followed rows", "came back", "early abort",
+    "replay", "second replay", "retry", "drop", "crash", "gave up", "unknown, settled",
+    "unknown, told", "landed late", "delete followed rows", "early abort",
 )  # fmt: skip
-RARELY = ("third replay", "delete over a rewrite")
+RARELY = ("third replay", "delete over a rewrite", "failed", "came back")
 
 
 class Histories(RuleBasedStateMachine):
