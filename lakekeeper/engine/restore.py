@@ -90,6 +90,7 @@ class _Restore:
     made         copies, to be discarded
     lost         attempts that lost to a concurrent commit
     in_doubt     an attempt was sent and its outcome is not known
+    sent         copies were sent, and the answer was not that they are in the table
     """
 
     adapter: Adapter[Any]
@@ -105,6 +106,7 @@ class _Restore:
     made: list[Prepared] = field(default_factory=list)
     lost: int = 0
     in_doubt: bool = False
+    sent: bool = False
 
     @property
     def _run_id(self) -> str:
@@ -156,11 +158,9 @@ class _Restore:
         try:
             registration.renew()
             copies = self._copies()
-            commit = self._commit(copies, registration)
-            while commit is None:
+            while (commit := self._commit(copies, registration)) is None:
                 self._discard([copies])
                 copies = self._copies()
-                commit = self._commit(copies, registration)
         except (Halted, Unknown):
             raise
         except BaseException:
@@ -173,7 +173,9 @@ class _Restore:
             for found in self.found:
                 with suppress(Exception):  # memory that is not freed must not hide what became of the restore
                     self.adapter.deletes.release(found)
-        if not commit.added:
+        if self.sent:
+            registration.clean = False  # the table names these copies or another restore's: a vacuum looks
+        elif not commit.added:
             self._discard([copies])
         rows = sum(copies.rows.values())
         self.events.tell("committed", version=commit.version, rows=rows)
@@ -188,14 +190,39 @@ class _Restore:
             try:
                 return self.adapter.restores.commit(copies, self.entry.since, self._run_id)
             except Conflict as lost:
+                self.sent, version = True, self._landed(lost)
+                if version is not None:
+                    return Commit(version, self._run_id, (), ())
                 self.in_doubt = False
                 self._bound(lost)
             except Unknown as doubt:
+                self.sent = True
                 return self._settled(copies, doubt)
             except LakekeeperError:
                 self.in_doubt = False
                 raise
         return None
+
+    def _landed(self, lost: Conflict) -> int | None:
+        """The version that has the rows after all: a catalog may land a commit and answer that it lost.
+
+        It is that commit, or the one of another restore of this entry: both carry one run id. Raises Unknown where
+        the log does not tell.
+        """
+        try:
+            changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        except Exception as error:
+            raise self._unknown(lost) from error
+        version = changes.landed(self._run_id) if changes else None
+        if version is None and (changes is None or changes.obstacle):
+            raise self._unknown(lost) from lost
+        return version
+
+    def _unknown(self, why: Exception) -> Unknown:
+        return Unknown(
+            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({why}); run "
+            "it again later: it looks for its commit first"
+        )
 
     def _bound(self, lost: Conflict) -> None:
         """Wait before the next attempt. Raises Conflict where there is to be none."""
@@ -216,10 +243,7 @@ class _Restore:
         )
         if version is not None:
             return Commit(version, self._run_id, (), tuple(copies.rows))
-        raise Unknown(
-            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({doubt}); run "
-            "it again later: it looks for its commit first"
-        ) from doubt
+        raise self._unknown(doubt) from doubt
 
     def _copies(self) -> Prepared:
         """The dropped rows, in files that nobody sees yet."""

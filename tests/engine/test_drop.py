@@ -18,9 +18,10 @@ from lakekeeper.engine.restore import restore
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import DROPPED, PENDING, RESTORING, TrashEntry, entries
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown, Unsupported
-from lakekeeper.spi import Observer
+from lakekeeper.spi import Commit, Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene
@@ -267,6 +268,71 @@ def test_a_second_restore_between_the_copies_and_the_commit_of_the_first(scene: 
     assert rows(scene) == before
     assert bin_of(scene) == []
     assert scene.table.leftovers() == set()
+
+
+def reported_lost(patched: pytest.MonkeyPatch, then: Callable[[], object] = lambda: None) -> None:
+    """From now on a catalog lands the restore's commit and answers that another one won."""
+    real = MemoryRestores.commit
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        real(self, *given)
+        then()
+        raise Conflict("another commit came first")
+
+    patched.setattr(MemoryRestores, "commit", commit)
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_restore_whose_commit_was_reported_lost_keeps_its_files(scene: Scene, retries: int) -> None:
+    """Loss: the next attempt finds the rows back already, and takes its own copies for superfluous ones."""
+    before = rows(scene)
+    drop(scene)
+    with pytest.MonkeyPatch.context() as patched:
+        reported_lost(patched)
+        done = back(scene, commit_retry_num_retries=retries)
+    assert (done.version, done.rows) == (scene.table.current.number, 3)
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_restore_in_doubt_keeps_its_files(scene: Scene, error: BaseException) -> None:
+    before = rows(scene)
+    drop(scene)
+
+    def unreachable(*_: Any, **__: Any) -> Any:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patched:
+        reported_lost(patched, lambda: patched.setattr(MemoryAdapter, "changes_since", unreachable))
+        with pytest.raises(Unknown if isinstance(error, Exception) else KeyboardInterrupt):
+            back(scene)
+    assert rows(scene) == before
+    assert back(scene).already
+    assert rows(scene) == before
+
+
+def test_copies_that_another_restore_made_superfluous_go_with_a_vacuum(scene: Scene) -> None:
+    """Two restores share the id of their commit: which of them landed, the log does not say."""
+    before = rows(scene)
+    drop(scene)
+    real, others = MemoryRestores.commit, [lambda: back(scene)]
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        if others:
+            others.pop()()
+            raise Conflict("another restore came first")
+        return real(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryRestores, "commit", commit)
+        assert back(scene).already
+    assert rows(scene) == before
+    assert scene.table.leftovers() != set()
+    scene.table.later(30 * DAY)
+    vacuum(MemoryAdapter(scene.table), VacuumRequest(resolve()), clock=clock_of(scene))
+    assert scene.table.leftovers() == set()
+    assert rows(scene) == before
 
 
 def test_a_restore_over_appends(scene: Scene) -> None:
