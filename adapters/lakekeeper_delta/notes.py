@@ -46,7 +46,10 @@ class DeltaNotes:
             return there
         try:
             place, files = self._place(name)
-            _write(files, place, text, over=False)
+            if str(place.toUri().getScheme() or files.getScheme()) == "file":
+                self._log.jvm.create_file(str(place.toUri().getPath()), text.encode())
+            else:
+                _write(files, place, text, over=False)
         except Exception as error:
             there = self.read(name)
             if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):

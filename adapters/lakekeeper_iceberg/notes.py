@@ -38,13 +38,7 @@ class IcebergNotes:
         if there is not None:
             return there
         try:
-            stream = (
-                self._table.io().newOutputFile(self._place(name)).create()
-            )  # refused where there is a file
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
+            self._create(self._place(name), text.encode())
         except Exception as error:
             there = self.read(name)
             if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
@@ -81,6 +75,17 @@ class IcebergNotes:
             raise AdapterError(
                 f"{self._name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
             ) from error
+
+    def _create(self, place: str, data: bytes) -> None:
+        system = self._renames(place)
+        if system and str(system.getUri().getScheme()) == "file":
+            self._jvm.create_file(str(self._path(place).toUri().getPath()), data)
+            return
+        stream = self._table.io().newOutputFile(place).create()
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
 
     def _renames(self, place: str) -> Any:
         """The file system under a place, if a rename there is one step; else None."""

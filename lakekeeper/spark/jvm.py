@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -122,6 +123,31 @@ class Jvm:
         for i, value in enumerate(values):
             made[i] = value
         return made
+
+    def create_file(self, path: str, data: bytes) -> None:
+        """Create a file on the driver's disk, whole and in one step. Raises where there is one already.
+
+        Hadoop's local file system looks whether a file exists and then opens it: two callers at once both get it, and
+        the checksum beside it may be the other one's, so that nobody can read it any more.
+        """
+        files = self.view.java.nio.file.Files
+        file = self.view.java.io.File(path)
+        folder, name = file.getParentFile(), str(file.getName())
+        folder.mkdirs()
+        new = self.array(
+            self.view.java.nio.file.OpenOption, [self.view.java.nio.file.StandardOpenOption.CREATE_NEW]
+        )
+        aside = self.view.java.io.File(folder, f".{name}.{uuid.uuid4().hex}.tmp").toPath()
+        self.view.java.io.File(folder, f".{name}.crc").delete()  # of a file that is no more
+        files.write(aside, bytearray(data), new)
+        try:
+            files.createLink(file.toPath(), aside)
+        except Exception as error:
+            if any("AlreadyExists" in cause for cause, _ in causes(error)):
+                raise
+            files.write(file.toPath(), bytearray(data), new)  # a disk without hard links
+        finally:
+            files.delete(aside)
 
     def longs(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Any:
         """A Java ``long[]``: a few calls for all of its numbers."""

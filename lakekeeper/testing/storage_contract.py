@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Barrier
 
 from lakekeeper.core.containment import NOTES
 from lakekeeper.core.layout import run_folder
@@ -60,6 +62,26 @@ def look(table: ContractTable, *, last: int = 1) -> Look:
 
 class StorageContract(Selected):
     """What a vacuum relies on."""
+
+    def test_of_many_that_write_one_note_at_once_one_does(self, harness: Harness) -> None:
+        """Runs register by such notes: two in one slot would each take the other for dead."""
+        writers, notes = 4, 12
+        adapters = [harness.create(KV, [keys(1)]).adapter()] * writers
+        start = Barrier(writers)
+
+        def write(number: int) -> list[str]:
+            kept = []
+            for each in range(notes):
+                start.wait(60)
+                kept.append(
+                    adapters[number].notes.keep(f"slots/{each}.json", str(number) * (1 + number * 900))
+                )
+            return kept
+
+        with ThreadPoolExecutor(writers) as pool:
+            answers = list(pool.map(write, range(writers)))
+        there = [adapters[0].notes.read(f"slots/{each}.json") for each in range(notes)]
+        assert [set(each) for each in zip(*answers, strict=True)] == [{text} for text in there]
 
     def test_what_no_kept_version_names_is_garbage_and_nothing_else(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2), keys(3)])
