@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lakekeeper.core.containment import Grounds
 from lakekeeper.core.retention import Kept, Versions
-from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,18 @@ class Storage(Protocol):
         """All versions that the log still knows, freshly read; ``since``: those before it may be left out."""
         ...
 
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+    def garbage(
+        self,
+        versions: Versions,
+        kept: Kept,
+        hints: Collection[str] = (),
+        backlog: Backlog = NO_BACKLOG,
+    ) -> Garbage:
         """Files that versions of ``kept.gone`` name or dropped, and that no version of ``kept.reasons`` names.
 
         ``hints`` are paths that an earlier vacuum found dead and may not have deleted: each is looked up again, and
-        returned only if nothing names it now, not ``logged`` unless the log explains it. Work and memory follow what
-        went, not what lives.
+        returned only if nothing names it now, not ``logged`` unless the log explains it. ``backlog`` is what the last
+        vacuum's answer asked to remember; it is looked up likewise. Work and memory follow what went, not what lives.
         """
         ...
 

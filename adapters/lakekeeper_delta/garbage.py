@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import Dead, Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Garbage
+from lakekeeper_delta.backlog import recalled, remembered
 from lakekeeper_delta.disk import Disk
 from lakekeeper_delta.journal import Gone, Journal, kind_of
 from lakekeeper_delta.live import alive
@@ -18,21 +19,33 @@ from lakekeeper_delta.native import Log
 from lakekeeper_delta.reading import History
 
 
-def find_garbage(log: Log, disk: Disk, history: History, kept: Kept, hints: Collection[str]) -> Garbage:
-    """See ``spi.Storage.garbage``. One Spark job over the live files, only where the commits cannot tell."""
+def find_garbage(
+    log: Log,
+    disk: Disk,
+    history: History,
+    kept: Kept,
+    hints: Collection[str],
+    backlog: Backlog = NO_BACKLOG,
+) -> Garbage:
+    """See ``spi.Storage.garbage``. One Spark job over the live files, only where the commits cannot tell.
+
+    The backlog is all that waits, whether or not the log will still tell of it.
+    """
     journal = history.journal
-    gone = {
+    waiting = recalled(backlog, journal)
+    dropped = {
         location: gone
-        for location, gone in journal.gone.items()
-        if not gone.needed_by(kept.oldest) and not journal.still_used(location)
+        for location, gone in {**waiting, **journal.gone}.items()
+        if not journal.still_used(location)
     }
+    gone = {location: g for location, g in dropped.items() if not g.needed_by(kept.oldest)}
     held = {location: gone[location].version for location in gone if _too_new(gone[location], journal, kept)}
-    hinted = {disk.locator.at(hint) for hint in hints} - journal.gone.keys() - journal.late
+    hinted = {disk.locator.at(hint) for hint in hints} - dropped.keys() - journal.late
     hinted = {location for location in hinted if disk.locator.inside(location)}
-    asked = _not_told(journal, gone) | hinted
+    asked = _not_told(journal, gone) | hinted | (waiting.keys() & gone.keys())
     live = alive(log, history.state, journal, asked) if asked else set()
     files = [
-        Dead(location, g.kind, g.version, g.version, g.partition, _why(g))
+        Dead(location, g.kind, g.version, g.version, g.partition, _why(g), logged=location in journal.gone)
         for location, g in sorted(gone.items(), key=lambda item: (item[1].version, item[0]))
         if location not in live and location not in held
     ]
@@ -40,14 +53,16 @@ def find_garbage(log: Log, disk: Disk, history: History, kept: Kept, hints: Coll
         Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum", logged=False)
         for location in sorted(hinted - live)
     ]
+    stay = {place: g for place, g in dropped.items() if place in held or g.needed_by(kept.oldest)}
     # What is held back now is to be found again.
-    through = min([kept.oldest, *(version - 1 for version in held.values())])
+    through = min([kept.oldest, *(version - 1 for place, version in held.items() if place in journal.gone)])
     return Garbage(
         (*found, *files),
         outside=tuple(sorted(path for path, version in journal.outside.items() if version <= kept.oldest)),
         examined=journal.examined,
-        note=_note(journal),
+        note=_note(journal, backlog),
         through=through if through >= 0 else None,
+        backlog=remembered(stay, journal),
     )
 
 
@@ -70,9 +85,9 @@ def _why(gone: Gone) -> str:
     return f"dropped by version {gone.version}"
 
 
-def _note(journal: Journal) -> str:
-    """What a log that was cut no longer tells."""
-    expected = journal.since + 1 if journal.since >= 0 else 0
+def _note(journal: Journal, backlog: Backlog) -> str:
+    """What a log that was cut no longer tells, and no backlog does."""
+    expected = max(journal.since, backlog.seen) + 1
     if journal.first <= expected:
         return ""
     return (

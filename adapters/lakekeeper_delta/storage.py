@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 
 from lakekeeper.core.containment import Grounds
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
-from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi_storage import MetadataChange
 from lakekeeper_delta import metadata, orphans, strangers, sweeping
+from lakekeeper_delta.backlog import is_cleaned_early
 from lakekeeper_delta.disk import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
@@ -79,10 +81,19 @@ class DeltaStorage:
                 native=history,
             )
 
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+    def garbage(
+        self,
+        versions: Versions,
+        kept: Kept,
+        hints: Collection[str] = (),
+        backlog: Backlog = NO_BACKLOG,
+    ) -> Garbage:
         """What commits up to the oldest kept version dropped, and nothing brought back."""
         with self._answering("its log"):
-            return find_garbage(self._log, self._disk, versions.native, kept, hints)
+            found = find_garbage(self._log, self._disk, versions.native, kept, hints, backlog)
+            if backlog.files or is_cleaned_early(self._log, versions.native.state, kept):
+                return found
+            return replace(found, backlog=NO_BACKLOG)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
         """Nothing to commit. Raises Conflict where a newer commit names one of the files again, or is no plain one."""

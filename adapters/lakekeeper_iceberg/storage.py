@@ -9,7 +9,7 @@ from typing import Any
 
 from lakekeeper.core.containment import NOTES, Grounds, grounds_of, within
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
-from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
 from lakekeeper.errors import AdapterError, LakekeeperError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi_storage import MetadataChange
@@ -77,7 +77,14 @@ class IcebergStorage:
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
 
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+    def garbage(
+        self,
+        versions: Versions,
+        kept: Kept,
+        hints: Collection[str] = (),
+        backlog: Backlog = NO_BACKLOG,
+    ) -> Garbage:
+        """Snapshots stay in the metadata until they are expired: nothing has to be remembered besides."""
         return garbage.garbage_of(self._reach(versions), self.grounds, kept, hints)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:

@@ -61,12 +61,38 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A file that was dropped and has to stay for now, by ``version`` at ``at_ms`` (epoch milliseconds)."""
+
+    path: str
+    kind: str
+    version: int
+    at_ms: int
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits for its retention, kept for a log that may have forgotten it by then.
+
+    ``seen`` is the newest version that was known when it was written; -1 for a backlog that there is not.
+    """
+
+    files: tuple[Waiting, ...] = ()
+    seen: int = -1
+
+
+NO_BACKLOG = Backlog()
+
+
+@dataclass(frozen=True, slots=True)
 class Garbage:
     """What may go. ``outside`` are paths that the log names outside of the table: reported, never touched.
 
     examined   manifests, commits and the like that were read to find it
     note       what could not be told, for the report (a log that was cut); empty where all could
     through    the version up to which all garbage is named here, for the next time to go on from
+    backlog    what is to be remembered besides
     """
 
     files: tuple[Dead, ...]
@@ -74,6 +100,7 @@ class Garbage:
     examined: int = 0
     note: str = ""
     through: int | None = None
+    backlog: Backlog = NO_BACKLOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +153,7 @@ class VacuumPlan:
     examined: int = 0
     note: str = ""
     through: int | None = None
+    backlog: Backlog = NO_BACKLOG
 
     @property
     def bytes(self) -> int:
@@ -243,6 +271,7 @@ def plan_vacuum(
         examined=garbage.examined,
         note=garbage.note,
         through=garbage.through,
+        backlog=garbage.backlog,
     )
 
 

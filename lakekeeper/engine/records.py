@@ -1,6 +1,7 @@
 """What a vacuum writes beside the table: proof, list, cursor; all of it small, none of it needed to be safe.
 
     vacuum/cursor.json            the version up to which all garbage was deleted
+    vacuum/backlog-0000.json      what was dropped and waits for its retention, of a log that forgets it
     vacuum/<run>/proof.json       what was examined and what will go; before the first delete
     vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone
     vacuum/<run>/done.json        what was really gone
@@ -12,12 +13,12 @@ Without a cursor the whole log is read again; without a list, files that a crash
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from lakekeeper.core.retention import Versions
-from lakekeeper.core.vacuum import VacuumPlan, proof
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, VacuumPlan, Waiting, proof
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.intents import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.removal import Removed
@@ -26,6 +27,19 @@ from lakekeeper.engine.trash import CURSOR
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Notes
 from lakekeeper.spi_storage import Storage
+
+_BACKLOG = "vacuum/backlog"
+_MOST_PARTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Up to which version the last vacuum went (None: it had none to go on from), and the extent of its backlog."""
+
+    through: int | None = None
+    table_uuid: str = ""
+    seen: int = -1
+    parts: int = 0
 
 
 @dataclass(slots=True)
@@ -39,22 +53,47 @@ class Records:
     _registration: Registration | None = None
     _heir: bool = False
 
-    def versions(self, storage: Storage) -> Versions:
-        """Versions since the last vacuum; all of them where its cursor is of another table that was in this place."""
-        through, table_uuid = self._cursor()
-        versions = storage.versions(through)
-        if through is not None and table_uuid != versions.table_uuid:
-            versions = storage.versions(None)
-        return versions
+    def versions(
+        self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
+    ) -> Versions:
+        """Versions since the last vacuum; all of them where its cursor is of another table that was in this place.
 
-    def _cursor(self) -> tuple[int | None, str]:
-        """The version that the last vacuum went through, and of which table; None without a note that is any good."""
+        What notes name as dead is needed by no version that was left out: where the cursor does not reach back as far
+        as the retention (the last vacuum kept less, or the note is not ours), all versions are read likewise.
+        """
+        cursor = self._cursor()
+        versions = storage.versions(cursor.through)
+        if cursor.through is None or not versions.items:
+            return versions
+        noted = bool(hints or cursor.parts)
+        ours = cursor.table_uuid == versions.table_uuid and (not noted or reaches_back(versions))
+        return versions if ours else storage.versions(None)
+
+    def _cursor(self) -> _Cursor:
+        """The note of the last vacuum that finished; an empty one without a note that is any good."""
         text = self.notes.read(CURSOR)
         try:
             plain = json.loads(text) if text else {}
-            return (int(plain["through"]), str(plain["uuid"])) if plain else (None, "")
+            if not plain:
+                return _Cursor()
+            parts, seen = (int(plain.get(name, least)) for name, least in (("parts", 0), ("seen", -1)))
+            through = None if plain["through"] is None else int(plain["through"])
+            return _Cursor(through, str(plain["uuid"]), seen, min(max(parts, 0), _MOST_PARTS))
         except (ValueError, TypeError, KeyError):
-            return None, ""
+            return _Cursor()
+
+    def backlog(self, versions: Versions) -> Backlog:
+        """What the last vacuum noted, unless another table lay here then. What is no entry is left out."""
+        cursor = self._cursor()
+        if cursor.table_uuid != versions.table_uuid:
+            return NO_BACKLOG
+        found: list[Waiting] = []
+        for number in range(cursor.parts):
+            text = self.notes.read(part(_BACKLOG, number))
+            with suppress(ValueError, TypeError):
+                for path, kind, version, at_ms, partition in json.loads(text or "[]"):
+                    found.append(Waiting(str(path), str(kind), int(version), int(at_ms), str(partition)))
+        return Backlog(tuple(found), cursor.seen)
 
     def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
         """Paths that earlier vacuums of this table listed and may not have deleted."""
@@ -131,8 +170,7 @@ class Records:
 
     def finished(
         self,
-        through: int | None,
-        versions: Versions,
+        plan: VacuumPlan,
         intents: Mapping[str, Intent],
         settled: Mapping[str, Intent],
     ) -> None:
@@ -140,14 +178,25 @@ class Records:
         with suppress(
             AdapterError
         ):  # what stays is settled by the next vacuum, at no more cost than this one
-            if through is not None:
-                plain = {"through": through, "uuid": versions.table_uuid}
-                self.notes.replace(CURSOR, json.dumps(plain))
+            if plan.through is not None or plan.backlog.files:
+                self._move_on(plan)
             for slot, intent in intents.items():
                 if slot in settled:
                     self._forget(slot, intent)
             if self._registration is not None:
                 self._forget(self._registration.slot, self._registration.intent)
+
+    def _move_on(self, plan: VacuumPlan) -> None:
+        """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
+        before, backlog = self._cursor().parts, plan.backlog
+        parts = in_parts([astuple(file) for file in backlog.files])
+        write_parts(self.notes, _BACKLOG, parts)
+        plain = {"through": plan.through, "uuid": plan.table_uuid}
+        if parts:
+            plain |= {"parts": len(parts), "seen": backlog.seen}
+        self.notes.replace(CURSOR, json.dumps(plain))
+        for number in range(len(parts), before):
+            self.notes.remove(part(_BACKLOG, number))
 
     def took_over(
         self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int | None

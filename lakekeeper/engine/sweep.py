@@ -212,7 +212,7 @@ class _Sweep:
 
     def _finish(self, records: Records, look: _Look) -> None:
         """All that was found dead is gone: what was noted for it goes too."""
-        records.finished(look.plan.through, look.versions, look.own, look.leftovers.settled)
+        records.finished(look.plan, look.own, look.leftovers.settled)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
 
@@ -240,7 +240,8 @@ class _Sweep:
         }
         listed = self._orphans_listed()
         leftovers = leftovers_of(storage, self.neighbours, own, options, now)
-        versions = records.versions(storage)
+        hints = records.hints(own)
+        versions = records.versions(storage, hints, lambda found: self._reaches_back(found, own, now))
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -251,7 +252,8 @@ class _Sweep:
         # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
         settle(self.adapter, self.request.options, now)
         kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
-        found, doubted = self._believed(storage.garbage(versions, kept, records.hints(own)))
+        backlog = records.backlog(versions)
+        found, doubted = self._believed(storage.garbage(versions, kept, hints, backlog))
         left = unnamed_leftovers(storage, versions, leftovers, found)
         garbage = left.with_garbage(found, storage.grounds)
         orphans = orphans_of(storage, versions, listed, garbage, all_intents, options, now)
@@ -280,6 +282,12 @@ class _Sweep:
         missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
+
+    def _reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
+        """Do these versions begin before the retention does?"""
+        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        at_ms = versions.items[0].at_ms
+        return at_ms is not None and at_ms <= kept.cutoff_ms
 
     def _believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
         """The garbage without what only an old list names and that may be another's; and that, each with why it stays.

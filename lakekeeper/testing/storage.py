@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from lakekeeper.core.containment import NOTES, Grounds, move_refusal, refusal
 from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
 from lakekeeper.core.retention import Version as Known
-from lakekeeper.core.vacuum import Dead, Doomed, FileInfo, Garbage, region_of
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Doomed, FileInfo, Garbage, region_of
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi_storage import MetadataChange
 from lakekeeper.testing.lake import MemoryTable
@@ -60,7 +60,13 @@ class MemoryStorage:
                 live_bytes=sum(e.file.bytes for e in table.current.files.values()),
             )
 
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+    def garbage(
+        self,
+        versions: Versions,
+        kept: Kept,
+        hints: Collection[str] = (),
+        backlog: Backlog = NO_BACKLOG,
+    ) -> Garbage:
         """What versions that go named, and none that stays does."""
         table = self._table
         with table.lock:

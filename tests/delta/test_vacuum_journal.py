@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Garbage
 from lakekeeper_delta import live as live_files
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.journal import Journal
@@ -85,24 +85,38 @@ def lines(draw: st.DrawFn) -> Line:
 
 
 def garbage(
-    line: Line, oldest: int, *, since: int = -1, memory: int | None = None, hints: Collection[str] = ()
+    line: Line,
+    oldest: int,
+    *,
+    since: int = -1,
+    memory: int | None = None,
+    hints: Collection[str] = (),
+    cut: int = 0,
+    backlog: Backlog = NO_BACKLOG,
+    times: bool = False,
+    cutoff: int = 10,
 ) -> Garbage:
-    """What goes, read from ``since`` on; the live state that can be asked for is that of ``memory``."""
+    """What goes, read from ``since`` on; the live state that can be asked for is that of ``memory``.
+
+    Commits before ``cut`` are gone; with ``times`` each was made at its own number.
+    """
     newest = len(line.commits) - 1
+    first = max(since, cut, 0)
     journal = Journal(
-        LOCATOR, {}, newest if memory is None else memory, {}, since=since, newest=newest, whole=since < 0
-    )
-    for version in range(max(since, 0), newest + 1):
+        LOCATOR, {}, newest if memory is None else memory, {}, since=since, first=first, newest=newest,
+        whole=since < 0 and not first,
+    )  # fmt: skip
+    for version in range(first, newest + 1):
         journal.drop(version, line.commits[version])
         if journal.asks_for_adds(version):
             journal.bring(version, [a["add"] for a in line.commits[version] if "add" in a])
-        journal.times[version] = 1
+        journal.times[version] = version if times else 1
     live = line.states[journal.memory].items()
     rows = [{"path": path, "deletionVector": None, **_descriptor(vector)} for path, vector in live]
-    kept = Kept(dict.fromkeys(range(oldest, newest + 1), ""), tuple(range(oldest)), (), 0, 10)
+    kept = Kept(dict.fromkeys(range(oldest, newest + 1), ""), tuple(range(oldest)), (), 0, cutoff)
     anything: Any = SimpleNamespace(locator=LOCATOR, files=lambda _state: None)
     with patch.object(live_files, "matching", lambda _frame, _locations: rows):
-        return find_garbage(anything, anything, History(journal, anything), kept, hints)
+        return find_garbage(anything, anything, History(journal, anything), kept, hints, backlog)
 
 
 def dead(line: Line, oldest: int, since: int = 0) -> set[str]:
@@ -147,6 +161,40 @@ def test_a_hint_goes_only_if_nothing_names_it(line: Line, data: st.DataObject) -
     hints = (everything - {name for v in range(newest + 1) for name in line.feeds(v)}) | strange
     found = garbage(line, since, since=since, memory=memory, hints=hints)
     assert paths(found) & hints == hints - kept - {"file:/etc/passwd"}
+
+
+@given(lines(), st.data())
+def test_a_backlog_stands_for_commits_that_were_cleaned(line: Line, data: st.DataObject) -> None:
+    """Finding 23: nothing was ever freed where the log is kept no longer than the files."""
+    newest = len(line.commits) - 1
+    seen = data.draw(st.integers(0, newest))
+    before = data.draw(st.integers(0, seen))
+    oldest = data.draw(st.integers(before, newest))
+    cut = data.draw(st.integers(0, oldest))
+    first = garbage(Line(line.commits[: seen + 1], line.states[: seen + 1]), before)
+    since = -1 if first.through is None else first.through
+    second = garbage(line, oldest, since=since, cut=cut, backlog=first.backlog)
+    assert paths(second) <= dead(line, oldest)
+    if cut <= seen + 1:
+        assert dead(line, oldest) - paths(first) <= paths(second)
+        assert second.note == ""
+    else:
+        assert f"begins at version {cut}" in second.note
+    logged = {file.path for file in second.files if file.logged}
+    assert {file.path for file in first.backlog.files} - logged >= paths(second) - logged
+
+
+def test_what_commits_did_that_nobody_read_counts_as_done_by_the_last_of_them() -> None:
+    """Version 2 may have brought the file back, and 3 dropped it again, to readers that are at work still."""
+    line = Line([[{"add": add("a", None)}], [{"remove": remove("a", None)}]], [{"a": None}, {}])
+    noted = garbage(line, 0).backlog
+    assert [(file.path, file.version, file.at_ms) for file in noted.files] == [(f"{ROOT}/a", 1, 1)]
+    line.commits += [[{"add": add("a", None)}], [{"remove": remove("a", None, at=11)}], [], []]
+    line.states += [{"a": None}, {}, {}, {}]
+    for cut, cutoff, gone in [(4, 3, False), (4, 4, True), (5, 4, False), (5, 5, True)]:
+        found = garbage(line, 5, since=0, cut=cut, backlog=noted, times=True, cutoff=cutoff)
+        assert bool(paths(found)) is gone
+        assert {file.path for file in found.backlog.files} == (set() if gone else {f"{ROOT}/a"})
 
 
 def test_what_was_dropped_after_the_cutoff_is_found_the_next_time() -> None:

@@ -14,7 +14,7 @@ from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.containment import Grounds
 from lakekeeper.core.rebase import Changes, Rewrite
 from lakekeeper.core.retention import Kept, Versions
-from lakekeeper.core.vacuum import Doomed, FileInfo, Garbage
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
@@ -92,7 +92,14 @@ class ScriptedStorage:
     def versions(self, since: int | None = None) -> Versions:
         return self._ask("storage.versions", since)
 
-    def garbage(self, versions: Versions, kept: Kept, hints: Collection[str] = ()) -> Garbage:
+    def garbage(
+        self,
+        versions: Versions,
+        kept: Kept,
+        hints: Collection[str] = (),
+        backlog: Backlog = NO_BACKLOG,
+    ) -> Garbage:
+        assert backlog == NO_BACKLOG, "the memory adapter's log forgets nothing"
         return self._ask("storage.garbage", versions, kept, frozenset(hints))
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakekeeper.core import retention as core_retention
 from lakekeeper.core.retention import Kept, Retention, Versions
-from lakekeeper.core.vacuum import Dead, Garbage, VacuumPlan
+from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Garbage, VacuumPlan
 from lakekeeper.engine import leftovers
 from lakekeeper.engine import sweep as engine_sweep
 from lakekeeper.engine.intents import Intent, Registration
@@ -69,7 +69,9 @@ def _an_empty_picture_is_an_answer() -> list[Patch]:
 def _what_was_dropped_is_dead() -> list[Patch]:
     """As if the log's remove actions alone told what is garbage: a file that was added again is live."""
 
-    def garbage(self: MemoryStorage, versions: Versions, kept: Kept, hints: Any = ()) -> Garbage:
+    def garbage(
+        self: MemoryStorage, versions: Versions, kept: Kept, hints: Any = (), _: Backlog = NO_BACKLOG
+    ) -> Garbage:
         table = self._table
         dead = {}
         for number in kept.gone:
@@ -117,7 +119,9 @@ def _list_after_the_expiry() -> list[Patch]:
 def _trusts_hints() -> list[Patch]:
     real = MemoryStorage.garbage
 
-    def garbage(self: MemoryStorage, versions: Versions, kept: Kept, hints: Any = ()) -> Garbage:
+    def garbage(
+        self: MemoryStorage, versions: Versions, kept: Kept, hints: Any = (), _: Backlog = NO_BACKLOG
+    ) -> Garbage:
         found = real(self, versions, kept)
         return replace(found, files=(*found.files, *(Dead(path, "data", -1) for path in sorted(hints))))
 

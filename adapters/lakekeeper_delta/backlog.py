@@ -1,0 +1,59 @@
+"""Files that wait for their retention while Delta cleans the commits that dropped them.
+
+    log      5 ─ 6 ─ 7 ─ 8 ─ 9            a vacuum at 9 notes that 6 dropped x, too lately to delete it
+    later            . . 8 ─ 9 ─ 10 ─ 11  6 and 7 are cleaned: only the note tells of x
+    or                         . . 11     10 was cleaned unread: it may have brought x back and dropped it again
+
+A log that is kept no longer than files forgets each commit before what it dropped may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakekeeper.core.retention import Kept
+from lakekeeper.core.vacuum import Backlog, Waiting
+from lakekeeper_delta.journal import Gone, Journal
+from lakekeeper_delta.native import Log, State
+
+_KINDS = ("data", "deletes", "changes")
+
+
+def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
+    """What a backlog tells that the commits which were read do not: location → when it was dropped at the latest."""
+    missed = journal.first > backlog.seen + 1
+    at_ms = journal.times.get(journal.first) or 0
+    if missed and not at_ms:
+        return {}
+    found = {}
+    for file in backlog.files:
+        location = journal.locator.at(file.path)
+        if file.kind not in _KINDS or not journal.locator.inside(location):
+            continue
+        if location in journal.gone or location in journal.late:
+            continue
+        version, at = (journal.first, at_ms) if missed else (file.version, file.at_ms)
+        found[location] = Gone(max(version, file.version), file.kind, max(at, file.at_ms), file.partition)
+    return found
+
+
+def remembered(gone: Mapping[str, Gone], journal: Journal) -> Backlog:
+    """The backlog of files that stay for now. One that nobody knows the time of never goes by a backlog."""
+    times = {location: g.at_ms or journal.times.get(g.version) for location, g in gone.items()}
+    files = (
+        Waiting(location, g.kind, g.version, at, g.partition)
+        for location, g in sorted(gone.items())
+        if (at := times[location])
+    )
+    return Backlog(tuple(files), journal.newest)
+
+
+def is_cleaned_early(log: Log, state: State, kept: Kept) -> bool:
+    """May a commit be cleaned before the vacuum comes that deletes what it dropped?
+
+    Files wait for the retention, and then for the next vacuum: the log has to be kept twice as long to be sure.
+    """
+    configs, metadata = log.singleton("DeltaConfigs"), state.snapshot.metadata()
+    if not configs.ENABLE_EXPIRED_LOG_CLEANUP().fromMetaData(metadata):
+        return False
+    return int(configs.getMilliSeconds(configs.LOG_RETENTION().fromMetaData(metadata))) < 2 * kept.age_ms
