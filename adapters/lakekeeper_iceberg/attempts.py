@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ _PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One producer of a snapshot: its uuid, the snapshot's id, and the metadata file it began from."""
+    """One attempt of a producer of a snapshot: its uuid, the snapshot's id, the metadata file that it began from."""
 
     uuid: str
     snapshot: int
@@ -83,10 +84,11 @@ class Home:
 
 def left_by(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[FileInfo]:
     """Metadata files of these attempts that are there."""
-    for attempt in attempts:
-        name = f"snap-{attempt.snapshot}-1-{attempt.uuid}.avro"
-        yield from (info for info in disk.look([f"{home.folder}/{name}"]) if info is not None)
-        yield from _manifests(disk, home.folder, attempt.uuid)
+    tries = Counter((attempt.snapshot, attempt.uuid) for attempt in attempts)
+    for (snapshot, uuid), count in tries.items():  # a producer numbers the lists of its attempts from 1
+        lists = [f"{home.folder}/snap-{snapshot}-{n}-{uuid}.avro" for n in range(1, count + 1)]
+        yield from (info for info in disk.look(lists) if info is not None)
+        yield from _manifests(disk, home.folder, uuid)
     yield from _tables(disk, home, attempts)
 
 

@@ -1,6 +1,6 @@
-"""One atomic swap: outputs for inputs, on exactly the metadata that was checked.
+"""One atomic swap of a table's metadata, on exactly the metadata that was checked.
 
-    one refresh ─► newRewrite().apply() ─► new snapshot, seen by nobody ─► guard ─► ops.commit(base, base + snapshot)
+    one refresh ─► update().apply() ─► new snapshot, seen by nobody ─► ops.commit(base, base + snapshot)
 
 Iceberg's own ``commit()`` retries inside, past any check of ours; here the check and the swap see one base.
 """
@@ -11,14 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.changes import RUN_ID
-from lakekeeper_iceberg.exchange import Exchange
 from lakekeeper_iceberg.native import Iceberg
 
 REPLAYED = "lakekeeper.replayed-rows"
@@ -75,23 +73,13 @@ class Swapped:
     removed_delete_files: int
 
 
-def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Attempts) -> Swapped:
-    """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
-    rescued: list[Any] = []
-    for _ in range(2):
-        base, made = _prepared(table, name, partial(_rewrite, exchange, rescued), attempts)
-        parent = base.currentSnapshot()
-        lost = _lost_deletes(jvm, table, parent, made, _sequence(base, exchange.read_version))
-        if not lost:
-            return _swap(jvm, table, name, base, made, put_back=len(rescued))
-        _remove_manifests(table, made, keep=False)
-        rescued = lost
-    raise Conflict(f"{name}: the commit would drop {len(lost)} equality delete files that are still needed")
-
-
 def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts: Attempts) -> Swapped:
     """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
-    base, made = _prepared(table, name, partial(_row_change, jvm, name, change), attempts)
+
+    def update(transaction: Any, base: Any) -> Any:
+        return _row_change(jvm, name, change, transaction, base)
+
+    base, made = _prepared(table, name, update, attempts)
     return _swap(jvm, table, name, base, made)
 
 
@@ -188,33 +176,15 @@ def _prepared(
     except LakekeeperError:
         raise
     except Exception as error:
-        kinds, text = _kinds(error), _text(error)
-        if any(kind in _LOST_RACE for kind in kinds):
-            raise Conflict(f"{name}: {text}") from error
-        # Nothing was sent to the catalog yet.
-        raise Rejected(f"{name}: the commit could not be prepared: {text}") from error
+        raise not_prepared(name, error) from error
 
 
-def _rewrite(exchange: Exchange, rescued: Sequence[Any], transaction: Any, metadata: Any) -> Any:
-    """The pending update of a rewrite.
-
-    Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
-    sequence number (apache/iceberg 10312). ``rescued`` deletes are taken out and put in again, as they were.
-    """
-    valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
-    rewrite = transaction.newRewrite().validateFromSnapshot(valid_from)
-    if int(metadata.formatVersion()) > 1:
-        # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
-        rewrite = rewrite.dataSequenceNumber(_sequence(metadata, exchange.read_version))
-    for file in (*exchange.inputs, *exchange.deletes, *rescued):
-        rewrite = rewrite.deleteFile(file)
-    for file in (*exchange.outputs, *exchange.masks):
-        rewrite = rewrite.addFile(file)
-    for file in rescued:
-        rewrite = rewrite.addFile(file, file.dataSequenceNumber())
-    if exchange.replayed:
-        rewrite = rewrite.set(REPLAYED, str(exchange.replayed))
-    return rewrite.set(RUN_ID, exchange.run_id)
+def not_prepared(name: str, error: Exception) -> Conflict | Rejected:
+    """What an error says that came before anything was sent to the catalog."""
+    kinds, text = _kinds(error), _text(error)
+    if any(kind in _LOST_RACE for kind in kinds):
+        return Conflict(f"{name}: {text}")
+    return Rejected(f"{name}: the commit could not be prepared: {text}")
 
 
 def _row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
@@ -273,28 +243,36 @@ def _row_delta(jvm: Iceberg, change: RowChange, transaction: Any, *, serializabl
     return update.set(RUN_ID, change.run_id)
 
 
-def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any, put_back: int = 0) -> Swapped:
-    removed = int(made.summary().get("removed-delete-files") or 0)
-    done = Swapped(int(made.snapshotId()), removed - put_back)
-    if jvm.has_missed_a_version(table.operations()):
+def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
+    try:
+        send(jvm, table, name, base, made)
+    except (Conflict, Rejected):
         _remove_manifests(table, made, keep=False)
+        raise
+    # What happens after the swap must never look like a failed commit.
+    with suppress(Exception):
+        _remove_manifests(table, made, keep=True)
+    return Swapped(int(made.snapshotId()), int(made.summary().get("removed-delete-files") or 0))
+
+
+def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
+    """Swap ``base`` for ``base`` with a new snapshot, in one attempt; no file is deleted.
+
+    Raises LostRace, Conflict or Rejected where the snapshot is known not to be in the table; Unknown.
+    """
+    if jvm.has_missed_a_version(table.operations()):
         raise Conflict(f"{name}: the newest metadata could not be read; nothing was committed")
     try:
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)
     except Exception as error:
         lost, text = told_not_done(name, error)
-        if not _is_there(table, name, done.version):
-            # A catalog may refuse what is built on metadata that a commit to another branch has made old.
-            lost = lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base))
-            _remove_manifests(table, made, keep=False)
-            if lost:
-                raise LostRace(f"{name}: {text}") from error
-            raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
-    # What happens after the swap must never look like a failed commit.
-    with suppress(Exception):
-        _remove_manifests(table, made, keep=True)
-    return done
+        if is_there(table, name, int(made.snapshotId())):
+            return
+        # A catalog may refuse what is built on metadata that a commit to another branch has made old.
+        if lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base)):
+            raise LostRace(f"{name}: {text}") from error
+        raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
 
 
 def _has_moved(table: Any, base: Any) -> bool:
@@ -317,7 +295,7 @@ def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
     return lost, text
 
 
-def _is_there(table: Any, name: str, version: int) -> bool:
+def is_there(table: Any, name: str, version: int) -> bool:
     """Did the snapshot land, whatever the catalog answered?
 
     A client that sends a commit again is told that somebody else won: itself (apache/iceberg 12818).
@@ -333,36 +311,10 @@ def _is_there(table: Any, name: str, version: int) -> bool:
         ) from error
 
 
-def _sequence(metadata: Any, snapshot_id: int) -> int:
+def sequence_of(metadata: Any, snapshot_id: int) -> int:
+    """The sequence number of a snapshot; 0 for one that is gone."""
     snapshot = metadata.snapshot(snapshot_id)
     return 0 if snapshot is None else int(snapshot.sequenceNumber())
-
-
-def _lost_deletes(jvm: Iceberg, table: Any, parent: Any, made: Any, start: int) -> list[Any]:
-    """Equality deletes younger than the read, in the parent but not in the new snapshot: outputs need them.
-
-    Older ones were applied by the read. Position deletes name files, and never our new ones.
-    """
-    io, specs = table.io(), table.specs()
-    before, after = ({str(m.path()): m for m in snapshot.deleteManifests(io)} for snapshot in (parent, made))
-
-    def young(manifests: list[Any]) -> dict[str, Any]:
-        found = {}
-        for manifest in manifests:
-            reader = jvm.api.ManifestFiles.readDeleteManifest(manifest, io, specs)
-            try:
-                for file in jvm.equality_deletes(reader):
-                    if int(file.dataSequenceNumber()) > start:
-                        found[str(file.location())] = file
-            finally:
-                reader.close()
-        return found
-
-    gone = [m for path, m in before.items() if path not in after and int(m.sequenceNumber()) > start]
-    if not gone:
-        return []
-    here = young([m for path, m in after.items() if path not in before])
-    return [file for path, file in young(gone).items() if path not in here]
 
 
 def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:

@@ -213,12 +213,13 @@ class Iceberg(Jvm):
         field.setAccessible(True)
         return field.get(item)
 
-    def hidden_call(self, item: Any, cls: str, name: str) -> Any:
-        """What a method without arguments returns that a class keeps to itself."""
+    def hidden_call(self, item: Any, cls: str, name: str, *given: tuple[str, Any]) -> Any:
+        """What a method returns that a class keeps to itself; ``given`` are its arguments: (class, value)."""
         java = self.view.java.lang
-        method = self._class(cls).getDeclaredMethod(name, self.array(java.Class, []))
+        kinds = self.array(java.Class, [self._class(kind) for kind, _ in given])
+        method = self._class(cls).getDeclaredMethod(name, kinds)
         method.setAccessible(True)
-        return method.invoke(item, self.array(java.Object, []))
+        return method.invoke(item, self.array(java.Object, [value for _, value in given]))
 
     def is_a(self, item: Any, cls: str) -> bool:
         """Is a Java object of a class or interface?"""

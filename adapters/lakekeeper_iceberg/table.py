@@ -37,7 +37,7 @@ from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.blocks import blocks_of
-from lakekeeper_iceberg.commit import is_lost_race, swap
+from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.exchange import exchange_of
 from lakekeeper_iceberg.features import check_supported, refused
@@ -45,6 +45,7 @@ from lakekeeper_iceberg.follow import Follower
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.producer import swap
 from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restoring import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows

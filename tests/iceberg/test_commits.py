@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,10 +13,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.layout import run_folder
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, TableName
-from lakekeeper_iceberg import IcebergTable
+from lakekeeper.testing.storage_contract import places
+from lakekeeper_iceberg import IcebergTable, producer
 from lakekeeper_iceberg import commit as commits
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
@@ -64,7 +67,91 @@ class Faulty:
         return getattr(self._table, name)
 
 
-def test_a_winner_between_check_and_swap_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
+def raised(java: Iceberg, kind: str) -> Py4JJavaError:
+    """What py4j raises for an exception of Iceberg's."""
+    nothing = java.array(java.view.java.lang.Object, [])
+    return Py4JJavaError(
+        "refused", getattr(java.view.org.apache.iceberg.exceptions, kind)("refused", nothing)
+    )
+
+
+def manifests(scene: Scene) -> set[str]:
+    """Manifests of any snapshot, landed or not."""
+    place = Path(str(scene.java().location()).removeprefix("file:")) / "metadata"
+    return {path.name for path in place.glob("*-m*.avro")}
+
+
+def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: Scene) -> None:
+    """Finding 11: each attempt wrote all manifests again, and lost to the next commit of a stream."""
+    adapter, snapshot, made = prepared(scene)
+    appended: list[set[str]] = []
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        if len(appended) < 3:
+            before = manifests(scene)
+            scene.run(fill(40 + len(appended), 41 + len(appended)))
+            appended.append(manifests(scene) - before)
+        real.commit(base, updated)
+
+    start = manifests(scene)
+    with patch.object(adapter, "_table", Faulty(adapter._table, race)):
+        done = adapter.commit(made, snapshot, "run-1")
+    assert len(appended) == 3
+    ours = manifests(scene) - start - set().union(*appended)
+    assert len({name.rpartition("-m")[0] for name in ours}) == 1
+    assert len(ours) == 3  # the output's, and one each for the inputs that left
+    assert scene.versions()[-1] == done.version
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert scene.spark.table(scene.sql).count() == 43
+    assert str(scene.java().currentSnapshot().summary().get("lakekeeper.run-id")) == "run-1"
+
+
+def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(scene: Scene) -> None:
+    """The next attempt finds the inputs gone: by the first one."""
+    adapter, snapshot, made = prepared(scene)
+    late: list[Any] = []
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        late.append((real, base, updated))
+        raise raised(Iceberg(scene.spark), "CommitFailedException")
+
+    def lands(*given: Any) -> bool:
+        found = is_there(*given)
+        while late:
+            real, base, updated = late.pop()
+            real.commit(base, updated)
+        return found
+
+    is_there = commits.is_there
+    with (
+        patch.object(adapter, "_table", Faulty(adapter._table, race)),
+        patch.object(commits, "is_there", lands),
+    ):
+        done = adapter.commit(made, snapshot, "run-1")
+    assert scene.versions()[-1] == done.version
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
+    assert scene.spark.table(scene.sql).count() == 40
+
+
+def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(scene: Scene) -> None:
+    adapter, snapshot, made = prepared(scene)
+    attempts = iter("ab")
+
+    def dies(real: Any, base: Any, updated: Any) -> None:
+        if next(attempts) == "b":
+            raise KeyboardInterrupt
+        scene.run(fill(40, 41))
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, dies)), pytest.raises(KeyboardInterrupt):
+        adapter.commit(made, snapshot, "run-1")
+    left = scene.metadata_leftovers()
+    assert len([path for path in left if "/snap-" in path]) == 2
+    found = {info.path for info in adapter.storage.left_by([run_folder(snapshot.table_uuid, "run-1")])}
+    assert left <= places(found)
+
+
+def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
     adapter, snapshot, made = prepared(scene)
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -78,21 +165,21 @@ def test_a_winner_between_check_and_swap_is_a_conflict_and_leaves_no_metadata(sc
     assert len(scene.leftovers()) == 1  # the output: it can be committed again
     adapter.commit(made, snapshot, "run-1")
     assert scene.leftovers() == scene.metadata_leftovers() == set()
-    assert scene.spark.table(scene.sql).count() == 41
+    assert scene.spark.table(scene.sql).count() == 44
 
 
 @pytest.mark.parametrize("answer", ["BadRequestException", "UnprocessableEntityException"])
 def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None:
     """Finding 29: a catalog may refuse what was built on metadata that another branch has made old."""
     adapter, snapshot, made = prepared(scene)
-    java = Iceberg(scene.spark)
-    nothing = java.array(java.view.java.lang.Object, [])
+    branches = iter("bcdefg")
 
     def refuse(_real: Any, _base: Any, _updated: Any) -> None:
-        scene.run("ALTER TABLE {t} CREATE BRANCH b", "INSERT INTO {t}.branch_b VALUES (9, 'b')")
-        raise Py4JJavaError(
-            "refused", getattr(java.view.org.apache.iceberg.exceptions, answer)("refused", nothing)
+        name = next(branches)
+        scene.run(
+            f"ALTER TABLE {{t}} CREATE BRANCH {name}", f"INSERT INTO {{t}}.branch_{name} VALUES (9, 'b')"
         )
+        raise raised(Iceberg(scene.spark), answer)
 
     with patch.object(adapter, "_table", Faulty(adapter._table, refuse)), pytest.raises(Conflict):
         adapter.commit(made, snapshot, "run-1")
@@ -117,7 +204,7 @@ def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
 
 def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
     adapter, snapshot, made = prepared(scene)
-    with patch.object(commits, "_sequence", side_effect=ValueError), pytest.raises(Rejected):
+    with patch.object(producer, "sequence_of", side_effect=ValueError), pytest.raises(Rejected):
         adapter.commit(made, snapshot, "run-1")
     assert scene.versions()[-1] == snapshot.version
     with patch.object(adapter._planner, "tasks", side_effect=LookupError("gone")), pytest.raises(Rejected):
