@@ -14,6 +14,7 @@ from lakekeeper.engine import trash
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import delete_rows
 from lakekeeper.engine.drop import drop_rows, settle
+from lakekeeper.engine.patience import BEFORE_WORK, patiently
 from lakekeeper.engine.restore import restore
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import TrashEntry
@@ -45,7 +46,8 @@ class Vacuuming:
 
         Raises OptionError for a bad one; ``lenient``: not for a bad table property, which is ignored.
         """
-        return table_options(self._spark, self._name.text, self._adapter.properties(), call, lenient=lenient)
+        properties = patiently(self._adapter.properties, self._clock, BEFORE_WORK)
+        return table_options(self._spark, self._name.text, properties, call, lenient=lenient)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,

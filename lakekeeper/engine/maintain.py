@@ -172,7 +172,7 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
         limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
         snapshot, plan = plan_for(work.adapter, limited, clock)
         if plan.tasks and not request.dry_run:
-            work.adapter.require_writable(request.options)
+            patiently(lambda: work.adapter.require_writable(request.options), clock, BEFORE_WORK)
             if not _boundaries_kept(work, snapshot):
                 snapshot, plan = plan_for(work.adapter, limited, clock)
         first = first or (snapshot, plan)

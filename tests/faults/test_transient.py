@@ -1,0 +1,87 @@
+"""One error at any look, note or commit of a run of four groups costs none of them, on real tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.api import Table
+from lakekeeper.core.report import MergeReport
+from lakekeeper.engine.clock import Clock
+from tests.faults.port import COMMITS, Faulty, Port
+from tests.formats.lakes import KINDS, Lake
+
+pytestmark = pytest.mark.slow
+_WORK = ("write", "discard", "release")
+"""Calls that are no question to the catalog, the log or the notes."""
+_OPTIONS = {
+    "commit.quiet-window-ms": 0,
+    "early-abort-interval-ms": 0,
+    "max-concurrent-file-group-rewrites": 1,
+    "commit.retry.min-wait-ms": 1,
+}
+_IN_PARTS = {"partial-progress.bytes-per-commit": 1}
+
+
+def four_groups(lake: Lake) -> str:
+    """Two files in each of four partitions."""
+    name = lake.create("k int, v string, p int", partitioned="p")
+    for first in (0, 100):
+        rows = lake.spark.range(first, first + 40).selectExpr(
+            "cast(id * 37 % 101 AS int) AS k", "concat('v', id) AS v", "cast(id % 4 AS int) AS p"
+        )
+        lake.append(name, rows)
+    return name
+
+
+def run(lake: Lake, name: str, port: Port, parts: bool) -> MergeReport:
+    """A recluster of all of it, which never waits."""
+    opened = lk.table(lake.spark, name)
+    now_ms = Clock().now_ms
+    clock = Clock(now_ms=now_ms, wait=lambda _: None)
+    table = Table(lake.spark, opened._name, Faulty(opened._adapter, port), clock=clock)
+    return table.recluster("k", policy="full", options={**_OPTIONS, **(_IN_PARTS if parts else {})})
+
+
+def calls_of_a_run(lake: Lake, parts: bool) -> list[str]:
+    port = Port()
+    assert run(lake, four_groups(lake), port, parts).changed
+    return port.calls
+
+
+def shoot(lake: Lake, calls: Sequence[str], chosen: Sequence[int], parts: bool) -> None:
+    for at in chosen:
+        name = four_groups(lake)
+        before = lake.fingerprint(name)
+        port = Port(at=at, mode="refused" if calls[at] in COMMITS else "before")
+        report = run(lake, name, port, parts)
+        where = f"call {at} of {len(calls)}: {port.hit}"
+        assert port.hit == calls[at], where
+        assert [group.status for group in report.groups] == ["committed"] * 4, where
+        assert lake.fingerprint(name) == before, where
+
+
+def questions(calls: Sequence[str]) -> list[int]:
+    return [at for at, name in enumerate(calls) if name.rpartition(".")[2] not in _WORK]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg-v3"])
+def test_one_error_at_some_calls_costs_no_group(spark: SparkSession, kind: str) -> None:
+    lake = Lake(spark, kind)
+    calls = calls_of_a_run(lake, parts=False)
+    asked = questions(calls)
+    first = {calls[at]: at for at in reversed(asked)}
+    shoot(lake, calls, sorted(first.values()), parts=False)
+
+
+@pytest.mark.faults_full
+@pytest.mark.parametrize("parts", [False, True], ids=["one commit", "in parts"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_error_at_any_call_costs_no_group(spark: SparkSession, kind: str, parts: bool) -> None:
+    lake = Lake(spark, kind)
+    calls = calls_of_a_run(lake, parts)
+    print(f"\n{kind}: {len(questions(calls))} calls")
+    shoot(lake, calls, questions(calls), parts)
