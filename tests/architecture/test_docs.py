@@ -60,6 +60,12 @@ def test_every_make_target_named_in_the_documents_exists() -> None:
     assert {one or other for one, other in named} <= targets
 
 
+def test_the_decisions_are_listed() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    listed = re.findall(r"^\* .*\(adr/(.+)\)$", text, re.MULTILINE)
+    assert listed == [path.name for path in sorted((ROOT / "docs" / "adr").glob("*.md"))]
+
+
 def test_the_decisions_have_their_four_parts() -> None:
     for path in sorted((ROOT / "docs" / "adr").glob("*.md")):
         headings = re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE)

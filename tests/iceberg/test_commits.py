@@ -21,7 +21,7 @@ from lakekeeper.testing.storage_contract import places
 from lakekeeper_iceberg import IcebergTable, producer
 from lakekeeper_iceberg import commit as commits
 from lakekeeper_iceberg.native import Iceberg
-from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
+from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 
@@ -104,6 +104,28 @@ def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: S
     assert scene.leftovers() == scene.metadata_leftovers() == set()
     assert scene.spark.table(scene.sql).count() == 43
     assert str(scene.java().currentSnapshot().summary().get("lakekeeper.run-id")) == "run-1"
+
+
+def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) -> None:
+    """Each attempt is looked through for deletes that it would drop, as the first one is."""
+    adapter, snapshot, made = prepared(scene)
+    rivals = iter(("delete", "append"))
+
+    def race(real: Any, base: Any, updated: Any) -> None:
+        rival = next(rivals, "")
+        if rival == "delete":
+            delete_equal(scene, "k", [3])
+        elif rival == "append":
+            scene.run(fill(40, 41))
+        real.commit(base, updated)
+
+    with patch.object(adapter, "_table", Faulty(adapter._table, race)):
+        done = adapter.commit(made, snapshot, "run-1")
+    assert done.removed_delete_files == 0
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark.table(scene.sql).where("k = 3").count() == 0
+    assert scene.spark.table(scene.sql).count() == 41 - 6
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
 
 
 def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lakekeeper.core.blocks import UNKNOWN
 from lakekeeper.core.rebase import rebase
-from lakekeeper_iceberg import commit as commits
+from lakekeeper_iceberg import producer, staging
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -95,6 +95,22 @@ def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene
     adapter.discard([rewrite])
 
 
+@pytest.mark.parametrize("seen", [200, 0, None])
+def test_rows_that_a_lost_executor_had_counted_are_counted_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, seen: int | None
+) -> None:
+    """Finding 31: what Spark reads again is counted again, and the group failed as if rows had been lost."""
+    three_files(scene, 2)
+    delete_equal(scene, "k", [1, 12])
+    rows = scene.spark_rows()
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    monkeypatch.setattr(staging, "rows_read", lambda _: seen)
+    rewrite = rewritten(adapter, task)
+    assert rewrite.rows_in == rewrite.rows_out == rows.total()
+    adapter.discard([rewrite])
+
+
 def test_an_equality_delete_during_the_rewrite_goes_on_applying(scene: Scene) -> None:
     """Iceberg drops it as too old, since the outputs keep an older sequence number."""
     three_files(scene, 2)
@@ -124,6 +140,6 @@ def test_without_the_guard_the_rows_would_come_back(scene: Scene) -> None:
     delete_equal(scene, "k", [3, 13])
     scene.run("INSERT INTO {t} VALUES (100, 'new')")
     rows = scene.spark_rows()
-    with patch.object(commits, "_lost_deletes", return_value=[]):
+    with patch.object(producer._Producer, "_lost_deletes", return_value=[]):
         adapter.commit(made, snapshot, "run-1")
     assert (scene.spark_rows() - rows).total() == 3  # k = 3, and 13 in two files
