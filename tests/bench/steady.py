@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import lakekeeper as lk
+from lakekeeper.errors import reason
 from tests.oracles.rest_catalog import rest_catalog
 
 KINDS = ("delta", "jdbc", "rest")
@@ -78,7 +79,7 @@ class Writer:
         try:
             self.spark.sql(statement).collect()
         except Exception as error:  # counted; the bench goes on
-            self.failed.append(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}")
+            self.failed.append(reason(error)[:160])
             return
         self.commits += 1
         self.rows += rows
