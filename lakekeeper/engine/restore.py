@@ -90,7 +90,7 @@ class _Restore:
     made         copies, to be discarded
     lost         attempts that lost to a concurrent commit
     in_doubt     an attempt was sent and its outcome is not known
-    sent         copies were sent, and the answer was not that they are in the table
+    sent         copies were sent, and no answer says that they are in the table
     """
 
     adapter: Adapter[Any]
@@ -188,7 +188,9 @@ class _Restore:
             registration.require()
             self.in_doubt = True
             try:
-                return self.adapter.restores.commit(copies, self.entry.since, self._run_id)
+                commit = self.adapter.restores.commit(copies, self.entry.since, self._run_id)
+                self.sent &= not commit.added
+                return commit
             except Conflict as lost:
                 self.sent, version = True, self._landed(lost)
                 if version is not None:

@@ -14,6 +14,7 @@ from lakekeeper.core.report import DeleteReport, RestoreReport
 from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.drop import drop_rows, settle
+from lakekeeper.engine.intents import registered
 from lakekeeper.engine.restore import restore
 from lakekeeper.engine.sweep import VacuumRequest, vacuum
 from lakekeeper.engine.trash import DROPPED, PENDING, RESTORING, TrashEntry, entries
@@ -346,6 +347,24 @@ def test_a_restore_over_appends(scene: Scene) -> None:
     back(scene, append)
     scene.table.delete("day = 9")
     assert rows(scene) == before
+    assert registered(scene.adapter.notes) == {}
+
+
+def test_a_restore_that_lost_an_attempt_and_landed_keeps_no_slot(scene: Scene) -> None:
+    before = rows(scene)
+    drop(scene)
+    real, lost = MemoryRestores.commit, [Conflict("another commit came first")]
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        if lost:
+            raise lost.pop()
+        return real(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryRestores, "commit", commit)
+        assert not back(scene).already
+    assert rows(scene) == before
+    assert registered(scene.adapter.notes) == {}
 
 
 def test_a_column_that_was_renamed_keeps_its_values_and_one_that_came_is_null(scene: Scene) -> None:
