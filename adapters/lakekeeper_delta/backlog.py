@@ -1,10 +1,10 @@
 """Files that wait for their retention while Delta cleans the commits that dropped them.
 
-    log      5 ─ 6 ─ 7 ─ 8 ─ 9            a vacuum at 9 notes that 6 dropped x, too lately to delete it
-    later            . . 8 ─ 9 ─ 10 ─ 11  6 and 7 are cleaned: only the note tells of x
-    or                         . . 11     10 was cleaned unread: it may have brought x back and dropped it again
+    log      5 ─ 6 ─ 7 ─ 8 ─ 9            a vacuum at 9 lists x, which 6 dropped too recently to delete
+    later            . . 8 ─ 9 ─ 10 ─ 11  commits 6 and 7 are gone; only the backlog lists x
+    or                         . . 11     commit 10 was removed unread; it may have restored x and dropped it again
 
-A log that is kept no longer than files forgets each commit before what it dropped may go.
+Where the log is retained no longer than the files, each commit is gone before the files that it dropped may go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS = ("data", "deletes", "changes")
 
 
 def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
-    """What a backlog tells that the commits which were read do not: location → when it was dropped at the latest."""
+    """Files that only the backlog lists, no commit that was read: location → when it was dropped at the latest."""
     missed = journal.first > backlog.seen + 1
     at_ms = journal.times.get(journal.first) or 0
     if missed and not at_ms:
@@ -38,12 +38,11 @@ def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
 
 
 def remembered(gone: Mapping[str, Gone], journal: Journal) -> Backlog:
-    """The backlog of files that stay for now. One that nobody knows the time of never goes by a backlog."""
-    times = {location: g.at_ms or journal.times.get(g.version) for location, g in gone.items()}
+    """The backlog of files that must stay for now. A file whose removal time is unknown is left out."""
     files = (
-        Waiting(location, g.kind, g.version, at, g.partition)
+        Waiting(location, g.kind, g.version, at_ms, g.partition)
         for location, g in sorted(gone.items())
-        if (at := times[location])
+        if (at_ms := journal.dropped_at(g))
     )
     return Backlog(tuple(files), journal.newest)
 

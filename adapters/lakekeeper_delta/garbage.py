@@ -75,7 +75,7 @@ def _not_told(journal: Journal, gone: dict[str, Gone]) -> set[str]:
 
 def _too_new(gone: Gone, journal: Journal, kept: Kept) -> bool:
     """Was it dropped after the moment that the grace reaches back to, or nobody knows when?"""
-    at = gone.at_ms or journal.times.get(gone.version)
+    at = journal.dropped_at(gone)
     return at is None or at > kept.cutoff_ms
 
 

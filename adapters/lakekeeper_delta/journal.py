@@ -123,6 +123,10 @@ class Journal:
                 if self.whole or version > self.memory:
                     self.users.setdefault(vector, set()).update(locations)
 
+    def dropped_at(self, gone: Gone) -> int | None:
+        """When a file was dropped (epoch milliseconds), by its action or else its commit; None where neither says."""
+        return gone.at_ms or self.times.get(gone.version)
+
     def still_used(self, vector: str) -> bool:
         """Is a file of deletion vectors used by a file that was seen to come?"""
         return bool(self.users.get(vector))

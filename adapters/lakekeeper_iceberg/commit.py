@@ -1,6 +1,6 @@
 """One atomic swap of a table's metadata, on exactly the metadata that was checked.
 
-    one refresh ─► update().apply() ─► new snapshot, seen by nobody ─► ops.commit(base, base + snapshot)
+    one refresh ─► update().apply() ─► new snapshot, not visible yet ─► ops.commit(base, base + snapshot)
 
 Iceberg's own ``commit()`` retries inside, past any check of ours; here the check and the swap see one base.
 """

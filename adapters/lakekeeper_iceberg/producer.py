@@ -1,6 +1,6 @@
 """The commit of a rewrite: several attempts of one producer, which keeps the manifests that it has written.
 
-    newRewrite() ─► apply() ─► snapshot, seen by nobody ─► guard ─► ops.commit(base, base + snapshot) ─► done
+    newRewrite() ─► apply() ─► snapshot, not visible yet ─► guard ─► ops.commit(base, base + snapshot) ─► done
                       ▲                                                       │ another commit came first
                       └─────────── on the newest metadata ────────────────────┘
 

@@ -50,6 +50,7 @@ class Records:
     run_id: str
     clock: Clock
     timeout_ms: int
+    _cursor: _Cursor = _Cursor()
     _registration: Registration | None = None
     _heir: bool = False
 
@@ -61,7 +62,7 @@ class Records:
         What notes name as dead is needed by no version that was left out: where the cursor does not reach back as far
         as the retention (the last vacuum kept less, or the note is not ours), all versions are read likewise.
         """
-        cursor = self._cursor()
+        cursor = self._cursor = self._read_cursor()
         versions = storage.versions(cursor.through)
         if cursor.through is None or not versions.items:
             return versions
@@ -69,7 +70,7 @@ class Records:
         ours = cursor.table_uuid == versions.table_uuid and (not noted or reaches_back(versions))
         return versions if ours else storage.versions(None)
 
-    def _cursor(self) -> _Cursor:
+    def _read_cursor(self) -> _Cursor:
         """The note of the last vacuum that finished; an empty one without a note that is any good."""
         text = self.notes.read(CURSOR)
         try:
@@ -84,7 +85,7 @@ class Records:
 
     def backlog(self, versions: Versions) -> Backlog:
         """What the last vacuum noted, unless another table lay here then. What is no entry is left out."""
-        cursor = self._cursor()
+        cursor = self._cursor
         if cursor.table_uuid != versions.table_uuid:
             return NO_BACKLOG
         found: list[Waiting] = []
@@ -188,7 +189,7 @@ class Records:
 
     def _move_on(self, plan: VacuumPlan) -> None:
         """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
-        before, backlog = self._cursor().parts, plan.backlog
+        before, backlog = self._cursor.parts, plan.backlog
         parts = in_parts([astuple(file) for file in backlog.files])
         write_parts(self.notes, _BACKLOG, parts)
         plain = {"through": plan.through, "uuid": plan.table_uuid}

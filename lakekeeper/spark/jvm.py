@@ -127,8 +127,8 @@ class Jvm:
     def create_file(self, path: str, data: bytes) -> None:
         """Create a file on the driver's disk, whole and in one step. Raises where there is one already.
 
-        Hadoop's local file system looks whether a file exists and then opens it: two callers at once both get it, and
-        the checksum beside it may be the other one's, so that nobody can read it any more.
+        Hadoop's local file system checks that no file exists and then opens it: two concurrent callers both succeed,
+        and the checksum beside the file may be the other caller's, which leaves the file unreadable.
         """
         files = self.view.java.nio.file.Files
         file = self.view.java.io.File(path)
