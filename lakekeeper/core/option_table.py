@@ -357,10 +357,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "commit.quiet-window-ms",
         int,
-        2_000,
+        5_000,
         "ms",
-        "A commit waits while somebody deleted or updated rows within this time, so that their next statement is not "
-        "made to fail by it; 0: never.",
+        "Where a user deleted or updated rows within this time, a commit waits for the end of their next statement, or "
+        "until this time has passed without one, so that it does not make a running statement fail; 0: never.",
         0,
         3_600_000,
     ),

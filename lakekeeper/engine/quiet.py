@@ -20,7 +20,7 @@ from lakekeeper.core.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
-_STEADY = 3  # commits that make a stream
+_STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
 _LOOKS = 32  # looks at the log in a stream's period
 _SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
 _MISSED = 6  # statements of a stream whose end may be missed
@@ -30,8 +30,9 @@ _MISSED = 6  # statements of a stream whose end may be missed
 class QuietWindow:
     """Finds a moment between the statements of users, for ``longest_ms`` from the first call on, replays included.
 
-    A user who changed rows within the last ``window_ms`` may do so again at once: that is waited out. A user who does
-    it again and again is met in the gap after a commit, while the next statement has hardly begun:
+    A user who changed rows may do so again at any time. The best moment is right after a commit of theirs: the next
+    statement has hardly begun, if it has begun at all. So whoever changed rows within the last ``window_ms`` is waited
+    for until their next commit, or until the window has passed without one:
 
         user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, as the log says
         ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
@@ -44,7 +45,7 @@ class QuietWindow:
     longest_ms: int
     _until_ms: int = -1
     _missed: int = 0
-    _met: int | None = None  # the version of the newest statement at the last look
+    _met: int | None = None  # the version of the newest statement at the last look, -1 where there was none
     _looked_ms: int = -1  # when the last look began
     _before_ms: int = -1  # and the one before it
 
@@ -75,27 +76,35 @@ class QuietWindow:
         return False
 
     def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
+        newest, known = (winners[-1].version if winners else -1), self._met
+        ended = known is not None and newest != known
+        self._met = newest
         if not winners:
             return 0
-        newest, known = winners[-1].version, self._met
-        self._met = newest
         # A commit from the future is another machine's clock: it is as old as it is going to be.
         age = max(self._looked_ms - max(w.at_ms for w in winners), 0)
         period = _period_ms(sorted(w.at_ms for w in winners))
-        if not period or age >= 2 * period:
-            current = newest == known or now - self._looked_ms <= _LONGEST_MS
-            return min(max(self.window_ms - age, 0 if current else _SHORTEST_MS), _LONGEST_MS)
         # Of a statement that ended since the look before, our own clock says how long ago that was at most.
-        if known is not None and newest != known and 2 * (now - self._before_ms) <= period:
+        if ended and 2 * (now - self._before_ms) <= (period or self.window_ms // 2):
             return 0
-        self._missed += newest != known
-        return min(max(period // _LOOKS, _SHORTEST_MS), _LONGEST_MS) if self._missed <= _MISSED else 0
+        self._missed += ended
+        if self._missed > _MISSED:
+            return 0
+        left = self._quiet_ms(period, len(winners)) - age
+        if left <= 0:  # nobody is expected; but a look from before a long replay says little of now
+            return 0 if newest == known or now - self._looked_ms <= _LONGEST_MS else _SHORTEST_MS
+        step = min(period // _LOOKS or left, _LONGEST_MS) - (now - self._looked_ms)
+        return min(max(step, _SHORTEST_MS), left)
+
+    def _quiet_ms(self, period: int, commits: int) -> int:
+        """How long after its last commit a user is taken to have gone."""
+        return 2 * period if commits >= _STEADY else max(self.window_ms, 2 * period)
 
 
 def _period_ms(moments: Sequence[int]) -> int:
-    """The usual time between the last commits of a stream; 0 where there are too few to tell."""
+    """The usual time between the last commits; 0 where there is only one."""
     steps = sorted(late - early for early, late in pairwise(moments[-2 * _STEADY :]))
-    return steps[len(steps) // 2] if len(moments) >= _STEADY else 0
+    return steps[len(steps) // 2] if steps else 0
 
 
 @dataclass(slots=True)
