@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
+from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.spark.jvm import JavaFile
 from lakekeeper.spi import Lost, Places
@@ -32,9 +34,11 @@ def places(log: Log, lost: Lost) -> Places | None:
         state = log.at(base.task.read_version, base.task.table_uuid)
         identity = _identity(state, base.task)
         inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
+        # A long answer of the JVM is waited for, up to 40 ms.
+        lost_at = in_parallel(partial(positions, log), found.lost.values())
         taken = [
-            LostRows(files.source(inputs[path]), positions(log, rows), _first_id(inputs[path]))
-            for path, rows in found.lost.items()
+            LostRows(files.source(inputs[path]), at, _first_id(inputs[path]))
+            for path, at in zip(found.lost, lost_at, strict=True)
         ]
         written = [
             Written(

@@ -11,6 +11,7 @@ import numpy as np
 
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
+from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.spark.jvm import JavaFile
 from lakekeeper.spi import Lost, Places
@@ -31,10 +32,12 @@ def places(at: Before, lost: Lost) -> Places | None:
         tasks, files = at.tasks(base), _Files(at, found.kept.sources)
         by_id = have_row_ids(at.table, tasks.values())
         taken = []
-        for path, index in found.lost.items():
+        # A long answer of the JVM is waited for, up to 40 ms.
+        lost_at = in_parallel(at.jvm.rows_of, found.lost.values())
+        for path, rows in zip(found.lost, lost_at, strict=True):
             file = tasks[path].file()
             first = int(file.firstRowId()) if by_id else None
-            taken.append(LostRows(files.source(file), at.jvm.rows_of(index), first))
+            taken.append(LostRows(files.source(file), rows, first))
         masked = found.kept.masked
         written = [
             Written(files.source(file), _rows(at, masked.get(str(file.location()))))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lakekeeper.columnar.narrow import Narrowing
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
-from lakekeeper.columnar.prune import best, row_groups, that_may_hold
+from lakekeeper.columnar.prune import WORTH, Place, best, row_groups, span, that_may_hold
 from lakekeeper.columnar.rows import Budget, Rows, in_parallel
 from lakekeeper.columnar.values import Declined, Incomparable, Longs
 
@@ -29,6 +29,7 @@ MOST_ROWS = 100_000
 MOST_BYTES = 256 << 20
 """Stored bytes of column chunks that one search may read."""
 _TELLING = 4.0  # encoded bytes a row from which on a column is taken to tell most rows apart
+_NUMBERED = 1.5  # values between a column's bounds, for each row, below which it is taken to number the rows
 _LOOKED_AT = 32  # columns whose statistics are compared where the outputs have no key
 _SAMPLE = 4  # outputs whose footers tell how wide columns are
 
@@ -155,7 +156,7 @@ class _Search:
         if not shared:
             raise Declined("no column is stored in the same way by all files")
         narrowing = self._narrowing(self._key(identity) or self._least_overlapping(shared))
-        compared = self._compare(narrowing, self._most_telling_first(shared, identity.key))
+        compared = self._compare(narrowing, self._most_telling_first(shared))
         return narrowing.settled(interchangeable=identity.whole and compared == len(identity.columns))
 
     def _compare(self, narrowing: Narrowing, columns: Sequence[_Shared]) -> int:
@@ -181,11 +182,38 @@ class _Search:
             raise Declined("no column can be compared")
         return compared
 
-    def _narrowing(self, prunable: Sequence[_Shared]) -> Narrowing:
+    def _narrowing(self, columns: Sequence[_Shared]) -> Narrowing:
         """Over the row groups that may hold a lost row, by the statistics of these columns."""
-        known = [(column.outputs, self._of_lost(column)[0]) for column in prunable]
-        places = that_may_hold(row_groups(self._outputs), self._outputs, known)
+        places = self._pruned(row_groups(self._outputs), columns)
         return Narrowing(self._lost, self._outputs, self._masked, places, self._budget)
+
+    def _pruned(self, places: list[Place], columns: Sequence[_Shared]) -> list[Place]:
+        """Those of the places that may hold a lost row.
+
+        Lost rows that lie everywhere leave no place out: those of one input say so before all are read.
+        """
+        for rows in (self._of_one_input(), self._lost):
+            values = [(column, self._known(column, rows)) for column in columns]
+            known = [(column.outputs, found[0]) for column, found in values if found]
+            left = that_may_hold(places, self._outputs, known)
+            if len(left) > WORTH * len(places):
+                break
+        return left
+
+    def _of_one_input(self) -> Rows:
+        """The lost rows of the input that has most of them."""
+        most = np.argmax(np.bincount(self._lost.file, minlength=1))
+        return self._lost.only(np.flatnonzero(self._lost.file == most))
+
+    def _known(self, column: _Shared, rows: Rows) -> list[pa.Array]:
+        """The values of lost rows; none where they cannot be compared: then no row group is left out for them."""
+        try:
+            if len(rows) == len(self._lost):
+                return self._of_lost(column)
+            (values,) = rows.values([column.inputs], self._budget, sure=True)
+        except Declined:
+            return []
+        return values
 
     def _shared(self, column: Column) -> _Shared | None:
         """None for a column that a file lacks, stores otherwise than the others, or that is not compared."""
@@ -199,37 +227,35 @@ class _Search:
 
     def _key(self, identity: Identity) -> list[_Shared]:
         found = [self._shared(column) for column in identity.key]
-        return [
-            each
-            for each in found
-            if each is not None and len(each.inputs[0].numbers) == 1 and self._can_read(each)
-        ]
-
-    def _can_read(self, column: _Shared) -> bool:
-        """Can the lost rows' values be compared? Of those that cannot no row group is left out."""
-        try:
-            self._of_lost(column)
-        except Declined:
-            return False
-        return True
+        return [each for each in found if each is not None and len(each.inputs[0].numbers) == 1]
 
     def _least_overlapping(self, shared: Sequence[_Shared]) -> list[_Shared]:
         """The column whose values lie apart from one row group to the next, if there is one."""
         flat = [each for each in shared[:_LOOKED_AT] if len(each.outputs[0].numbers) == 1]
         places = row_groups(self._outputs)
         chosen = best(places, self._outputs, {i: each.outputs for i, each in enumerate(flat)})
-        return [flat[chosen]] if chosen is not None and self._can_read(flat[chosen]) else []
+        return [flat[chosen]] if chosen is not None else []
 
-    def _most_telling_first(self, shared: Sequence[_Shared], key: Sequence[Column]) -> list[_Shared]:
-        """Columns that tell rows apart for few bytes before those that take more bytes or tell less."""
+    def _most_telling_first(self, shared: Sequence[_Shared]) -> list[_Shared]:
+        """Columns that were read already, then those that tell rows apart for few bytes, then those that tell less.
+
+        Of values spread evenly over their bounds, a lost row shares its own with rows ÷ span others; where the span is
+        about the number of rows, the column is likely to number them.
+        """
         sample = list(enumerate(self._outputs))[:_SAMPLE]
         rows = max(sum(file.rows for _, file in sample), 1)
 
         def order(each: _Shared) -> tuple[int, float]:
             width = sum(file.encoded_bytes(each.outputs[i]) for i, file in sample) / rows
-            if width < _TELLING:
-                return 2, -width
-            return (0 if each.column in key else 1), width
+            if each.column in self._values:
+                return 0, width
+            values = span([file.bounds(g, each.outputs[i]) for i, file in sample for g in range(file.groups)])
+            if width < _TELLING or (values is not None and values < rows):
+                return 4, -width
+            if values is None:
+                return 3, width
+            alone = values > rows * len(self._lost) or values < _NUMBERED * rows
+            return (1 if alone else 2), width
 
         return sorted(shared, key=order)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
 _ID = b"PARQUET:field_id"
 _PARQUET_MR = "parquet-mr"
+_BATCH = 65_536  # rows that are decoded at once where not all of a row group are wanted
 
 
 class Absent(Declined):
@@ -143,10 +145,16 @@ class ParquetFile:
         lo, hi = (_ordered(raw, self._schema.column(number)) for raw in (stats.min_raw, stats.max_raw))
         return Bounds(nulls=nulls) if lo is None or hi is None else Bounds(lo, hi, nulls)
 
-    def read(self, group: int, columns: Sequence[Leaves]) -> list[pa.Array]:
-        """These columns of a row group, as Arrow has them."""
+    def read(self, group: int, columns: Sequence[Leaves], upto: int | None = None) -> list[pa.Array]:
+        """These columns of a row group, as Arrow has them: all of its rows, or at least the first ``upto``."""
         paths = list(dict.fromkeys(".".join(c.path) for c in columns))
-        table = self._file(self.footer).read_row_group(group, columns=paths, use_threads=False)
+        file = self._file(self.footer)
+        rows = int(self.starts[group + 1] - self.starts[group])
+        if upto is None or rows - upto < _BATCH:
+            table = file.read_row_group(group, columns=paths, use_threads=False)
+        else:
+            batches = file.iter_batches(_BATCH, row_groups=[group], columns=paths, use_threads=False)
+            table = pa.Table.from_batches(islice(batches, -(-upto // _BATCH)))
         return [_at(table, c.path) for c in columns]
 
 

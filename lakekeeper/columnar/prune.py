@@ -13,7 +13,8 @@ import pyarrow as pa
 from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
 from lakekeeper.columnar.values import Longs, floats
 
-_WORTH = 0.9  # share of the row groups that a row may lie in, above which a column does not help
+WORTH = 0.9
+"""Share of the row groups that rows may lie in, above which a column does not help."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -67,7 +68,14 @@ def best(
         for number, leaves in columns.items()
     }
     chosen = min(shares, key=lambda number: shares[number], default=None)
-    return chosen if chosen is not None and shares[chosen] < _WORTH else None
+    return chosen if chosen is not None and shares[chosen] < WORTH else None
+
+
+def span(bounds: Sequence[Bounds]) -> int | None:
+    """How many values a column of whole numbers may have between these bounds; None where that is not known."""
+    if not bounds or any(not isinstance(b.lo, int) or not isinstance(b.hi, int) for b in bounds):
+        return None
+    return int(max(b.hi for b in bounds) - min(b.lo for b in bounds) + 1)
 
 
 def _share(bounds: Sequence[Bounds]) -> float:

@@ -91,7 +91,8 @@ class Rows:
     ) -> list[list[pa.Array]]:
         leaves = [column[f] for column in columns]
         budget.spend(self.files[f], g, leaves)
-        taken = [values.take(pa.array(at)) for values in self.files[f].read(g, leaves)]
+        read = self.files[f].read(g, leaves, upto=int(at[-1]) + 1)
+        taken = [values.take(pa.array(at)) for values in read]
         return [[_canonical(part, sure=sure) for part in parts(values)] for values in taken]
 
 
