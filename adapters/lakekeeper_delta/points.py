@@ -13,13 +13,12 @@ from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Sour
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.spark.jvm import JavaFile
+from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta.masks import mask_of
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.vectors import positions
 
-_LOCAL = ("org.apache.hadoop.fs.LocalFileSystem", "org.apache.hadoop.fs.RawLocalFileSystem")
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark may pad such values as it reads them
 _ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
 _log = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ class _Files:
     def _opened(self, path: str, size: int) -> Source:
         place = self._absolute(self._root, path)
         files = place.getFileSystem(self._conf)
-        if str(files.getClass().getName()) in _LOCAL:
+        if on_local_disk(files):
             local = str(place.toUri().getPath())
             return Source(path, lambda: local)
         return Source(path, lambda: JavaFile(files.open(place), size))

@@ -13,12 +13,11 @@ from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Sour
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.plan import MergeTask
-from lakekeeper.spark.jvm import JavaFile
+from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper.spi import Lost, Places
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.lost import Before, have_row_ids
 
-_LOCAL = ("org.apache.hadoop.fs.LocalFileSystem", "org.apache.hadoop.fs.RawLocalFileSystem")
 _ROW_ID = Column((("_row_id", 2147483540),))  # a reserved field id of the format
 _log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ class _Files:
             raise Declined(f"{path} is not a plain Parquet file")
         if self._hadoop:
             files = self._path(path).getFileSystem(self._io.conf())
-            if str(files.getClass().getName()) in _LOCAL:
+            if on_local_disk(files):
                 local = re.sub(r"^file:/{1,3}", "/", path)
                 return Source(path, lambda: local)
         size = int(file.fileSizeInBytes())

@@ -169,6 +169,23 @@ class Jvm:
         return DataFrame(java, self.spark)
 
 
+_LOCAL = frozenset(
+    {
+        "org.apache.hadoop.fs.LocalFileSystem",
+        "org.apache.hadoop.fs.RawLocalFileSystem",
+        "org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem",  # where Spark has its Hive classes
+    }
+)
+
+
+def on_local_disk(file_system: Any) -> bool:
+    """Whether a Hadoop FileSystem is the driver's disk as it is, so that Python can open its files by path.
+
+    Reading through the JVM takes nine times as long (py4j encodes bytes as text, and waits up to 40 ms an answer).
+    """
+    return str(file_system.getClass().getName()) in _LOCAL
+
+
 class JavaFile(io.RawIOBase):
     """A file of ``size`` bytes behind a Java input stream with ``seek``, as Hadoop's and Iceberg's have it."""
 
