@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakekeeper.spark import jvm
 from lakekeeper.spark.jvm import Package
 
 if TYPE_CHECKING:
@@ -80,6 +81,23 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
     yield session
     session.stop()
+
+
+@pytest.fixture(params=[True, False], ids=["by path", "through the JVM"])
+def files_by_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The driver opens data files by path, or through the JVM as on an object store; the other way is an error."""
+    opened: list[jvm.JavaFile] = []
+    real = jvm.JavaFile.__init__
+
+    def noted(self: jvm.JavaFile, stream: Any, size: int) -> None:
+        opened.append(self)
+        real(self, stream, size)
+
+    local = jvm._LOCAL | {"org.apache.hadoop.fs.DirectFs"} if request.param else frozenset()
+    monkeypatch.setattr(jvm, "_LOCAL", local)
+    monkeypatch.setattr(jvm.JavaFile, "__init__", noted)
+    yield
+    assert bool(opened) != request.param
 
 
 def _run_no_process_for_each_file(spark: SparkSession) -> None:

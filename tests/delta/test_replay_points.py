@@ -112,6 +112,7 @@ def _race(scene: Scene, case: Case) -> Race:
     return race
 
 
+@pytest.mark.usefixtures("files_by_path")
 @pytest.mark.parametrize("case", EXACT.values(), ids=EXACT)
 def test_rows_are_found_without_a_scan(scene: Scene, case: Case) -> None:
     race = _race(scene, case)

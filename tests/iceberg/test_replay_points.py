@@ -100,6 +100,7 @@ def _replayed(scene: Scene, case: Case) -> int:
     return race.points
 
 
+@pytest.mark.usefixtures("files_by_path")
 @pytest.mark.parametrize("case", EXACT.values(), ids=EXACT)
 def test_rows_are_found_without_a_scan(scene: Scene, case: Case) -> None:
     assert _replayed(scene, case) == 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from copy import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import JavaPackage, JVMView
 
 from lakekeeper.errors import AdapterError
-from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.jvm import Jvm, on_local_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,3 +65,19 @@ def test_what_python_asks_of_any_object_is_no_class(spark: SparkSession) -> None
 
 def test_a_class_in_lower_case(spark: SparkSession) -> None:
     assert str(Jvm(spark).java_class("org.apache.spark.sql.functions").lit(1).toString()) == "1"
+
+
+def test_the_local_file_system_of_a_plain_session_is_the_driver_s_disk(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With Hive's classes, which PySpark brings, it is none of Hadoop's own: files were read through the JVM."""
+    view = Jvm(spark).view
+    plain, place = view.org.apache.hadoop.conf.Configuration(), tmp_path.as_uri()
+    files = view.org.apache.hadoop.fs.FileSystem.newInstance(view.java.net.URI.create(place), plain)
+    assert on_local_disk(files)
+
+
+def test_a_file_system_that_is_not_known_is_not_taken_for_the_disk(spark: SparkSession) -> None:
+    view = Jvm(spark).view
+    made = view.org.apache.hadoop.fs.viewfs.ViewFileSystem()
+    assert not on_local_disk(made)
