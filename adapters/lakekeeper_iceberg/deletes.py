@@ -100,6 +100,13 @@ class Index:
                 vectors[delete.target] = (_vector(delete), delete.rows, delete.bytes)
         return replace(self, vectors=vectors, by_file=by_file)
 
+    def target_of(self, delete: str) -> str | None:
+        """The one data file that the position delete file of this path is about; None if it is not known."""
+        return next(
+            (target for target, own in self.by_file.items() if any(path == delete for _, path, _, _ in own)),
+            None,
+        )
+
     def of(self, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
         """(delete id, masked rows, bytes) of a data file with its (data, file) sequence numbers, spec and partition."""
         return _one(self, path, seqs, place)

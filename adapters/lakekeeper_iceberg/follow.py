@@ -127,7 +127,8 @@ class Follower:
         if len(added) + len(removed) > _MANY:
             return None
         until = self._until(pinned, seen.snapshot)
-        came, went = self._single(added, until), self._single(removed, until)
+        index = seen.index or index_of(listing.deletes, _unpartitioned(pinned), until)
+        came, went = self._single(added, until), self._single(removed, until, index)
         if came is None or went is None:
             return None
         blocks = seen.snapshot.blocks.path
@@ -135,7 +136,6 @@ class Follower:
         if among(blocks, self.jvm.told(built.addedDataFiles(), *location)):
             return None
         gone = among(blocks, self.jvm.told(built.removedDataFiles(), *location))
-        index = seen.index or index_of(listing.deletes, _unpartitioned(pinned), until)
         index = index.changed(went, came)
         touched = among(blocks, [d.target for d in (*came, *went)]) - gone - seen.changes.removed
         ids = {p: i for p, i in seen.changes.delete_ids.items() if p not in gone} | self._ids(
@@ -144,8 +144,13 @@ class Follower:
         changes = replace(seen.changes, removed=seen.changes.removed | gone, delete_ids=ids)
         return replace(seen, changes=changes, index=index, **_moved(seen, came, added, removed))
 
-    def _single(self, deletes: Sequence[Any], until: int) -> list[FileDelete] | None:
-        """Position deletes of one data file each; None where one is about more. Young equality deletes are left out."""
+    def _single(
+        self, deletes: Sequence[Any], until: int, known: Index | None = None
+    ) -> list[FileDelete] | None:
+        """Position deletes of one data file each; None where one is about more. Young equality deletes are left out.
+
+        Of deletes that leave, a manifest keeps no bounds: those ``known`` say which file they were about.
+        """
         target = self.jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
         found = []
         for delete in deletes:
@@ -154,13 +159,15 @@ class Follower:
                 if seq <= until:
                     return None
                 continue
+            offset = delete.contentOffset()
+            path, at = str(delete.location()), None if offset is None else int(offset)
             about = target(delete)
+            if about is None and known is not None:
+                about = known.target_of(path)
             if about is None:
                 return None
-            offset = delete.contentOffset()
             size = int(delete.fileSizeInBytes()) if offset is None else int(delete.contentSizeInBytes())
             rows = int(delete.recordCount())
-            path, at = str(delete.location()), None if offset is None else int(offset)
             found.append(FileDelete(str(about), seq, path, rows, size, at))
         return found
 

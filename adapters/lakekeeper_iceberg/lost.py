@@ -77,13 +77,16 @@ def lost_rows(at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
 def _deletes_now(
     at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
 ) -> dict[str, Sequence[Any]]:
-    """Delete files in force at the inputs that have others than when they were read."""
-    task, tasks = rewrite.task, at.tasks(rewrite)
+    """Delete files in force at the inputs that have others than when they were read; those of the last replay stay."""
+    task, tasks, known = rewrite.task, at.tasks(rewrite), rewrite.native.kept.deletes
     applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
     now: dict[str, Sequence[Any]] = {}
     unknown = []
     for path in (path for path, deletes in applied.items() if deletes not in (None, read[path])):
+        if path in known and applied[path] == rewrite.inputs_now[path]:
+            now[path] = known[path]
+            continue
         found = at.follower.deletes_of(snapshot, changes, path, list(tasks[path].deletes()))
         if found is None:
             unknown.append(path)
