@@ -10,7 +10,9 @@ import pytest
 
 from lakekeeper.core.blocks import UNKNOWN
 from lakekeeper.errors import Conflict
+from lakekeeper_iceberg import follow
 from lakekeeper_iceberg.masks import leaves_with_file
+from lakekeeper_iceberg.planning import Planner
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal, recluster
 
@@ -62,6 +64,31 @@ def test_a_foreign_rewrite_of_some_inputs(scene: Scene, version: int) -> None:
     scene.call("rewrite_data_files", f", {only}")
     assert 0 < len(race.adapter.changes_since(race.snapshot).removed) < 3
     check(scene, race, dangle=version == 2)  # Iceberg leaves v2 deletes of the files it rewrites
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_one_delete_after_another_in_the_same_files_is_followed(
+    scene: Scene, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each puts a new delete file in the place of the one before, of which a manifest then keeps no bounds."""
+    three_files(scene, version)
+    scene.run("DELETE FROM {t} WHERE v IN ('v2', 'v32')")
+    race = Race.start(scene)
+    asked: list[str] = []
+    for module, name in ((follow, "list_files"), (Planner, "tasks")):
+        real = getattr(module, name)
+
+        def noted(*given: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            asked.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(module, name, noted)
+    for i in range(3, 6):
+        scene.run(f"DELETE FROM {{t}} WHERE v IN ('v{i}', 'v{30 + i}')")
+        race.replay()
+    assert race.lost == [2, 4, 6]
+    assert asked == ["tasks"], "the inputs are planned once, and nothing is listed"
+    check(scene, race, 6)
 
 
 def test_deletes_of_a_whole_partition_write_the_outputs_anew(scene: Scene) -> None:
