@@ -71,6 +71,8 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     )
     # Rivals of the tests are done when they return: no commit has to wait for a next statement of theirs.
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
+    # Tables of tests are seconds old: at so many queries an hour, what overlaps has cost its readers enough by then.
+    session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
     view: Any = session._jvm
     for name in _OFTEN:
         setattr(view, name, getattr(view, name))

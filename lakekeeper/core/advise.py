@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from lakekeeper.core.asking import Asking
 from lakekeeper.core.blocks import BlockSet, Snapshot
 from lakekeeper.core.keys import LAYOUTS, ClusterKey, KeyColumn
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.options import Options
-from lakekeeper.core.reads import Asking, Groups
+from lakekeeper.core.reads import Groups
 from lakekeeper.core.score import Scale, scale_of
 from lakekeeper.core.workload import Workload
 from lakekeeper.core.worth import Load, Worth
@@ -211,7 +212,7 @@ def _candidate(
     blocks = _columns(snapshot.blocks, [*chosen, *rest])
     asking = Asking(blocks, key, workload, now_ms, beside)
     groups, size = _everything(blocks, options)
-    found = scale.change(groups, asking.outputs(groups), size)
+    found = scale.change(groups, asking.outputs(groups).files, size)
     paths = [c.path for c in key.columns]
     same = present is not None and [c.path for c in present.columns] == paths and present.layout == key.layout
     return Candidate(tuple(c.name for c in key.columns), key.layout, same, scale.everything(found))

@@ -37,16 +37,18 @@ def explained(
             f"explained: wants the plan as make_plan returned it, got tasks in a {type(plan.tasks)}"
         )
     scale = scale_of(snapshot, options, now_ms, workload)
-    groups, size = groups_of(snapshot.blocks, plan.tasks, options)
+    tasks = plan.tasks
+    groups, size = groups_of(snapshot.blocks, tasks.members, tasks.edges, options)
     worths = scale.worth(groups, size)
+    own = scale.worth(groups, size, tasks.packs) if tasks.packs.any() else worths
     known = workload is not None and len(workload) > 0
     return replace(
         plan,
-        tasks=plan.tasks.weighed(worths),
+        tasks=tasks.weighed(own),
         left=_left(plan.left, scale.reads.share),
         prediction=Prediction(
             worth=scale.everything(worths),
-            basis=_basis(workload if known else None, scale),
+            basis=_basis(workload, scale),
             scanned=workload.unread / len(workload) if workload is not None and known else 0.0,
             costs=scale.coefficients,
             error=scan_error(snapshot, workload, now_ms) if workload is not None and known else None,

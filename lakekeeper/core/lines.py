@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from lakekeeper.core.blocks import Index, Ints, Snapshot
 from lakekeeper.core.depth import DepthCurve, depth_curve
 from lakekeeper.core.levels import partition_group
 from lakekeeper.core.mass import Line, data_mass, places
 from lakekeeper.core.ranks import Intervals, has_null, rank_blocks
+from lakekeeper.core.sections import by_name
 from lakekeeper.errors import AdapterError
 
 T = TypeVar("T")
@@ -56,7 +58,15 @@ def _ordered(snapshot: Snapshot) -> Index:
     order = np.argsort(code)
     if (code[order][1:] != code[order][:-1]).all():
         return order
-    return np.lexsort((blocks.added_at, blocks.deleted_rows, blocks.rows, blocks.bytes, code))
+    keys = (blocks.added_at, blocks.deleted_rows, blocks.rows, blocks.bytes, code)
+    order = np.lexsort(keys)
+    same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    if not same.any():
+        return order
+    tied = np.append(same, False) | np.append(False, same)
+    place = np.zeros(len(order), np.int64)
+    place[order[tied]] = by_name(blocks.path.take(pa.array(order[tied])))
+    return np.lexsort((place, *keys))
 
 
 def data_line(snapshot: Snapshot) -> Line:

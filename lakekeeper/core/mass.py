@@ -8,7 +8,8 @@ Each block spreads its live bytes evenly over its range; the sum of all spreads,
     F          0 ........╱‾‾‾‾‾‾‾ 200 MB          a block of one single value is a step, inside [lo, hi] at both ends
 
 It is a difference array like the depth curve, with bytes instead of ones: O(N) once the bounds are ranked. Along a
-key of one column the spread is by value (text by its first bytes), else by rank: of skewed values a block's own
+key of one column the spread is by value (text by its first bytes). Of several, where the first is a whole number
+or a date, it is by that value, which is one wide, and by rank within it; else by rank. Of skewed values a block's own
 bounds say nothing, but its narrower neighbours do.
 """
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import BlockSet, Bools, Ints
+from lakekeeper.core.blocks import BlockSet, Ints
 from lakekeeper.core.ranks import Intervals
 
 Floats = npt.NDArray[np.float64]
@@ -81,7 +82,11 @@ def places(blocks: BlockSet, intervals: Intervals) -> Floats:
     """
     count = intervals.points
     rank = np.arange(count, dtype=np.float64)
-    at = _values(blocks, intervals) if len(blocks.lo) == 1 or blocks.placed_by else rank
+    at = rank
+    if len(blocks.lo) == 1 or blocks.placed_by:
+        at = _values(blocks, intervals)
+    elif _whole(blocks.lo[0].type):
+        at = _within_cells(_values(blocks, intervals), intervals.group)
     starts = np.flatnonzero(np.diff(intervals.group, prepend=-1))
     length = np.diff(starts, append=count)
     for line in (at, rank):
@@ -95,6 +100,22 @@ def places(blocks: BlockSet, intervals: Intervals) -> Floats:
             span[span == 0] = 1.0
             return np.asarray((line - np.repeat(first, length)) / np.repeat(span, length))
     raise AssertionError("ranks are finite")
+
+
+def _whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind))
+
+
+def _within_cells(first: Floats, group: Ints) -> Floats:
+    """Points of a compound key by the first column's whole number, and those that share it in their order, evenly.
+
+    points     (4, a)   (5, a)  (5, c)  (5, f)   (7, b)
+    at           4.5     5.17    5.5     5.83      7.5
+    """
+    start = np.flatnonzero(np.append(True, (np.diff(first) != 0) | (np.diff(group) != 0)))
+    count = np.diff(np.append(start, len(first)))
+    rank = np.arange(len(first)) - np.repeat(start, count)
+    return np.asarray(first + (rank + 0.5) / np.repeat(count, count))
 
 
 def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
@@ -172,9 +193,3 @@ def _text(lo: pa.Array, hi: pa.Array) -> tuple[Floats, Floats]:
 def _ends(raw: pa.Array) -> tuple[bytes, bytes]:
     found = pc.min_max(raw)
     return found["min"].as_py(), found["max"].as_py()
-
-
-def steps(intervals: Intervals) -> Bools:
-    """Blocks that hold one single key, as far as their bounds tell."""
-    single: Bools = (intervals.lo == intervals.hi) & ~intervals.missing
-    return single

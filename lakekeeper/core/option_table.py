@@ -9,7 +9,7 @@ from lakekeeper.core.option import Option
 from lakekeeper.core.option_vacuum import VACUUM_OPTIONS
 
 MAX_BLOCK_BYTES = 500_000_000  # seed 002: a merged partition above 500 MB is split
-MAX_BLOCK_ROWS = 1_000_000  # seed 000: a merged block above 1,000,000 rows is split
+NO_ROW_BOUND = 1 << 40
 _GIB = 1 << 30
 
 OPTIONS: tuple[Option, ...] = (
@@ -34,11 +34,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "max-rows-per-file",
         int,
-        MAX_BLOCK_ROWS,
+        NO_ROW_BOUND,
         "rows",
-        "Rows at which an output file is cut, if the size does not come first.",
+        "Rows at which an output file is cut, if the size does not come first; by default the size alone counts "
+        "(Databend: 1,000,000).",
         1,
-        1 << 40,
+        NO_ROW_BOUND,
     ),
     Option(
         "min-file-size-ratio",
@@ -54,16 +55,7 @@ OPTIONS: tuple[Option, ...] = (
         int,
         2,
         "files",
-        "The least number of small neighbours that are packed together while they are fresh.",
-        2,
-        1 << 20,
-    ),
-    Option(
-        "min-input-files-old",
-        int,
-        2,
-        "files",
-        "The same once the oldest of them is seven days old; not below min-input-files: no time factor.",
+        "The least number of small neighbours that are packed together.",
         2,
         1 << 20,
     ),
@@ -81,9 +73,9 @@ OPTIONS: tuple[Option, ...] = (
         float,
         0.05,
         "of a file's rows",
-        "The same at an age of seven days; the threshold falls from the one to the other and on towards 0, so that "
-        "every deleted row is removed in the end. Not below delete-ratio-threshold: no time factor.",
-        0.0,
+        "The same for a file that is seven days old (Relyt: 5 %); it goes on falling with age, so that every marked row is "
+        "removed in the end. Not below delete-ratio-threshold: no time factor.",
+        0.001,
         1.0,
     ),
     Option(
@@ -91,7 +83,7 @@ OPTIONS: tuple[Option, ...] = (
         int,
         16 * _GIB,
         "bytes",
-        "The most that one group (one merge task) reads.",
+        "The most that one group (one merge task) reads; a larger file is cut by a group of its own.",
         1024,
         1 << 50,
         scope="lower",
@@ -150,7 +142,8 @@ OPTIONS: tuple[Option, ...] = (
         int,
         32,
         "merges",
-        "Blocks of this level are not selected any more: bounds how often a row is rewritten.",
+        "ranges and peaks no longer select blocks of this level: bounds how often they rewrite a row. What other "
+        "policies merge stays on it.",
         1,
         1000,
     ),
@@ -162,34 +155,6 @@ OPTIONS: tuple[Option, ...] = (
         "A block at least this full that is constant in the key is frozen (level -1).",
         0.01,
         1.0,
-    ),
-    Option(
-        "adaptive.setting",
-        str,
-        "balanced",
-        "",
-        "How much rewriting the policy adaptive buys pruning with.",
-        choices=("economy", "balanced", "aggressive"),
-    ),
-    Option(
-        "adaptive.lambda",
-        float,
-        "",
-        "rewrites of a file",
-        "What one scan of a file costs, for each commit that the table sees; empty: from the workload, else of "
-        "adaptive.setting (1, 6.25, 12).",
-        0.001,
-        1e6,
-    ),
-    Option(
-        "adaptive.max-depth",
-        int,
-        32,
-        "blocks",
-        "What is deeper is merged at once, whatever it has cost so far; so is what is deeper than 8 and than twice the "
-        "median depth.",
-        2,
-        1 << 20,
     ),
     Option(
         "universal.num-sorted-run.compaction-trigger",
@@ -304,7 +269,8 @@ OPTIONS: tuple[Option, ...] = (
         float,
         60.0,
         "queries",
-        "How often the table is read, where no workload tells: scores and payback times are in proportion to it.",
+        "How often the table is read, where no workload says: what merges are worth is in proportion to it; 0: never, and "
+        "nothing is rewritten for it.",
         0.0,
         1e9,
     ),

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Index, Ints
+from lakekeeper.core.blocks import Bools, Index, Ints
 from lakekeeper.core.boundaries import Boundaries, boundaries_from
 from lakekeeper.core.costs import Coefficients
 from lakekeeper.core.keys import ClusterKey, key_from_json, key_to_json
@@ -34,13 +34,18 @@ ON_CURVE = -1
 class Merge:
     """Merge these blocks into one sorted run of ``level``.
 
-    ``score`` ranks merges of one plan (higher first); ``reason`` names the rule and its numbers.
+    score      ranks the merges of one policy (higher first)
+    reason     names the rule and its numbers
+    packs      the merge is for queries that read everything: it makes fewer files, and no query opens less of them
+    born_ms    when what is merged was born, on average, where the merge is a part of one that a bound cut; else 0
     """
 
     blocks: Index
     level: int
     score: float
     reason: str
+    packs: bool = False
+    born_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +81,8 @@ class MergeTask:
                          ``ON_CURVE`` for a column says that the cuts are places on the key's curve
     boundaries           what turns rows into places on the curve, for a key that follows one; else None
     score                what the policy ranks its merges by
+    born_ms              of a part of a merge that a bound cut: when what it merges was born (ms since the epoch), so
+                         that the next round takes up what is left; else 0
     worth                what the merge is predicted to bring, on a scale that compares across tables and policies
     """
 
@@ -103,6 +110,7 @@ class MergeTask:
     cuts: tuple[Any, ...] = ()
     boundaries: Boundaries | None = None
     worth: Worth | None = None
+    born_ms: int = 0
 
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` reads it back equal."""
@@ -132,23 +140,32 @@ class Tasks(Sequence[MergeTask]):
     """Tasks that are made when they are looked at: of 10⁵, a printed plan shows the first few.
 
     sizes            bytes that each reads
+    packs            whether each is for queries that read everything
     members, edges   positions of their blocks in the picture that was planned on: task ``i`` reads
                      ``members[edges[i]:edges[i + 1]]``, in the order of its inputs
     """
 
     def __init__(
-        self, make: Callable[[int], MergeTask], sizes: Sequence[int], members: Index, edges: Ints
+        self,
+        make: Callable[[int], MergeTask],
+        sizes: Sequence[int],
+        members: Index,
+        edges: Ints,
+        packs: Bools,
     ) -> None:
         self._make = make
         self._made: dict[int, MergeTask] = {}
         self.sizes = sizes
         self.members = members
         self.edges = edges
+        self.packs = packs
 
     def weighed(self, worths: Sequence[Worth]) -> Tasks:
         """The same tasks, each with its worth."""
         make = self._make
-        return Tasks(lambda i: replace(make(i), worth=worths[i]), self.sizes, self.members, self.edges)
+        return Tasks(
+            lambda i: replace(make(i), worth=worths[i]), self.sizes, self.members, self.edges, self.packs
+        )
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -118,6 +118,12 @@ def _prediction(plan: Plan) -> list[str]:
         lines[0] += f"; after this plan {after.files:,.2f} files, {size(after.bytes)}"
         lines.append(f"  score {told.worth.score:.0f} of 100: {_pays_back(told.worth)}")
     lines.append(f"  predicted for {told.basis}")
+    if plan.tasks:
+        c = told.costs
+        lines.append(
+            f"  costs are in bytes read: {size(c.open_bytes)} to open a file, {c.column_share:.0%} of its bytes; "
+            f"{c.rewrite:.3g} for each byte rewritten"
+        )
     if told.error is not None:
         lines.append(f"  files predicted for these scans were off by {told.error:.0%} (median)")
     if told.costs.error is not None:
@@ -193,40 +199,38 @@ def _left(plan: Plan) -> str:
 
 def _tasks(plan: Plan) -> str:
     asked = plan.prediction is not None
-    rows = [
+    weighed = ("files/query", "costs", "saves a day", "paid back in") if asked else ()
+    rows = [("group", "policy", "files", "size", *weighed, "level", "partition", "why")]
+    rows += [
         (
-            "group",
-            "policy",
-            "files",
-            "size",
-            *(("files/query", "score") if asked else ()),
-            "level",
-            "partition",
-            "why",
+            task.id,
+            task.policy,
+            f"{len(task.inputs):,}",
+            size(task.input_bytes),
+            *(_weighed(task.worth) if asked else ()),
+            f"L{task.input_level}->L{task.level}",
+            task.partition or "-",
+            task.reason,
         )
+        for task in plan.tasks[:_SHOWN_TASKS]
     ]
-    for task in plan.tasks[:_SHOWN_TASKS]:
-        worth = task.worth
-        told = (
-            (f"{worth.before.files:,.2f}->{worth.after.files:,.2f}", f"{worth.score:.0f}")
-            if worth
-            else ("", "")
-        )
-        rows.append(
-            (
-                task.id,
-                task.policy,
-                f"{len(task.inputs):,}",
-                size(task.input_bytes),
-                *(told if asked else ()),
-                f"L{task.input_level}->L{task.level}",
-                task.partition or "-",
-                task.reason,
-            )
-        )
     more = len(plan.tasks) - _SHOWN_TASKS
-    right = frozenset({2, 3, 4, 5} if asked else {2, 3})
+    right = frozenset({2, 3, 4, 5, 6, 7} if asked else {2, 3})
     return table(rows, right=right) + (f"\n… and {more:,} more groups" if more > 0 else "")
+
+
+def _weighed(worth: Worth | None) -> tuple[str, str, str, str]:
+    """Files that a query opens before and after, what the rewrite costs, what it saves a day, when it has paid."""
+    if worth is None:
+        return "", "", "", ""
+    back = worth.pays_back_seconds
+    files = f"{worth.before.files:,.2f}->{worth.after.files:,.2f}"
+    return (
+        files,
+        size(worth.work),
+        size(worth.gain_per_second * 86_400),
+        "never" if back is None else duration(back),
+    )
 
 
 def _indent(text: str) -> str:

@@ -1,146 +1,252 @@
-"""Rent or buy: which overlapping blocks have cost more scans since they were born than rewriting them would.
+"""Rent or buy: what overlapping files have cost their readers since they were written, against what a merge costs.
 
-Merging a batch B saves each query the scans beyond one: Σ Q(range of b) − Q(union of B), with Q the share of the
-queries that read a range. So since its blocks were born it has cost
+A table is a set of sorted runs. Each query pays *rent* for every run over its key; a merge *buys* one run for several.
+Which merges pay depends on queries and commits to come, which nothing tells: the problem is ski rental, over and over.
+For a batch B of blocks, with P(b) the share of the queries that open b, in byte-equivalents (``core.score``):
 
-    rent(B) = Σ Q(range of b) · age of b  −  ∫ greatest age there dQ        scans for one query a commit; the second
-                                                                            part is what one run would have cost
+    paid(B)   Σ P(b) · cost of reading b · queries since b was born
+    kept(B)   what one sorted run in their place would have cost: at each point since the oldest block there
+    rent(B)   paid − kept           what the overlap has cost so far
+    work(B)   ρ·bytes + O·files     what the merge costs
 
-and it is bought once price · rent(B) ≥ bytes of B / target size: the rule of ski rental, at most twice as dear as
-knowing the future. Which blocks make a batch is decided by price, too: of blocks with equivalent run size
+and B is due once
 
-    R = bytes / share of the partition's bytes in the range       a fresh wide file: 1 file; four of them merged: 4
+    rent(B) ≥ 0.7 · work(B)
 
-those under θ are looked at, for each θ of a ladder; stretches at least two deep are the batches, one inside the
-other. Of those that pay, the ones are taken that leave most, price · rent − cost:
+Break-even (1) is right where nothing is known: however queries end, at most twice what hindsight would have paid. Half
+is right where a table goes on as it began: rent then grows with the square of time, and at a half the merge pays back
+within as long as its blocks have waited. 0.7 is the geometric mean of the two: an adversary who ends all queries right
+after each merge makes it cost 2.4 times hindsight, and against the exact optimum of steady commits (``core.optimum``),
+over prices of a scan from 0.005 to 10 rewrites of a file, it costs 1.13 times as much (break-even 1.15, half 1.08).
 
-    all of them       a ──────────  b ─────  c ──    pays, leaves  40: a is a large run, and adds more cost than rent
-    R < 16 files                    b ─────  c ──    pays, leaves 120: merged
-    R < 8 files                              c ──    pays, leaves  90: is in it already
-
-The rent of a small batch alone would else buy the rewrite of whatever large run lies below it.
-
-(reference: algorithms §4; ski rental: Karlin, Manasse, Rudolph, Sleator 1988.)
+Sources: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988) for ski rental; Mathieu, Rajaraman,
+Young, Yousefi, "Competitive data-structure dynamization" (SODA 2021) for merging all runs below a size once that much
+rent was paid, and its competitive ratio of O(log* n).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import Bools, Index, Ints
-from lakekeeper.core.depth import Counts, DepthCurve, curve_over
+from lakekeeper.core.ages import ages, delete_ages
+from lakekeeper.core.blocks import BlockSet, Index, Ints, Snapshot
+from lakekeeper.core.boxes import Boxes
+from lakekeeper.core.lines import data_line, place_of, table_line
 from lakekeeper.core.mass import Floats, Line
+from lakekeeper.core.options import Options
+from lakekeeper.core.policies import Part
 from lakekeeper.core.ranks import Intervals, dense
-from lakekeeper.core.selection import assign
+from lakekeeper.core.reads import Groups
+from lakekeeper.core.run_look import RunLook
+from lakekeeper.core.score import Scale
 
-LADDER = 2.0  # 1.5 and 3 bring the same
-_START = 1.3  # of the smallest R: the first step holds more than one size
+DUE = 0.7
+"""Of the work of a merge: the rent from which on it is due."""
+_NOISE = 1e-9  # of the work: gains below it are rounding
 _SPARSE = 6  # points for each block, from which on the line is compacted first
-_PART = 0.25  # of the price, at which a stretch with a point that is too deep is merged
-_REACH = 4  # blocks of such a stretch, for each block over its deepest point
-_SURE = 6.0  # rewrites paid in scans, from which on a batch is taken whole: what is inside it could leave little more
-_NOISE = 1e-9  # of the scans: differences below it are rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """``N`` candidates on one line.
+    """``N`` candidates along the key, in the order of the line, with all that their merges are judged by.
 
-    line      their intervals, over all points of the table's blocks
-    queries   share of the queries that read a range
-    share     N shares of the queries that read the block and would not have to, were it merged with others:
-              of a block that is one single key, only as far as it is smaller than a file of the target size
-    age       N ages in commits
-    files     N sizes in files of the target size
-    run_size  N equivalent run sizes, in the same unit
-    settled   N flags: came out of a merge, so that a batch of such blocks alone has to be deeper than ``alone``
+    at           positions among the blocks of the snapshot
+    line, data   their intervals, and how the table's bytes lie along the same points
+    cost         N byte-equivalents that a query pays to read the block, on average over all queries
+    paid         N byte-equivalents that queries have paid for that since it was born
+    age          N ages, in queries of the table; ``live_age``, times live bytes
+    merge        N numbers of the merges of the same call that wrote them, −1 for none: what one merge wrote is sorted
+    live, bytes  N sizes: without deleted rows, and as they are; ``rows``, rows that are not deleted
+    run_size     N bytes ÷ share of the partition's bytes in the block's range: the size of the sorted run that it is
+                 a piece of. A fresh file over the whole key is its own run; a piece of a run of a hundred, a hundred
+    work         N works of rewriting
+    look         how deep the sorted runs that merges make look; ``boxes``, which blocks look like one
+    max_bytes, max_files   bounds of one group
     """
 
+    at: Index
+    blocks: BlockSet
     line: Intervals
-    queries: Line
-    share: Floats
+    data: Line
+    cost: Floats
+    paid: Floats
     age: Floats
-    files: Floats
+    live_age: Floats
+    merge: Ints
+    live: Floats
+    rows: Ints
+    bytes: Ints
     run_size: Floats
-    settled: Bools
-    alone: int
+    work: Floats
+    look: RunLook
+    boxes: Boxes
+    scale: Scale
+    max_bytes: int
+    max_files: int
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def born_ms(self, members: Index, starts: Ints, now_ms: int) -> Ints:
+        """Per batch of ``members`` when its bytes were born, on average, in ms since the epoch."""
+        mean = np.add.reduceat(self.live_age[members], starts) / np.add.reduceat(self.live[members], starts)
+        return np.asarray(now_ms - 1000 * mean / self.scale.rate, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """Batches of a field.
+def field_of(
+    snapshot: Snapshot, at: Index, scale: Scale, options: Options, now_ms: int, parts: Mapping[str, Part]
+) -> Field:
+    """The blocks ``at`` as candidates; ``parts`` says which merge of the same call wrote one, by path."""
+    blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
+    mine, data = line.at(at), data_line(snapshot)
+    live = np.maximum(blocks.live_bytes, 1).astype(np.float64)
+    place = place_of(snapshot)
+    whole = np.bincount(place, live)[place[at]]
+    live = live[at]
+    born_ms, merge = _inherited(blocks, at, parts, now_ms)
+    age = np.maximum(ages(snapshot, now_ms)[at], (now_ms - born_ms) / 1000)
+    paid = scale.plain[at] * age
+    if blocks.delete_files.any():
+        paid += scale.deletes[at] * delete_ages(snapshot, now_ms)[at]
+    share = scale.reads.share[at]
+    return Field(
+        at=at,
+        blocks=blocks,
+        line=mine,
+        data=data,
+        cost=share * (scale.plain[at] + scale.deletes[at]),
+        paid=share * scale.rate * paid,
+        age=scale.rate * age,
+        live_age=live * (scale.rate * age),
+        merge=merge,
+        live=live,
+        rows=(blocks.rows - np.maximum(blocks.deleted_rows, 0))[at],
+        bytes=blocks.bytes[at],
+        run_size=live * (whole / np.maximum(data.inside(mine.lo, mine.hi), live)),
+        work=scale.work()[at],
+        look=RunLook(snapshot),
+        boxes=Boxes(snapshot),
+        scale=scale,
+        max_bytes=options.integer("max-file-group-size-bytes"),
+        max_files=options.integer("max-file-group-input-files"),
+    )
 
-    of       N numbers of batches, −1 for none
-    offer    N best values of price · rent / cost that any batch with the block reached; 0 where nothing overlaps
-    peak     per batch, its greatest depth
-    forced   per batch, whether its depth forced it
-    """
 
-    of: Ints
-    offer: Floats
-    peak: Ints
-    forced: Bools
+def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: int) -> tuple[Ints, Ints]:
+    """Of each block when the inputs of a merge that was cut short were born (else now), and its merge's number."""
+    if not parts:
+        return np.full(len(at), now_ms), np.full(len(at), -1)
+    found = pc.index_in(blocks.path.take(pa.array(at)), value_set=pa.array(list(parts), pa.string()))
+    number = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+    merges = {part.merge: i for i, part in enumerate(parts.values())}
+    born_ms = [*(part.born_ms or now_ms for part in parts.values()), now_ms]
+    merge = [*(merges[part.merge] for part in parts.values()), -1]
+    return np.array(born_ms, np.int64)[number], np.array(merge, np.int64)[number]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
-    """Per batch: how much rent it has paid, its cost in files, blocks, and whether a merge can better it."""
+    """Per batch its rent and work so far, and what its overlap costs each query, all in byte-equivalents.
+
+    Blocks that are one sorted run already, and come out as no fewer files, cost nothing.
+    """
 
     rent: Floats
-    cost: Floats
-    count: Ints
-    worth: Bools
+    work: Floats
+    gain: Floats
+
+    def at(self, index: Index) -> Weighed:
+        """Some of the batches."""
+        return Weighed(self.rent[index], self.work[index], self.gain[index])
+
+    @property
+    def due(self) -> Floats:
+        """How much of what makes the batch due was paid: 1 and more, it is."""
+        return np.asarray(np.maximum(self.rent, 0.0) / np.maximum(DUE * self.work, 1e-300))
+
+    @property
+    def spare(self) -> Floats:
+        """What is left over once it is paid for."""
+        return np.asarray(self.rent - DUE * self.work)
+
+    @property
+    def wait(self) -> Floats:
+        """Queries until it is due; infinite where its overlap costs none of them anything."""
+        wait = np.full(len(self.rent), np.inf)
+        gains = self.gain > _NOISE * self.work
+        wait[gains] = np.maximum(-self.spare[gains], 0.0) / self.gain[gains]
+        return wait
 
 
-def weigh(field: Field, at: Index, batch: Ints, peak: Counts | Ints) -> Weighed:
-    """The blocks ``at`` as batches numbered by ``batch``."""
-    size = len(peak)
-    share, age = field.share[at], field.age[at]
-    first, last = np.full(size, field.line.points), np.zeros(size, np.int64)
-    np.minimum.at(first, batch, field.line.lo[at])
-    np.maximum.at(last, batch, field.line.hi[at])
-    first = np.minimum(first, last)  # a number without blocks
-    union = field.queries.share(first, last)
-    scans = np.bincount(batch, share, size)
-    paid = np.asarray(np.bincount(batch, share * age, size), np.float64)
-    rent = paid - _kept(field, at, first, last)
-    count = np.bincount(batch, minlength=size)
-    fresh = np.bincount(batch, ~field.settled[at], size) > 0
-    worth: Bools = (count > 1) & (scans - union > _NOISE * scans) & (fresh | (peak > field.alone))
-    cost = np.asarray(np.bincount(batch, field.files[at], size), np.float64)
-    return Weighed(rent, cost, count, worth)
+def joined(some: Sequence[Weighed]) -> Weighed:
+    """Batches one after another."""
+    columns = ("rent", "work", "gain")
+    return Weighed(*(np.concatenate([np.zeros(0), *(getattr(w, name) for w in some)]) for name in columns))
 
 
-def _kept(field: Field, at: Index, first: Ints, last: Ints) -> Floats:
-    """Per batch over [first, last], the scans that one run would have cost: at each point, of its oldest block.
+def weigh(field: Field, members: Index, edges: Ints, *, apart: bool = True) -> Weighed:
+    """Batches of candidates: batch ``i`` is ``members[edges[i]:edges[i + 1]]``, none of them empty.
+
+    Without ``apart`` the oldest block at a point is that of any batch there: faster, and where batches overlap one
+    another the rent comes out lower, never higher.
+    """
+    starts, scale = edges[:-1], field.scale
+    live = np.add.reduceat(field.live[members], starts)
+    files, each = scale.outputs(live, np.add.reduceat(field.rows[members], starts))
+    opened = scale.reads.outputs(Groups(field.at[members], edges, files))
+    first = np.minimum.reduceat(field.line.lo[members], starts)
+    last = np.maximum.reduceat(field.line.hi[members], starts)
+    # One file for each query that meets the batch, since its oldest block; what lies in the query's range besides has
+    # been there for as long as the bytes have.
+    mean = np.add.reduceat(field.live_age[members], starts) / live
+    met, more = opened.met * field.look.of(files, opened.met), opened.files - opened.met
+    batch = np.repeat(np.arange(len(starts)), np.diff(edges)) if apart else None
+    kept = each * (met * _oldest(field, members, (first, last), batch) + more * mean)
+    gain = np.add.reduceat(field.cost[members], starts) - each * (met + more)
+    return Weighed(
+        rent=np.add.reduceat(field.paid[members], starts) - kept,
+        work=np.add.reduceat(field.work[members], starts),
+        gain=np.where(field.boxes.one_run(field.at[members], edges) & (files >= np.diff(edges)), 0.0, gain),
+    )
+
+
+def _oldest(field: Field, at: Index, hull: tuple[Ints, Ints], batch: Ints | None) -> Floats:
+    """Per batch over its hull, the age of the oldest block at each point, averaged over the data there.
 
     ages     3 ──────────────        5 ─────
                      4 ────────────────
     oldest   3      |4      |       |5     |4
     """
     lo, hi = field.line.lo[at], field.line.hi[at]
-    upto, before = field.queries.upto, field.queries.before
-    if len(at) * _SPARSE <= field.line.points:  # between their bounds, no age changes
-        lo, hi, bounds = dense(lo, hi)
-        first, last = np.searchsorted(bounds, first), np.searchsorted(bounds, last)
-        same = upto is before
+    first, last = hull
+    upto, before = field.data.upto, field.data.before
+    if batch is not None or len(at) * _SPARSE <= field.line.points:  # between their bounds, no age changes
+        points = field.line.points
+        # Each batch on a line of its own.
+        offset = np.zeros(len(at), np.int64) if batch is None else batch * points
+        ends = np.zeros(len(first), np.int64) if batch is None else np.arange(len(first)) * points
+        lo, hi, bounds = dense(lo + offset, hi + offset)
+        first, last = np.searchsorted(bounds, first + ends), np.searchsorted(bounds, last + ends)
+        same, bounds = upto is before, bounds % points
         upto = upto[bounds]
         before = upto if same else before[bounds]
     oldest, at_point = oldest_over(lo, hi, field.age[at], len(upto))
     # One run of sums over the line: the stretches between a batch's points, and then all of these points.
     stretches = np.zeros(len(upto))
     np.cumsum((before[1:] - upto[:-1]) * oldest[:-1], out=stretches[1:])
-    if upto is before:  # no query is for a single point
+    if upto is before:  # no block is a single point
         inside = stretches[last] - stretches[first]
     else:
         atom = (upto - before) * at_point
-        points = np.cumsum(atom)
-        inside = points[last] - points[first] + atom[first] + stretches[last] - stretches[first]
-    return np.asarray(np.maximum(inside, 0.0) / max(field.queries.total, 1e-300))
+        atoms = np.cumsum(atom)
+        inside = atoms[last] - atoms[first] + atom[first] + stretches[last] - stretches[first]
+    held = upto[last] - before[first]
+    return np.where(held > 0, np.maximum(inside, 0.0) / np.maximum(held, 1e-300), at_point[first])
 
 
 def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, Floats]:
@@ -169,181 +275,3 @@ def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, F
     single = np.flatnonzero(hi == lo)
     np.maximum.at(at_point, lo[single], age[single])
     return over, at_point
-
-
-def find(field: Field, price: float, most_deep: int) -> Found:
-    """Batches that pay: first those around points that are too deep, which pay less; then those that leave most.
-
-    What is too deep after all of them is merged in any case.
-    """
-    count = len(field.files)
-    of, offer = np.full(count, -1, np.int64), np.zeros(count)
-    peaks = [_too_deep(field, of, price, most_deep)]
-    bargains = len(peaks[0])
-    nest = _nest(field, np.flatnonzero(of < 0), price, offer)
-    merged_in = nest.best()
-    taken = merged_in == np.arange(len(merged_in))
-    number = np.append(np.cumsum(taken) - 1 + bargains, -1)
-    held = nest.inside >= 0
-    of[held] = number[merged_in[nest.inside[held]]]
-    peaks.append(nest.peak[taken])
-    done = bargains + int(taken.sum())
-    peaks.append(_unbearable(field, of, done, most_deep))
-    every = np.concatenate(peaks).astype(np.int64)
-    at = np.arange(len(every))
-    return Found(of, offer, every, (at < bargains) | (at >= done))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Nest:
-    """``B`` batches that pay, the outer ones before those inside them.
-
-    inside   N numbers of the innermost batch that the block is in, −1 for none
-    around   B numbers of the innermost batch around each, −1 for none
-    spare    B times price · rent − cost
-    peak     B depths
-    edges    batches ``edges[i]`` to ``edges[i + 1]`` are of one θ: none is inside another
-    """
-
-    inside: Ints
-    around: Ints
-    spare: Floats
-    peak: Counts
-    edges: list[int]
-
-    def best(self) -> Ints:
-        """Per batch, the one that it is merged in: itself or one around it; −1 where none is, or some inside it are."""
-        inner = np.zeros(len(self.spare))
-        for a, b in reversed(list(pairwise(self.edges))):
-            around, most = self.around[a:b], np.maximum(self.spare[a:b], inner[a:b])
-            np.add.at(inner, around[around >= 0], most[around >= 0])
-        number = np.arange(len(inner))
-        found = np.append(np.where(self.spare >= inner, number, -1), -1)  # the last is around the outermost
-        for a, b in pairwise(self.edges):
-            outer = found[self.around[a:b]]
-            found[a:b] = np.where(outer >= 0, outer, found[a:b])
-        return found[:-1]
-
-
-def _nest(field: Field, at: Index, price: float, offer: Floats) -> _Nest:
-    """The batches of all θ among the blocks ``at`` that pay; ``offer`` is raised to what any of them offers.
-
-    Where the same block counts to different stretches at two θ, the inner batch is no part of one outer batch, and
-    not looked at.
-    """
-    inside = np.full(len(field.files), -1, np.int64)
-    around, spare, peaks, edges = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0, np.int32)], [0]
-    for theta in ladder(field.run_size[at]):
-        at = at[field.run_size[at] < theta]
-        if len(at) < 2:
-            break
-        batch, peak = _deep(field, at)
-        at, batch = at[batch >= 0], batch[batch >= 0]  # who has no company here has none among fewer
-        if not len(at):
-            break
-        found = weigh(field, at, batch, peak)
-        ratio = np.where(found.worth, price * found.rent / np.maximum(found.cost, _NOISE), 0.0)
-        offer[at] = np.maximum(offer[at], ratio[batch])
-        outer = np.full(len(peak), -1, np.int64)
-        outer[batch] = inside[at]
-        pays = ratio >= 1
-        pays[batch[inside[at] != outer[batch]]] = False
-        if pays.any():
-            mine = pays[batch]
-            inside[at[mine]] = (np.cumsum(pays) - 1 + edges[-1])[batch[mine]]
-            around.append(outer[pays])
-            spare.append((price * found.rent - found.cost)[pays])
-            peaks.append(peak[pays])
-            edges.append(edges[-1] + len(peaks[-1]))
-            at = at[~(pays & (ratio >= _SURE))[batch]]
-    return _Nest(inside, np.concatenate(around), np.concatenate(spare), np.concatenate(peaks), edges)
-
-
-def ladder(run_size: Floats) -> Iterator[float]:
-    """Values of θ from above the greatest run size down to above the smallest, without steps that hold the same."""
-    if not len(run_size):
-        return
-    ordered = np.sort(run_size)
-    least, most = float(ordered[0]), float(ordered[-1])
-    steps = max(0, int(np.ceil(np.log(max(most / (_START * least), 1.0)) / np.log(LADDER)))) + 1
-    thetas = _START * least * LADDER ** np.arange(steps, -1, -1.0)
-    held = np.searchsorted(ordered, thetas, side="left")
-    for i, theta in enumerate(thetas.tolist()):
-        if i == 0 or held[i] < held[i - 1]:
-            yield theta
-
-
-def _deep(field: Field, at: Index) -> tuple[Ints, Counts]:
-    """Per block ``at``, the stretch at least two deep that it is in, or −1; each stretch's depth."""
-    lo, hi, group = _line_of(field.line, at)
-    curve = curve_over(lo, hi, group)
-    return assign(curve, lo, hi, curve.folded > 1)
-
-
-def _line_of(line: Intervals, at: Index) -> tuple[Ints, Ints, Ints]:
-    if len(at) * _SPARSE > line.points:
-        return line.lo[at], line.hi[at], line.group
-    among = np.zeros(len(line.lo), dtype=np.bool_)
-    among[at] = True  # positions only ever come in ascending order
-    few = line.take(among)
-    return few.lo, few.hi, few.group
-
-
-def _too_deep(field: Field, of: Ints, price: float, most_deep: int) -> Counts:
-    """Numbers the batches around points that are too deep in ``of``; their depths.
-
-    A stretch that is rarely asked would else wait for long. The widest around such a point is taken that has paid a
-    part of its price, and is not far larger than the point is deep:
-
-        limit ┄┄┄┄┄┄┄┄┄┄┄┌─┐┄┄┄┄┄┄
-                     ┌───┘ └┐                wider: spares more, and costs more
-        2   ┌────────┘      └───────
-    """
-    peaks = [np.zeros(0, np.int32)]
-    if len(of) < 2:
-        return peaks[0]
-    curve = curve_over(field.line.lo, field.line.hi, field.line.group)
-    limit = bearable(curve, most_deep)
-    if int(curve.folded.max()) <= limit:
-        return peaks[0]
-    for floor in [4**i for i in range(limit.bit_length()) if 4**i <= limit]:
-        at = np.flatnonzero(of < 0)
-        batch, peak = assign(curve, field.line.lo[at], field.line.hi[at], curve.folded > floor)
-        small = (peak > limit) & (np.bincount(batch[batch >= 0], minlength=len(peak)) <= _REACH * peak)
-        among = (batch >= 0) & np.append(small, False)[batch]
-        at, batch = at[among], batch[among]
-        if not len(at):
-            continue
-        weighed = weigh(field, at, batch, peak)
-        take = weighed.worth & (price * weighed.rent >= _PART * weighed.cost)
-        taken = take[batch]
-        of[at[taken]] = (np.cumsum(take) - 1 + sum(map(len, peaks)))[batch[taken]]
-        peaks.append(peak[take])
-    return np.concatenate(peaks)
-
-
-def _unbearable(field: Field, of: Ints, done: int, most_deep: int) -> Counts:
-    """Numbers the batches of points that will be too deep after the ``done`` batches, each one run over its hull."""
-    first, last = np.full(done, field.line.points), np.zeros(done, np.int64)
-    merged, rest = of >= 0, np.flatnonzero(of < 0)
-    np.minimum.at(first, of[merged], field.line.lo[merged])
-    np.maximum.at(last, of[merged], field.line.hi[merged])
-    lo, hi = np.concatenate([field.line.lo[rest], first]), np.concatenate([field.line.hi[rest], last])
-    curve = curve_over(lo, hi, field.line.group)
-    hot = curve.folded > bearable(curve, most_deep)
-    if not hot.any():
-        return np.zeros(0, np.int32)
-    batch, peak = assign(curve, lo[: len(rest)], hi[: len(rest)], hot)
-    at, batch = rest[batch >= 0], batch[batch >= 0]
-    weighed = weigh(field, at, batch, peak)
-    take = weighed.worth & (weighed.rent > 0)  # what was just merged has paid none: nothing is forced twice
-    taken = take[batch]
-    of[at[taken]] = (np.cumsum(take) - 1 + done)[batch[taken]]
-    return peak[take]
-
-
-def bearable(curve: DepthCurve, most_deep: int) -> int:
-    """``most_deep``, or twice the median depth where that is less, but at least 8."""
-    covered = curve.folded[curve.folded > 0]
-    usual = float(np.median(covered)) if len(covered) else 1.0
-    return min(most_deep, max(8, int(2 * usual)))

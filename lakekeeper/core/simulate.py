@@ -180,7 +180,8 @@ def _maintain(
     parallelism: int,
     spent: _Spent,
 ) -> None:
-    env = Env(now_ms=world.arrivals.after(commit), parallelism=parallelism)
+    world.parts.clear()
+    env = Env(now_ms=world.arrivals.after(commit), parallelism=parallelism, parts=world.parts)
     for _ in range(rounds):
         plan = make_plan(world.snapshot(), policies, options, env)
         if not plan.tasks:

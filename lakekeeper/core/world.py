@@ -14,7 +14,7 @@ needs them: of each block the bounds of every column are known, as a format's st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from lakekeeper.core.blocks import Bools, Index, Ints, Snapshot, make_blocks
 from lakekeeper.core.cuts import positions
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.policies import Part
 from lakekeeper.core.streams import Arrivals, Floats
 
 _KEY = ClusterKey((KeyColumn(("position",), "float", "1"),))
@@ -49,7 +50,8 @@ class World:
     """The live blocks of the paper table, column by column; ``number`` names a block and only grows.
 
     ``low`` and ``high`` are (N, K) bounds of each column of a compound key, as whole numbers; K is 0 for one column.
-    ``added`` is when, in ms: a merge is half way to the next commit.
+    ``added`` is when, in ms: a merge is half way to the next commit. ``parts`` has which merge wrote
+    a block (``Env.parts``); whoever plays rounds of one call clears it before.
     """
 
     arrivals: Arrivals
@@ -64,6 +66,7 @@ class World:
     added: Ints
     place: Ints
     keys: list[Floats]
+    parts: dict[str, Part] = field(default_factory=dict)
     numbered: int = 0
     version: int = 0
     commits: int = 0
@@ -140,8 +143,11 @@ class World:
         self.keys = [self.keys[i] for i in np.flatnonzero(keep)] if self.keys else []
         for name in _COLUMNS:
             setattr(self, name, getattr(self, name)[keep])
-        for outputs in made:
+        for task, outputs in zip(tasks, made, strict=True):
+            first = self.numbered
             self._add(outputs, self.arrivals.after(commit))
+            made_by = Part(task.id, task.born_ms)
+            self.parts.update({str(n): made_by for n in range(first, self.numbered)})
         return read, nearer
 
     def _find(self, paths: tuple[str, ...]) -> Index:

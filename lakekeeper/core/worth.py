@@ -117,6 +117,11 @@ class Worths(Sequence[Worth]):
         """Of all changes."""
         return _sum(self._work)
 
+    @property
+    def ratio(self) -> Floats:
+        """G gains per query by work: the order in which a budget is best spent."""
+        return np.asarray((self._before[2] - self._after[2]) / np.maximum(self._work, 1e-300))
+
 
 def _sum(values: Floats) -> float:
     """One after another, whatever numpy would pair up: sums that do not depend on where they are taken."""

@@ -1,14 +1,15 @@
-"""The time factor (seed 001): a threshold is lenient with a fresh block and strict with an old one.
+"""The time factor (seed 001): a threshold is lenient with a fresh file and stricter with an older one.
 
     30 % ┤●                       τ(age) = fresh · (old / fresh)^(age / 7 d)
          │  ╲
-         │    ╲                   recent writes settle before anything is done about them; what is left over,
-     5 % ┼┄┄┄┄┄●                  however little, is cleaned up in the end: τ falls to 0
+         │    ╲                   what is being written settles before anything is done about it, and what is
+     5 % ┼┄┄┄┄┄●                  left over, however little it is, is cleaned up in the end: τ goes to 0
        0 └─────────●────────
          0     7 d    30 d
 
-Age is time, as in the seed: a block that is never touched grows old too. A rewritten block is young again, so that a
-second run at the same time finds nothing more to do.
+Age is time here: a block that is never touched grows old too. What was just written is young again, so that a second
+run at the same time finds nothing more to do, and a block from which one row at a time is deleted is not rewritten for
+each.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.core.blocks import BlockSet, Bools, Index, Ints
-from lakekeeper.core.policies import Env
-from lakekeeper.core.retention import HOUR_MS
 
 Floats = npt.NDArray[np.float64]
-OLD_MS = 7 * 24 * HOUR_MS
-"""The age at which a block counts as old (seed 001: seven days)."""
-_STEPS = (("d", 86_400_000), ("h", HOUR_MS), ("min", 60_000), ("s", 1000))
+OLD_MS = 7 * 86_400_000
+"""The age at which a block counts as old."""
+_STEPS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,17 +35,17 @@ class Youth:
     known: bool
 
     def between(self, fresh: float, old: float) -> Floats:
-        """N thresholds: ``fresh`` at birth, ``old`` at seven days, towards 0 beyond; ``fresh`` if ``old`` is not below.
+        """N thresholds, from ``fresh`` over ``old`` at seven days down to 0; ``fresh`` where ``old`` is not below.
 
-        A block of unknown birth has 0. Its commit has been expired from the table's metadata, or predates the record of
-        times: as a fresh block it would be left for ever.
+        A block of unknown birth has 0: its commit has been expired from the table's metadata, so it is old; taken for
+        fresh it would be let off for ever.
         """
         if not self.known or old >= fresh:
             return np.full(len(self.age_ms), fresh)
-        falling = fresh * (old / fresh) ** (np.maximum(self.age_ms, 0) / OLD_MS)
-        return np.where(self.age_ms < 0, 0.0, falling)
+        falls = fresh * (old / fresh) ** (np.maximum(self.age_ms, 0) / OLD_MS)
+        return np.asarray(np.where(self.age_ms < 0, 0.0, falls))
 
-    def told(self, at: Index | Bools) -> str:
+    def described(self, at: Index | Bools) -> str:
         """The ages of some blocks in words: `` at an age of 2 d``; empty without a clock."""
         age = self.age_ms[at]
         if not self.known or not len(age):
@@ -58,12 +57,12 @@ class Youth:
         return f" at an age of {least if least == most else f'{least} to {most}'}{or_unknown}"
 
 
-def youth_of(blocks: BlockSet, env: Env) -> Youth:
-    """The youth of each block at ``env.now_ms``. A block born after that (clocks differ) is fresh."""
-    if env.now_ms <= 0:
+def youth_of(blocks: BlockSet, now_ms: int) -> Youth:
+    """The youth of each block at ``now_ms`` (ms since the epoch; 0: no clock). One yet to be born is fresh."""
+    if now_ms <= 0:
         return Youth(np.zeros(len(blocks), np.int64), known=False)
     born = blocks.added_at
-    return Youth(np.where(born > 0, np.maximum(env.now_ms - born, 0), -1), known=True)
+    return Youth(np.where(born > 0, np.maximum(now_ms - born, 0), -1), known=True)
 
 
 def _age(ms: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,11 +17,10 @@ from lakekeeper.core.keys import ClusterKey
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import MergeTask, Plan
 from lakekeeper.core.planner import cold_first, make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.reads import Demand
+from lakekeeper.core.policies import Env, Part, Policy
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.core.report import GroupResult, MergeReport
-from lakekeeper.core.score import price_of, scale_of
+from lakekeeper.core.score import scale_of
 from lakekeeper.core.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit import Committer
@@ -67,7 +66,11 @@ class Request:
 
 @dataclass(slots=True)
 class _Tally:
-    """What the rounds of one call have done so far; ``tried`` counts the commits begun, whatever became of them."""
+    """What the rounds of one call have done so far.
+
+    tried      commits begun, whatever their outcome
+    parts      outputs by path, and the merge that wrote each: the next round goes on where a bound cut one short
+    """
 
     run: str
     tried: int = 0
@@ -78,6 +81,7 @@ class _Tally:
     removed_delete_files: int = 0
     spent: int = 0
     predicted: float | None = None
+    parts: dict[str, Part] = field(default_factory=dict)
 
     def note_race(self, request: Request, task: MergeTask, clock: Clock) -> None:
         """Somebody was faster at inputs of ``task``: its partition rests for a while."""
@@ -121,8 +125,10 @@ def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) 
     return replace(snapshot, key=ClusterKey(snapshot.key.columns, layout))
 
 
-def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Snapshot, Plan]:
-    """The newest snapshot and the plan on it; reads no data file."""
+def plan_for(
+    adapter: Adapter[Any], request: Request, clock: Clock, parts: Mapping[str, Part] | None = None
+) -> tuple[Snapshot, Plan]:
+    """The newest snapshot and the plan on it; reads no data file. ``parts`` as in :class:`Env`."""
     snapshot = patiently(lambda: look(adapter, request), clock, BEFORE_WORK)
     now = clock.now_ms()
     resting = request.backoff.resting(now) if request.backoff else ()
@@ -130,8 +136,8 @@ def plan_for(adapter: Adapter[Any], request: Request, clock: Clock) -> tuple[Sna
         now_ms=now,
         parallelism=request.parallelism,
         busy=held_blocks(snapshot, resting),
-        workload=Demand(request.workload, now) if request.workload else None,
-        price=price_of(snapshot, request.workload, request.options, now) if request.workload else None,
+        workload=request.workload,
+        parts=parts or {},
         spent_bytes=spent_bytes(snapshot, now),
     )
     plan = make_plan(snapshot, request.policies, request.options, env)
@@ -170,11 +176,11 @@ def _rounds(work: Work, request: Request, tally: _Tally, clock: Clock) -> MergeR
     while rounds < most:
         left = request.options.integer("budget-bytes") - tally.spent
         limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
-        snapshot, plan = plan_for(work.adapter, limited, clock)
+        snapshot, plan = plan_for(work.adapter, limited, clock, tally.parts)
         if plan.tasks and not request.dry_run:
             patiently(lambda: work.adapter.require_writable(request.options), clock, BEFORE_WORK)
             if not _boundaries_kept(work, snapshot):
-                snapshot, plan = plan_for(work.adapter, limited, clock)
+                snapshot, plan = plan_for(work.adapter, limited, clock, tally.parts)
         first = first or (snapshot, plan)
         work.events.tell(
             "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=rounds + 1, plan=plan
@@ -289,6 +295,8 @@ def _commit(
     tally.version = landed.commit.version
     tally.removed_delete_files += landed.commit.removed_delete_files
     for kept in landed.kept:
+        made_by = Part(kept.task.id, kept.task.born_ms)
+        tally.parts.update(dict.fromkeys((output.path for output in kept.outputs), made_by))
         if kept.replayed:
             tally.note_race(request, kept.task, clock)
         elif request.backoff:

@@ -20,9 +20,9 @@ from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import picture
 
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _LINE = re.compile(
-    r"L(?P<level>\d+)\s+(?P<name>\S+)\s+(?P<range>\?|NULL|\w+(?:-+\w+)?)\s+(?P<size>\d+)(?P<unit>[KMG]?B)(?P<rest>.*)"
+    r"L(?P<level>\d+)\s+(?P<name>\S+)\s+(?P<range>\?|NULL|\w+(?:-+\w+)?)\s+(?P<size>\d+)(?P<unit>(?:[KMG]i?)?B)(?P<rest>.*)"
 )
 _DEFAULT_ROWS = 1000
 _STEP = 3  # characters between two neighbouring values of the key
@@ -123,7 +123,7 @@ def _range(block: Block, place: dict[Any, int]) -> str:
 
 
 def _size(count: int) -> str:
-    unit = next(u for u in ("GB", "MB", "KB", "B") if count % _UNITS[u] == 0)
+    unit = next(u for u in _UNITS if count % _UNITS[u] == 0)
     return f"{count // _UNITS[unit]}{unit}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
 from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.retention import HOUR_MS
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row, token
@@ -55,6 +56,10 @@ def draw_key(rng: random.Random, shape: Shape = ANY) -> ClusterKey:
     return ClusterKey(tuple(columns))
 
 
+DRAWN_MS = 1_700_000_000_000
+"""When the first of a thousand drawn blocks was born, one an hour (ms since the epoch)."""
+
+
 def draw_snapshot(rng: random.Random, shape: Shape = ANY) -> Snapshot:
     """A snapshot with random blocks."""
     key = draw_key(rng, shape)
@@ -86,6 +91,7 @@ def draw_blocks(rng: random.Random, key: ClusterKey, shape: Shape = ANY) -> Bloc
         "null_count": [],
         "exact": [],
     }
+    columns["added_at"] = [DRAWN_MS + HOUR_MS * int(path[1:]) for path in columns["path"]]
     columns["delete_id"] = [f"dv{i}" if d else "" for i, d in enumerate(columns["deleted_rows"])]
     for column in key.columns:
         pool = rng.sample(SAMPLES[column.kind], min(len(SAMPLES[column.kind]), rng.randint(1, 6)))

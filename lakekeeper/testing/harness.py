@@ -20,7 +20,7 @@ import pytest
 
 from lakekeeper.core.blocks import Snapshot
 from lakekeeper.core.boundaries import placed
-from lakekeeper.core.option_table import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES, NO_ROW_BOUND
 from lakekeeper.core.plan import MergeTask, task_id
 from lakekeeper.core.rebase import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner
@@ -132,7 +132,7 @@ def task_for(
     paths: Sequence[str] | None = None,
     *,
     level: int = 1,
-    target_rows: int = MAX_BLOCK_ROWS,
+    target_rows: int = NO_ROW_BOUND,
 ) -> MergeTask:
     """A task over the named blocks of a snapshot (default: all of them), without a planner."""
     known = snapshot.blocks.path.to_pylist()

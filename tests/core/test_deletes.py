@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot
+from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot, make_blocks
+from lakekeeper.core.explain import explained
+from lakekeeper.core.keys import ClusterKey, KeyColumn
 from lakekeeper.core.options import Options, resolve
 from lakekeeper.core.plan import Plan
 from lakekeeper.core.planner import make_plan
@@ -19,6 +21,7 @@ from lakekeeper.core.policies.deletes import DELETES
 from lakekeeper.core.policies.sizes import SIZES
 from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
 
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
 ONE_COLUMN = Shape(most=30, columns=1, kinds=("int",), partitions=2, missing=0.0, nulls=0.0, blurred=0.0)
 OPTIONS: tuple[dict[str, float], ...] = (
     {},
@@ -44,17 +47,29 @@ def with_deletes(rng: random.Random, snapshot: Snapshot) -> Snapshot:
             deleted_rows=np.array(deleted, np.int64),
             delete_bytes=np.array(heavy, np.int64),
             delete_id=pa.array([f"d{i}" if d else "" for i, d in enumerate(deleted)], pa.string()),
+            delete_files=np.array([int(bool(d)) for d in deleted], np.int64),
+            delete_rows=np.array(
+                [rng.choice([UNKNOWN, 5, 10**9]) if d == UNKNOWN else d for d in deleted], np.int64
+            ),
         ),
     )
 
 
-def due(block: Block, options: Options) -> bool:
-    """In plain words."""
+def due(snapshot: Snapshot, i: int, options: Options) -> bool:
+    """In plain words: is block ``i`` due, where no time has passed since its deletes came?"""
+    block, blocks = snapshot.blocks.block(i), snapshot.blocks
     if not block.delete_id or block.bytes > options.integer("max-file-group-size-bytes"):
         return False
-    if block.deleted_rows == UNKNOWN or block.delete_bytes >= block.bytes:
-        return True
-    return block.deleted_rows >= options.number("delete-ratio-threshold") * block.rows
+    dead = float(block.deleted_rows)
+    if (
+        block.deleted_rows == UNKNOWN
+    ):  # what its deletes name, spread over all the rows that they may be about
+        named = int(blocks.delete_rows[i])
+        named = block.delete_bytes // 8 if named == UNKNOWN else named
+        others = [b for b in blocks if b.deleted_rows == UNKNOWN]
+        rows = sum(b.rows for b in others if (b.partition, b.spec) == (block.partition, block.spec))
+        dead = min(named / rows, 1.0) * block.rows
+    return dead >= options.number("delete-ratio-threshold") * block.rows
 
 
 def plan_of(snapshot: Snapshot, options: Options) -> Plan:
@@ -69,7 +84,8 @@ def test_exactly_the_blocks_that_are_due_are_written_anew(given: dict[str, float
         snapshot = with_deletes(rng, draw_snapshot(rng, ONE_COLUMN))
         plan = plan_of(snapshot, options)
         taken = {path for task in plan.tasks for path in task.inputs}
-        assert taken == {block.path for block in snapshot.blocks if due(block, options)}, seed
+        everything = enumerate(snapshot.blocks.path.to_pylist())
+        assert taken == {path for i, path in everything if due(snapshot, i, options)}, seed
         merged += len(taken)
     assert merged > 100
 
@@ -146,6 +162,7 @@ def test_without_a_key_neighbours_are_those_that_were_added_one_after_the_other(
     blocks = replace(
         drawn.blocks,
         deleted_rows=deleted,
+        delete_files=(deleted > 0).astype(np.int64),
         bytes=np.full(n, MIB),
         added_at=np.arange(n)[::-1],
         lo=(),
@@ -161,15 +178,114 @@ def test_without_a_key_neighbours_are_those_that_were_added_one_after_the_other(
     assert [item.reason for item in plan.left] == ["no delete applies to it"]
 
 
-def test_the_largest_share_comes_first_and_the_budget_takes_it() -> None:
+def test_what_is_worth_most_comes_first_and_the_budget_takes_it() -> None:
     rng = random.Random(5)
     snapshot = with_deletes(rng, draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",))))
-    scores = [task.score for task in plan_of(snapshot, resolve()).tasks]
-    assert len(scores) > 2
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
+    plan = explained(plan_of(snapshot, resolve()), snapshot, resolve(), 0)
+    worths = [task.worth.gain_per_second / task.worth.work for task in plan.tasks if task.worth]
+    assert len(worths) > 2
+    assert worths == sorted(worths, reverse=True)
+    assert all(0 <= task.score <= 1 for task in plan.tasks)
     (first,) = plan_of(snapshot, resolve({"budget-bytes": 1})).tasks
-    assert first.score == scores[0]
+    assert first.inputs == plan.tasks[0].inputs
+
+
+# ------------------------------------------------------------------------------------------------ equality deletes
+
+UPSERTED = 40  # files of the table
+ROWS = 130_000  # of each
+NOW = 1_700_000_000_000
+
+
+def upserted(minutes: int, *, per_minute: int = 8000, since: int = NOW) -> Snapshot:
+    """A table of 40 full files under a stream of upserts: a delete file a minute that may apply to all of them."""
+    n = UPSERTED
+    key = ClusterKey((KeyColumn(("k",), "int", "1"),))
+    columns = {
+        "path": [f"f{i:02d}" for i in range(n)],
+        "rows": [ROWS] * n,
+        "bytes": [128 * MIB] * n,
+        "lo": [[1000 * i for i in range(n)]],
+        "hi": [[1000 * i + 999 for i in range(n)]],
+        "null_count": [[0] * n],
+        "exact": [[True] * n],
+        "added_at": [since] * n,
+        "delete_id": ["eq" if minutes else ""] * n,
+        "deleted_rows": [UNKNOWN if minutes else 0] * n,
+        "delete_files": [minutes] * n,
+        "delete_rows": [minutes * per_minute] * n,
+        "delete_bytes": [minutes * per_minute * 16] * n,
+        "deleted_at": [since + MINUTE_MS if minutes else 0] * n,
+    }
+    return Snapshot("t", "memory", 7, "uuid", "0", key, make_blocks(columns, key))
+
+
+def test_a10_one_small_equality_delete_rewrites_nothing() -> None:
+    snapshot = upserted(1, per_minute=30)
+    plan = make_plan(snapshot, [DELETES], resolve(), Env(now_ms=NOW + 2 * MINUTE_MS))
+    assert plan.tasks == ()
+    assert [left.reason for left in plan.left] == [
+        "about under 0.1 % of its rows deleted: due at 30 % at an age of 2 min, falling as it ages"
+    ]
+
+
+@pytest.mark.parametrize("rate,most", [(0, 8), (60, 24), (600, 64)])
+def test_a10_a_table_under_upserts_is_rewritten_some_times_a_day_and_not_in_each_pass(
+    rate: int, most: int
+) -> None:
+    """A delete file a minute, a pass each fifteen: 96 passes a day, which all rewrote the whole table before."""
+    rewritten, since = 0, 0
+    for minute in range(15, 24 * 60, 15):
+        snapshot = upserted(minute - since, since=NOW + since * MINUTE_MS)
+        options = resolve({"queries-per-hour": rate})
+        plan = make_plan(snapshot, [DELETES], options, Env(now_ms=NOW + minute * MINUTE_MS))
+        if plan.tasks:
+            assert plan.input_files == UPSERTED
+            rewritten, since = rewritten + 1, minute
+    assert 2 <= rewritten <= most
+
+
+def test_the_deletes_of_a_block_that_queries_open_often_are_worked_in_first() -> None:
+    """By hand: 100 delete files cost 400 MiB a query that opens the block, and 0.8 + 0.2 of its bytes a rewrite.
+
+    At 60 queries an hour a block is opened by one in 40, and of 1 %: 2.1 queries an hour; the deletes are half as old
+    as the first of them, 50 minutes. So 400 · 2.1 · 5/6 = 700 MiB after 100 minutes, of 644 that a rewrite costs.
+    """
+    snapshot = upserted(100, per_minute=10)
+    plan = make_plan(snapshot, [DELETES], resolve(), Env(now_ms=NOW + 101 * MINUTE_MS))
+    assert plan.input_files == UPSERTED
+    assert "queries have paid" in plan.tasks[0].reason
+    soon = upserted(40, per_minute=10)
+    assert make_plan(soon, [DELETES], resolve(), Env(now_ms=NOW + 41 * MINUTE_MS)).tasks == ()
+
+
+def test_in_the_end_all_marked_rows_are_cleaned_up() -> None:
+    """One row of a million, and no query: seven days ask for 5 %, two months for any."""
+    n = 3
+    key = ClusterKey((KeyColumn(("k",), "int", "1"),))
+    columns = {
+        "path": ["a", "b", "c"],
+        "rows": [1_000_000] * n,
+        "bytes": [128 * MIB] * n,
+        "lo": [[0, 10, 20]],
+        "hi": [[9, 19, 29]],
+        "null_count": [[0] * n],
+        "exact": [[True] * n],
+        "added_at": [NOW] * n,
+        "delete_id": ["x", "y", "z"],
+        "deleted_rows": [60_000, 40_000, 1],
+    }
+    snapshot = Snapshot("t", "memory", 7, "uuid", "0", key, make_blocks(columns, key))
+    options = resolve({"queries-per-hour": 0})
+    due_after = {
+        days: sorted(
+            p
+            for t in make_plan(snapshot, [DELETES], options, Env(now_ms=NOW + days * DAY_MS)).tasks
+            for p in t.inputs
+        )
+        for days in (1, 7, 8, 40, 60)
+    }
+    assert due_after == {1: [], 7: ["a"], 8: ["a", "b"], 40: ["a", "b"], 60: ["a", "b", "c"]}
 
 
 def test_a_share_just_under_the_threshold_never_reads_like_it() -> None:
@@ -180,11 +296,12 @@ def test_a_share_just_under_the_threshold_never_reads_like_it() -> None:
         drawn.blocks,
         rows=np.full(n, 1_000_000),
         deleted_rows=np.full(n, 299_999),
+        delete_files=np.ones(n, np.int64),
         delete_bytes=np.ones(n, np.int64),
         bytes=np.full(n, MIB),
     )
     (left,) = plan_of(replace(drawn, blocks=blocks), resolve()).left
-    assert left.reason == "29.9 % of its rows deleted, under delete-ratio-threshold 30 %"
+    assert left.reason == "29.9 % of its rows deleted: due at 30 %, falling as it ages"
     few = replace(blocks, deleted_rows=np.where(np.arange(n) == 0, 3, 299_999))
     (left,) = plan_of(replace(drawn, blocks=few), resolve()).left
     assert left.reason.startswith("under 0.1 % to 29.9 % of its rows deleted")

@@ -28,7 +28,7 @@ from tests.core.test_deletes import with_deletes
 DAY = 86_400_000
 NOW = 100 * DAY
 SHAPE = Shape(most=40, columns=1, kinds=("int",), partitions=2)
-OPTIONS = resolve({"min-input-files": 12})
+OPTIONS = resolve()
 POLICIES: tuple[Policy, ...] = (DELETES, SIZES)
 
 
@@ -41,7 +41,9 @@ def aged(seed: int, days: list[float]) -> Snapshot:
     known = drawn.blocks.deleted_rows > 0
     deleted = np.where(known, (share * drawn.blocks.rows).astype(np.int64), drawn.blocks.deleted_rows)
     small = np.array([rng.choice([MIB, 8 * MIB, 200 * MIB]) for _ in range(n)], np.int64)
-    return born(replace(drawn, blocks=replace(drawn.blocks, deleted_rows=deleted, bytes=small)), days)
+    files = (drawn.blocks.delete_files > 0) & (deleted != 0)
+    blocks = replace(drawn.blocks, deleted_rows=deleted, delete_files=files.astype(np.int64), bytes=small)
+    return born(replace(drawn, blocks=blocks), days)
 
 
 def born(snapshot: Snapshot, days: list[float]) -> Snapshot:
@@ -56,13 +58,13 @@ def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
 
 
 def test_the_curve_is_that_of_the_seed() -> None:
-    """Seed 001 names one point, 5 % at seven days, and the end: with time all marked rows are cleaned up."""
+    """Seed 001 names one point of it: 5 % at seven days; and its end: all marked rows are cleaned up."""
     snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
-    young = youth_of(snapshot.blocks, Env(now_ms=NOW))
+    young = youth_of(snapshot.blocks, NOW)
     expected = [0.3, (0.3 * 0.05) ** 0.5, 0.05, 0.3 / 6 ** (30 / 7), 0.0]
-    assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected)
     ahead = replace(snapshot.blocks, added_at=np.full(len(snapshot.blocks), NOW + DAY))
-    assert youth_of(ahead, Env(now_ms=NOW)).between(0.3, 0.05)[0] == 0.3
+    assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected)
+    assert youth_of(ahead, NOW).between(0.3, 0.05)[0] == 0.3
     assert set(young.between(0.02, 0.05).tolist()) == {0.02}, "an old threshold above the fresh one is none"
 
 
@@ -87,7 +89,11 @@ def test_marked_rows_are_all_removed_in_the_end(deleted: int, days: int) -> None
     drawn = draw_snapshot(random.Random(3), SHAPE)
     n = len(drawn.blocks)
     blocks = replace(
-        drawn.blocks, rows=np.full(n, 1000), deleted_rows=np.full(n, deleted), bytes=np.full(n, 100 * MIB)
+        drawn.blocks,
+        rows=np.full(n, 1000),
+        deleted_rows=np.full(n, deleted),
+        delete_files=np.ones(n, np.int64),
+        bytes=np.full(n, 100 * MIB),
     )
     snapshot = replace(drawn, blocks=blocks)
     assert not taken(born(snapshot, [0]), DELETES)
@@ -137,8 +143,9 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
 @pytest.mark.parametrize(
     "option,value,expected",
     [
-        ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0 to 1"),
-        ("min-input-files-old", 1, "a whole number of files from 2"),
+        ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0.001 to 1"),
+        ("delete-ratio-threshold-old", 0, "a share of a file's rows from 0.001 to 1"),
+        ("min-input-files", 1, "a whole number of files from 2"),
         ("budget-bytes-per-day", 0, "a whole number of bytes from 1"),
     ],
 )

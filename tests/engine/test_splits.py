@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakekeeper.core.option_table import MAX_BLOCK_BYTES, MAX_BLOCK_ROWS
+from lakekeeper.core.option_table import MAX_BLOCK_BYTES, NO_ROW_BOUND
 from lakekeeper.core.options import resolve
 from lakekeeper.core.plan import MergeTask
 from lakekeeper.core.planner import make_plan
@@ -52,15 +52,15 @@ def test_the_target_size_comes_before_that() -> None:
     assert max(sizes) <= 150  # 128 MiB is reached with the fifth row
 
 
-def test_seed_000_a_merged_block_above_1_000_000_rows_is_split() -> None:
-    """The default is the seed's number; that it is obeyed is shown with a thousandth of it."""
+def test_seed_000_a_merged_block_above_the_bound_of_rows_is_split() -> None:
+    """Shown with a thousandth of the seed's 1,000,000 rows; by default only the size cuts a file."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for b in range(3):
         table.append(rows(*range(b, 2500, 3)))
     table.set_key(["k"])
     scene = Scene(table)
     (task,) = make_plan(scene.adapter.snapshot(), [POLICIES["ranges"]], resolve(), Env()).tasks
-    assert task.target_rows == MAX_BLOCK_ROWS == 1_000_000
+    assert task.target_rows == NO_ROW_BOUND
     _run(scene, max_rows_per_file=1000)
     assert sorted(scene.adapter.snapshot().blocks.rows.tolist()) == [500, 1000, 1000]
 

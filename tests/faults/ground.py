@@ -33,6 +33,8 @@ OPTIONS = {
     "depth-threshold": 1.0,
     "max-concurrent-file-group-rewrites": 1,
 }
+READ_OFTEN = "'lakekeeper.queries-per-hour'='100000000'"
+"""The tables are seconds old: at this rate, what overlaps has cost its readers enough by then."""
 _FILES = [frozenset(range(start, start + 10)) for start in range(0, 40, 10)]
 _ALREADY = frozenset({11})
 USERS = frozenset({3, 14})
@@ -191,8 +193,10 @@ class DeltaGround(Ground):
 
     def _append(self, frame: Any) -> None:
         if not self.held:
-            vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
-            self.spark.sql(f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING delta {vectors}")
+            properties = f"{READ_OFTEN}, 'delta.enableDeletionVectors'='true'"
+            self.spark.sql(
+                f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING delta TBLPROPERTIES ({properties})"
+            )
             self.held.append(frozenset())
         frame.write.format("delta").mode("append").save(str(self.home))
 
@@ -246,7 +250,9 @@ class IcebergGround(Ground):
     def _append(self, frame: Any) -> None:
         if not self.held:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.faults")
-            properties = f"'format-version'='{self.kind[-1]}', 'write.delete.mode'='merge-on-read'"
+            properties = (
+                f"{READ_OFTEN}, 'format-version'='{self.kind[-1]}', 'write.delete.mode'='merge-on-read'"
+            )
             self.spark.sql(
                 f"CREATE TABLE {self.sql} (id BIGINT, k INT, v STRING) USING iceberg "
                 f"LOCATION '{self.home}' TBLPROPERTIES ({properties})"

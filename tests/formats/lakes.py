@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import lakekeeper as lk
+from lakekeeper.engine.clock import Clock
 from lakekeeper.spark.jvm import Jvm
 from tests.oracles import delta_log, iceberg_log
 
@@ -113,5 +115,9 @@ class Lake:
                 found.add(file.getName())
         return found
 
-    def table(self, name: str) -> lk.Table:
-        return lk.table(self.spark, name)
+    def table(self, name: str, *, hours: int = 0) -> lk.Table:
+        """The table as it is opened in so many hours."""
+        table = lk.table(self.spark, name)
+        if hours:
+            table._clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + hours * 3_600_000)
+        return table

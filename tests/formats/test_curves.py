@@ -37,8 +37,8 @@ def files_of(lake: Lake, name: str, column: str) -> float:
 def test_a_hilbert_key_serves_the_second_column_and_ends(lake: Lake) -> None:
     linear, curved = grid(lake), grid(lake)
     lake.table(linear).cluster_by("a", "b")
-    lake.table(linear).recluster(options=SMALL)
-    table = lake.table(curved)
+    lake.table(linear, hours=1).recluster(options=SMALL)
+    table = lake.table(curved, hours=1)
     table.cluster_by("a", "b", layout="hilbert")
     rows = lake.fingerprint(curved)
     report = table.recluster(options=SMALL)
@@ -49,14 +49,14 @@ def test_a_hilbert_key_serves_the_second_column_and_ends(lake: Lake) -> None:
     assert told.cluster_by_keys == "hilbert(a, b)"
     assert told.average_depth < 4
     versions, files = lake.versions(curved), lake.on_disk(curved)
-    assert not lake.table(curved).recluster(final=True, options=SMALL).changed
+    assert not lake.table(curved, hours=1).recluster(final=True, options=SMALL).changed
     assert lake.versions(curved) == versions
     assert lake.on_disk(curved) == files
 
 
 def test_large_groups_are_cut_along_the_curve(lake: Lake) -> None:
     name = grid(lake)
-    table = lake.table(name)
+    table = lake.table(name, hours=1)
     table.cluster_by("a", "b", layout="zorder")
     rows, size = lake.fingerprint(name), table.plan().input_bytes
     report = table.recluster(options={**SMALL, "single-task-bytes": size // 3})
@@ -67,7 +67,7 @@ def test_large_groups_are_cut_along_the_curve(lake: Lake) -> None:
 
 def test_a_delete_meanwhile_is_replayed(lake: Lake) -> None:
     name = grid(lake)
-    table = lake.table(name)
+    table = lake.table(name, hours=1)
     table.cluster_by("a", "b", layout="hilbert")
 
     def race(phase: str, info: Any) -> None:
@@ -85,7 +85,7 @@ def test_a_delete_meanwhile_is_replayed(lake: Lake) -> None:
 def test_another_layout_is_another_key(lake: Lake, layout: str) -> None:
     name = grid(lake)
     lake.table(name).cluster_by("a", "b", layout="hilbert")
-    lake.table(name).recluster(options=SMALL)
+    lake.table(name, hours=1).recluster(options=SMALL)
     assert set(lake.table(name).clustering_information().levels) == {1}
     lake.table(name).cluster_by("a", "b", layout=layout)
     assert set(lake.table(name).clustering_information().levels) == {0}

@@ -168,7 +168,7 @@ def test_a_table_that_was_made_again_in_the_place_of_another(
     table = lk.table(spark, former)
     table.compact(options=COMPACT)
     table.vacuum(retention_hours=0, allow_unsafe_retention=True, trash=True, options=ALL)
-    dead_run(spark, fill(lake, former, 2, 10))
+    dead_run(spark, fill(lake, former, 3, 10))
     spark.sql(f"DROP TABLE {former}")
     for path in place.iterdir():
         if path.name not in ("_lakekeeper", "data"):

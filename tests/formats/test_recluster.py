@@ -125,7 +125,17 @@ def test_plan_and_dry_run_write_nothing_and_say_what_the_call_then_does(lake: La
     assert [g.id for g in planned.groups] == [g.id for g in done.groups]
     assert planned.plan is not None
     assert done.plan is not None
-    assert planned.plan.to_dict() == done.plan.to_dict()
+    for field in (
+        "id",
+        "inputs",
+        "level",
+        "policy",
+        "partition",
+    ):  # reasons name the rent, which time adds to
+        assert [getattr(t, field) for t in planned.plan.tasks] == [getattr(t, field) for t in done.plan.tasks]
+    assert [(i.reason, list(i.paths)) for i in planned.plan.left] == [
+        (i.reason, list(i.paths)) for i in done.plan.left
+    ]
 
 
 def test_where_selects_every_file_that_may_hold_a_match(lake: Lake) -> None:

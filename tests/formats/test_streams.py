@@ -75,7 +75,7 @@ def append(stream: Stream, number: int) -> None:
 
 def replace_files(stream: Stream) -> None:
     """All files of the newest version are merged into one: those before are only named by older versions."""
-    assert stream.lake.table(stream.name).compact(options={"min-input-files": 2}).changed
+    assert stream.lake.table(stream.name).recluster("id", policy="full").changed
 
 
 def vacuum(stream: Stream, *checkpoints: Path) -> VacuumReport:
@@ -225,7 +225,7 @@ def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None
     lake.append(name, rows.where(f"id >= {ROWS}"))
     user = sharing(lake, name, table_name)
     expected = lake.fingerprint(user)
-    lake.table(name).compact(options={"min-input-files": 2})
+    assert lake.table(name).recluster("id", policy="full").changed
     unsafe: dict[str, Any] = {
         "retention_hours": 0, "allow_unsafe_retention": True, "options": {"vacuum.max-share": 1},
     }  # fmt: skip

@@ -117,6 +117,7 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     shutil.rmtree(Path(broken) / "_delta_log")
     tables = [*needy[:2], off, broken, f"{fleet.space}.*"]
     confs = {"auto.tables": ", ".join(tables), "auto.enabled": "true", "cluster-by": "k"}
+    confs["queries-per-hour"] = "100000000"  # what is seconds old has cost its readers enough by then
     before = {name: fleet.rows(name) for name in [*needy, well, off]}
 
     code, said, err = in_a_process_of_its_own(fleet, confs)

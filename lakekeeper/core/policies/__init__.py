@@ -5,26 +5,21 @@ A policy is an entry point of the group ``lakekeeper.policies``; a new one is on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from lakekeeper.core.blocks import Index, Snapshot
-from lakekeeper.core.mass import Line
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice
-from lakekeeper.core.ranks import Intervals
+from lakekeeper.core.workload import Workload
 
 
-class Queries(Protocol):
-    """What is asked of a table, as far as a policy has to know."""
+class Part(NamedTuple):
+    """The merge that wrote a block, and where a bound cut it short, when its inputs were born (ms); else 0."""
 
-    def shares(self, snapshot: Snapshot, intervals: Intervals) -> Line | None:
-        """The queries along the points of ``intervals``; None where they say nothing about the key.
-
-        At each point the weight of the queries that begin at or before it, and of those that ended strictly before
-        it: of [a, b] the difference is what has to read it.
-        """
+    merge: str
+    born_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +29,16 @@ class Env:
     now_ms        the time, ms since the epoch
     parallelism   tasks that the cluster runs side by side
     busy          paths of blocks that other work holds
-    workload      what queries ask for; without one they are taken to ask for the data as it lies
-    price         what one scan of a file costs in rewrites of a file, for each commit; None where nobody knows
+    workload      what queries ask for; None: unknown, they are taken to ask for the data as it lies
+    parts         path of a block → the merge of the same call that wrote it
     spent_bytes   rewritten on this table in the last 24 hours
     """
 
     now_ms: int = 0
     parallelism: int = 1
     busy: frozenset[str] = frozenset()
-    workload: Queries | None = None
-    price: float | None = None
+    workload: Workload | None = None
+    parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
     spent_bytes: int = 0
 
 

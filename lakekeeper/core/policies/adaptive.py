@@ -1,209 +1,143 @@
-"""``adaptive``: merges what has cost more scans since it was born than rewriting it would. The default.
+"""``adaptive``: merges files once reading them apart has cost what merging them does. The default.
 
-It needs no levels: how large a run is follows from a block's bytes and range (see :mod:`lakekeeper.core.rent`), so that
-it works on any table, whoever wrote the blocks, and never gets stuck at a highest level. Data that comes in the
-order of the key is never rewritten: nothing overlaps.
+    snapshot ─► scale: who reads what, at what cost ─► candidates along the key ─► nested sets ─► those that are due
+
+It needs no levels: how large a sorted run a block is a piece of follows from its bytes and range, so that it works on
+any table, whoever wrote the blocks. Data that comes in the order of the key is never rewritten: nothing overlaps. Nor
+is anything where no query would gain by it. The theory is in :mod:`lakekeeper.core.rent`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 
-from lakekeeper.core.ages import ages
-from lakekeeper.core.blocks import Bools, Index, Ints, Snapshot
-from lakekeeper.core.levels import frozen, run_depth, run_floor
-from lakekeeper.core.lines import data_line, order_of, place_of, table_line
-from lakekeeper.core.mass import steps
+from lakekeeper.core.blocks import Index, Snapshot
+from lakekeeper.core.levels import frozen
+from lakekeeper.core.lines import order_of, table_line
+from lakekeeper.core.nested_sets import Found, find
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Freeze, Merge, Skip
 from lakekeeper.core.policies import Env
-from lakekeeper.core.rent import Field, Found, find, weigh
-from lakekeeper.core.sections import bounded_groups
+from lakekeeper.core.render import size
+from lakekeeper.core.rent import Field, field_of
+from lakekeeper.core.score import Scale, scale_of
+from lakekeeper.core.unasked import key_instead
 
-SETTINGS = MappingProxyType({"economy": 1.0, "balanced": 6.25, "aggressive": 12.0})
-"""What a scan of a file costs in rewrites of a file, for each commit that the table sees."""
-GROWTH = 4
-"""Of levels that are shown: each holds runs so many times as large as the one before."""
-
-
-def price_of(options: Options, env: Env) -> float:
-    """``adaptive.lambda`` where it is given, else what the workload costs, else that of ``adaptive.setting``."""
-    given = options["adaptive.lambda"]
-    if given != "":
-        return float(given)
-    if env.price is not None and options.origins["adaptive.setting"] == "default":
-        return env.price
-    return SETTINGS[str(options["adaptive.setting"])]
-
-
-def level_of(run_size: float) -> int:
-    """The level that a run of so many files would have in a tree of levels: ⌊log₄ R⌋."""
-    return max(0, math.floor(math.log(max(run_size, 1e-9), GROWTH) + 1e-9))
+_WAITS = {
+    3600.0: "an hour",
+    86_400.0: "a day",
+    7 * 86_400.0: "a week",
+    30 * 86_400.0: "a month",
+    365.25 * 86_400.0: "a year",
+}
+"""Seconds in words: what is not due yet is told apart by the time that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Batches that have paid for themselves, the smallest runs first; then what has become too deep."""
+    """The nested sets of runs that are due."""
 
     name: str = "adaptive"
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
-        price = price_of(options, env)
         if snapshot.key is None:
             return [Skip(candidates, "the table has no cluster key")]
         if not len(candidates):
             return []
         blocks = snapshot.blocks
         line = table_line(snapshot, null_region=False)
-        level = blocks.level_under(snapshot.key)
-        still = frozen(blocks, line, options)
-        blind = line.missing & (level > 0)
         shown = np.zeros(len(blocks), dtype=np.bool_)
         shown[candidates] = True
+        still = frozen(blocks, line, options) & shown
+        blind = line.missing & (blocks.level_under(snapshot.key) > 0) & shown & ~still
+        choices: list[Choice] = []
+        if still.any():
+            choices.append(Freeze(np.flatnonzero(still), "full and constant in the key (level -1)"))
+        if blind.any():
+            why = "merged before, and still without statistics: another merge would bring none either"
+            choices.append(Skip(np.flatnonzero(blind), why))
         order = order_of(snapshot)
         at = order[(shown & ~still & ~blind)[order]]
-        field = _field(snapshot, at, level, options, env)
-        found = find(field, price, options.integer("adaptive.max-depth"))
-        merges, cut = _merges(snapshot, at, field, found, price, options)
-        choices: list[Choice] = [*merges]
-        if (shown & still).any():
-            choices.append(Freeze(np.flatnonzero(shown & still), "full and constant in the key (level -1)"))
-        if (shown & blind & ~still).any():
-            why = "merged before, and still without statistics: another merge would bring none either"
-            choices.append(Skip(np.flatnonzero(shown & blind & ~still), why))
-        return choices + _left(at, found, cut, price)
+        scale = scale_of(snapshot, options, env.now_ms, env.workload)
+        if not len(at):
+            return choices
+        if not scale.rate:
+            return [*choices, Skip(at, _no_queries(env))]
+        field = field_of(snapshot, at, scale, options, env.now_ms, env.parts)
+        found = find(field)
+        merges = _merges(snapshot, field, found, options, env)
+        return [*merges, *choices, *_left(snapshot, field, found, scale, env)]
 
 
-def _field(snapshot: Snapshot, at: Index, level: Ints, options: Options, env: Env) -> Field:
-    """The blocks ``at`` with everything that their price takes."""
-    blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
-    mine = line.at(at)
-    data = data_line(snapshot)
-    asked = env.workload.shares(snapshot, line) if env.workload is not None else None
-    queries = asked or data
-    target = options.integer("target-file-size-bytes")
-    live = np.maximum(blocks.live_bytes, 1)
-    place = place_of(snapshot)
-    whole = np.bincount(place, live)[place[at]]
-    live = live[at]
-    inside = data.inside(mine.lo, mine.hi)
-    mass = np.maximum(inside, live)
-    share = data.part(inside) if queries is data else queries.share(mine.lo, mine.hi)
-    single = steps(mine)
-    share[single] *= 1 - np.minimum(live[single] / target, 1.0)
-    return Field(
-        line=mine,
-        queries=queries,
-        share=share,
-        age=ages(blocks, snapshot.commits_ms, level > 0)[at],
-        files=blocks.bytes[at] / target,
-        run_size=live / target * (whole / mass),
-        settled=level[at] > 0,
-        alone=_alone(snapshot),
-    )
-
-
-def _alone(snapshot: Snapshot) -> int:
-    """How deep a single sorted run can look, through bounds that are not its own along the line."""
-    blocks = snapshot.blocks
-    if snapshot.key is None or (len(blocks.lo) == 1 and all(bool(exact.all()) for exact in blocks.exact)):
-        return 1
-    if snapshot.key.curved:
-        return math.ceil(float(run_floor(snapshot.key, blocks, place_of(snapshot)).max()))
-    # What a truncated bound leaves open is one more column.
-    return run_depth(len(blocks.lo) + any(not bool(exact.all()) for exact in blocks.exact))
-
-
-def _merges(
-    snapshot: Snapshot, at: Index, field: Field, found: Found, price: float, options: Options
-) -> tuple[list[Merge], Bools]:
-    """Bounded groups of the batches, the smallest runs first; which blocks lost theirs to a bound.
-
-    Where a batch is cut, each part has to pay for itself.
-    """
-    lost = np.zeros(len(at), dtype=np.bool_)
-    chosen = np.flatnonzero(found.of >= 0)
-    if not len(chosen):
-        return [], lost
-    path, size = snapshot.blocks.path, snapshot.blocks.bytes[at[chosen]]
-    groups, _ = bounded_groups(
-        found.of[chosen],
-        field.line.lo[chosen],
-        field.line.hi[chosen],
-        size,
-        names=lambda among: path.take(pa.array(at[chosen[among]])),
-        max_bytes=options.integer("max-file-group-size-bytes"),
-        max_files=options.integer("max-file-group-input-files"),
-    )
-    lost[chosen] = True
-    if not len(groups):
-        return [], lost
-    members = chosen[groups.members]
-    count = np.diff(groups.edges)
-    head = found.of[members[groups.edges[:-1]]]
-    weighed = weigh(field, members, np.repeat(np.arange(len(groups)), count), found.peak[head])
-    ratio = price * weighed.rent / np.maximum(weighed.cost, 1e-9)
-    whole = np.bincount(found.of[chosen])[head] == count
-    keep = weighed.worth & ((ratio >= 1) | whole | found.forced[head])
-    mean = np.add.reduceat(field.run_size[members], groups.edges[:-1]) / count
-    top = options.integer("max-level")
-    level = np.maximum.reduceat(snapshot.blocks.level_under(snapshot.key)[at[members]], groups.edges[:-1])
-    out = np.minimum(level + 1, top)
-    first = np.minimum.reduceat(field.line.lo[members], groups.edges[:-1])
-    order = np.lexsort((first, mean))
-    order = order[keep[order]]
-    lost[members[np.repeat(keep, count)]] = False
+def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, env: Env) -> list[Merge]:
+    """Those that bring most for their work come first."""
+    if not found.count:
+        return []
+    weighed = found.weighed
+    at, starts = field.at[found.members], found.edges[:-1]
+    level = snapshot.blocks.level_under(snapshot.key)[at]
+    out = np.minimum(np.maximum.reduceat(level, starts) + 1, options.integer("max-level"))
+    score = weighed.gain / weighed.work
+    born = np.where(found.part & (env.now_ms > 0), field.born_ms(found.members, starts, env.now_ms), 0)
     described = zip(
-        *(column[order].tolist() for column in (groups.edges[:-1], groups.edges[1:], out, ratio, mean)),
-        *(
-            column[order].tolist()
-            for column in (weighed.rent, weighed.cost, found.peak[head], found.forced[head])
-        ),
+        *(column.tolist() for column in (starts, found.edges[1:], out, score, born)),
+        weighed.rent.tolist(),
+        weighed.work.tolist(),
         strict=True,
     )
-    every = at[members]
-    return [
-        Merge(every[a:b], o, r, _why(b - a, deep, run, rent, cost, price, forced=f))
-        for a, b, o, r, run, rent, cost, deep, f in described
-    ], lost
+    merges = [
+        Merge(at[a:b], o, s, _why(field, found.members[a:b], rent, work, part=bool(t)), born_ms=t)
+        for a, b, o, s, t, rent, work in described
+    ]
+    return [merges[i] for i in np.argsort(-score, kind="stable").tolist()]
 
 
-def _why(count: int, deep: int, run: float, rent: float, cost: float, price: float, *, forced: bool) -> str:
-    size = f"{count} blocks of runs of {run:.3g} files (level {level_of(run)}), up to {deep} deep"
-    if forced:
-        return f"{size}: too deep to wait longer"
-    return f"{size}: {rent:.3g} scans too many since they were born, times {price:g}, for {cost:.3g} files to rewrite"
-
-
-def _left(at: Index, found: Found, cut: Bools, price: float) -> list[Choice]:
-    """Why each block of the field that is in no merge is left."""
-    free = (found.of < 0) | cut
-    waiting = free & ~cut & (found.offer > 0)
-    left: list[Choice] = []
-    if cut.any():
-        why = "bounded: with any overlapping neighbour the group would be too large, or its part does not pay yet"
-        left.append(Skip(at[cut], why))
-    if waiting.any():
-        best = float(found.offer[waiting].max())
-        why = f"its overlaps have not cost a rewrite yet: {_percent(best)} of it at most (lambda {price:g})"
-        left.append(Skip(at[waiting], why))
-    alone = free & ~cut & ~waiting
-    if alone.any():
-        left.append(
-            Skip(at[alone], "no merge would spare a scan: what it overlaps is one sorted run, or nothing")
+def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> str:
+    if len(at) == 1:
+        whole = f"1 file of {size(float(field.bytes[at[0]]))}: reading it whole"
+        then = (
+            "cutting it"
+            if field.bytes[at[0]] <= field.max_bytes
+            else "cutting it, alone above the bound of a group,"
         )
+    else:
+        whole, then = f"{len(at):,} files overlap: reading them apart", "merging them"
+    bound = "; one of several parts: the whole is above the bounds of a group" if part else ""
+    return f"{whole} has cost {size(rent)} too much so far, {then} costs {size(work)}{bound}"
+
+
+def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
+    """Why each candidate that is in no merge is left, and what it would take."""
+    free = np.ones(len(field), dtype=np.bool_)
+    free[found.members] = False
+    if not free.any():
+        return []
+    instead = key_instead(snapshot, env.workload, env.now_ms)
+    if instead:
+        return [Skip(field.at[free], instead)]
+    wait = found.wait / scale.rate
+    step = np.searchsorted(list(_WAITS), wait)
+    left: list[Choice] = []
+    for number, words in enumerate(_WAITS.values()):
+        mine = free & (step == number)
+        if mine.any():
+            left.append(Skip(field.at[mine], f"overlaps, but merging does not pay yet: due within {words}"))
+    late, never = free & (step == len(_WAITS)) & np.isfinite(wait), free & ~np.isfinite(wait)
+    if late.any():
+        left.append(
+            Skip(field.at[late], "overlaps, but merging would not pay within a year at this rate of queries")
+        )
+    if never.any():
+        left.append(Skip(field.at[never], "overlaps nothing that a merge would spare its readers"))
     return left
 
 
-def _percent(share: float) -> str:
-    """Rounded down: what is under a rewrite never looks like one."""
-    return f"{math.floor(share * 1000) / 10:g} %"
+def _no_queries(env: Env) -> str:
+    seen = "the workload has none" if env.workload is not None else "queries-per-hour is 0"
+    return f"no queries ({seen}): no reader would gain by a merge"
 
 
 ADAPTIVE = Adaptive()

@@ -1,18 +1,22 @@
-"""``deletes``: blocks of which too many rows are deleted are written anew without them (seed 001's deleted tuples).
+"""``deletes``: blocks of which too many rows are deleted are written again without them (seed 001's deleted tuples).
 
-A reader reads a deleted row and throws it away, and reads the deletes themselves besides. A block is due where
+A reader reads a deleted row and throws it away, and opens the deletes themselves besides. A block is due where
 
-* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` for a fresh block,
-  ``delete-ratio-threshold-old`` at seven days, and less beyond (see :mod:`lakekeeper.core.youth`), so that every
-  deleted row is removed in the end; or
-* nobody can tell how many rows its deletes take (equality deletes, position deletes of a whole partition, two
-  deletes that may name one row): each reader has to join them with the block, however few they are; or
-* its deletes are as large as the block itself: reading it costs twice. Of small rows that compress well, a share
-  far below the threshold has such deletes; the table of options needs no number for it.
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block,
+  ``delete-ratio-threshold-old`` of one of seven days, falling on from there (see :mod:`lakekeeper.core.youth`), so that
+  all marked rows are cleaned up in the end, whether queries read them or not; or
+* opening its deletes has cost queries half of what a rewrite costs (see :mod:`lakekeeper.core.rent`): many delete
+  files on one block, as a stream of upserts leaves them, or deletes as large as the block.
+
+Where the log does not say how many rows are deleted (equality deletes, position deletes of a whole partition, two
+deletes that may name one row), the share is an average: rows that the deletes name, by the rows of all blocks of the
+partition that they may apply to.
+
+    delete, 100 rows   ·  ·   ·     ·  ·      applies to    |--a--|--b--|--c--|--d--|    25 of each, not 100
 
 Neighbours along the key that are due go together, so that ten half-empty files do not become ten half-size ones:
 
-    due |--|   due |--|   stays |--------|   due |--|          {1, 2} are merged, the third is written anew alone
+    due |--|   due |--|   stays |--------|   due |--|          {1, 2} are merged, the third is written again alone
 
 A group reads no more than one task sorts without a shuffle. The level stays: this is no merge of the LSM kind. It
 ends because no delete applies to what was written.
@@ -22,21 +26,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
+from lakekeeper.core.ages import delete_ages
 from lakekeeper.core.blocks import UNKNOWN, BlockSet, Bools, Index, Snapshot
+from lakekeeper.core.lines import place_of
 from lakekeeper.core.neighbours import Line, group_of, line_of, stretches
 from lakekeeper.core.options import Options
 from lakekeeper.core.plan import Choice, Merge, Skip
 from lakekeeper.core.policies import Env
 from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.render import size
+from lakekeeper.core.rent import DUE
+from lakekeeper.core.score import scale_of
 from lakekeeper.core.youth import Youth, youth_of
 
 Shares = npt.NDArray[np.float64]
+_ROW_BYTES = 8  # of a delete file, where nothing tells how many rows it names: no row takes less
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,8 @@ class Deletes:
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if not len(candidates):
             return []
+        found = _judge(snapshot, candidates, options, env)
         blocks = snapshot.blocks.take(candidates)
-        found = _judge(blocks, youth_of(blocks, env), options)
         most = options.integer("max-file-group-size-bytes")
         fits = blocks.bytes <= most
         level = blocks.level_under(snapshot.key)
@@ -64,7 +73,7 @@ class Deletes:
             Skip(candidates[mask], reason)
             for mask, reason in (
                 (~found.applies, "no delete applies to it"),
-                (found.applies & ~found.due, found.below),
+                (found.applies & ~found.due, _below(found)),
                 (found.due & ~fits, f"above max-file-group-size-bytes {most:,}: no group may read it"),
             )
             if mask.any()
@@ -74,53 +83,55 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """Per block: does any delete apply, is the number of its deleted rows known, their share, and is it due.
+    """Per block: does any delete apply, is the number of deleted rows known, their share (or what it is on average).
 
-    ``below`` says why those that are not due are left.
+    due        the share is at the threshold, or the rent is half of the work
+    rent       what opening the deletes has cost queries so far, in byte-equivalents, and ``work``, what a rewrite costs
     """
 
     applies: Bools
     known: Bools
     share: Shares
-    due: Bools
     threshold: Shares
+    rent: Shares
+    work: Shares
     youth: Youth
-    below: str
 
-    def in_force(self, at: Index | Bools, *, up: bool = False) -> str:
-        """The thresholds of some blocks, rounded down or ``up``, and their ages where there is a clock."""
-        shown = np.ceil(self.threshold[at] * 1000 - 1e-9) / 1000 if up else self.threshold[at]
-        return f"delete-ratio-threshold {_span(shown)}{self.youth.told(at)}"
+    @property
+    def due(self) -> Bools:
+        over = (self.share >= self.threshold) | (self.rent >= DUE * self.work)
+        due: Bools = self.applies & over
+        return due
 
 
-def _judge(blocks: BlockSet, youth: Youth, options: Options) -> _Judged:
-    threshold = youth.between(
-        options.number("delete-ratio-threshold"), options.number("delete-ratio-threshold-old")
-    )
-    named = np.asarray(pc.not_equal(blocks.delete_id, "").to_numpy(zero_copy_only=False), dtype=np.bool_)
-    applies: Bools = named | (blocks.deleted_rows > 0)
-    known: Bools = blocks.deleted_rows != UNKNOWN
-    # Of an unknown number all may be gone: such a block comes before one that is known to be half empty.
-    share = np.where(known, blocks.deleted_rows / np.maximum(blocks.rows, 1), 1.0)
-    heavy = (blocks.delete_bytes > 0) & (blocks.delete_bytes >= blocks.bytes)
-    due: Bools = applies & (~known | (share >= threshold) | heavy)
-    found = _Judged(applies, known, share, due, threshold, youth, "")
-    under = applies & ~due
-    if not under.any():
-        return found
-    return replace(
-        found, below=f"{_span(share[under])} of its rows deleted, under {found.in_force(under, up=True)}"
+def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> _Judged:
+    scale = scale_of(snapshot, options, env.now_ms, env.workload)
+    blocks, youth = snapshot.blocks, youth_of(snapshot.blocks.take(candidates), env.now_ms)
+    rent = scale.rate * scale.reads.share * scale.deletes * delete_ages(snapshot, env.now_ms)
+    return _Judged(
+        applies=blocks.delete_files[candidates] > 0,
+        known=blocks.deleted_rows[candidates] != UNKNOWN,
+        share=_shares(snapshot)[candidates],
+        threshold=youth.between(
+            options.number("delete-ratio-threshold"), options.number("delete-ratio-threshold-old")
+        ),
+        rent=rent[candidates],
+        work=scale.work()[candidates],
+        youth=youth,
     )
 
 
-def _span(share: Shares) -> str:
-    least, most = _percent(float(share.min())), _percent(float(share.max()))
-    return most if least == most else f"{least} to {most}"
-
-
-def _percent(share: float) -> str:
-    """Rounded down, so that what is under a threshold never looks like it; not ``0 %`` for a few rows."""
-    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
+def _shares(snapshot: Snapshot) -> Shares:
+    """Per block the deleted share of its rows; where it is not known, what it is on average."""
+    blocks, place = snapshot.blocks, place_of(snapshot)
+    rows = np.maximum(blocks.rows, 1)
+    unknown = blocks.deleted_rows == UNKNOWN
+    if not unknown.any():
+        return np.asarray(blocks.deleted_rows / rows)
+    named = np.where(blocks.delete_rows == UNKNOWN, blocks.delete_bytes // _ROW_BYTES, blocks.delete_rows)
+    among = np.bincount(place, np.where(unknown, rows, 0))[place]
+    spread = np.minimum(named / np.maximum(among, rows), 1.0)
+    return np.asarray(np.where(unknown, spread, blocks.deleted_rows / rows))
 
 
 def _groups(blocks: BlockSet, line: Line, due: Bools, options: Options) -> list[Index]:
@@ -136,27 +147,63 @@ def _groups(blocks: BlockSet, line: Line, due: Bools, options: Options) -> list[
 
 
 def _freed(blocks: BlockSet, found: _Judged, at: Index) -> float:
-    """The share of what the group reads that nobody has to read after it: dead rows, and the deletes themselves."""
-    size, deletes = blocks.bytes[at], blocks.delete_bytes[at]
-    spared = float((found.share[at] * size).sum() + deletes.sum())
-    return spared / max(int(size.sum() + deletes.sum()), 1)
+    """The share of what the group reads that no query has to read after it: dead rows, and the deletes themselves."""
+    read, deletes = blocks.bytes[at], blocks.delete_bytes[at]
+    spared = float((found.share[at] * read).sum() + deletes.sum())
+    return spared / max(int(read.sum() + deletes.sum()), 1)
 
 
 def _why(blocks: BlockSet, found: _Judged, at: Index) -> str:
+    said = [_deleted(blocks, found, at)]
+    over = found.share[at] >= found.threshold[at]
+    if over.any():
+        said.append(f"the threshold is {_span(found.threshold[at][over])}{found.youth.described(at[over])}")
+    if not over.all():
+        late = at[~over]
+        paid, work = size(float(found.rent[late].sum())), size(float(found.work[late].sum()))
+        said.append(f"queries have paid {paid} for opening its deletes, a rewrite costs {work}")
+    return f"{_files(at)}: {'; '.join(said)}"
+
+
+def _deleted(blocks: BlockSet, found: _Judged, at: Index) -> str:
     known = found.known[at]
     rows, dead = int(blocks.rows[at][known].sum()), int(blocks.deleted_rows[at][known].sum())
     said = [f"{dead:,} of {rows:,} rows deleted ({_percent(dead / max(rows, 1))})"] if known.any() else []
-    unsure = int((~known).sum())
-    if unsure:
-        where = f" in {unsure:,} of them" if known.any() else ""
-        said.append(f"an unknown number of rows deleted{where}")
-    if (known & (found.share[at] < found.threshold[at])).any():
-        said.append("deletes as large as their block")
-    return f"{_blocks(at)}: {', '.join(said)}; {found.in_force(at)}"
+    unsure = at[~known]
+    if len(unsure):
+        where = f" of {len(unsure):,} of them" if known.any() else ""
+        deletes = int(blocks.delete_files[unsure].max())
+        said.append(
+            f"about {_span(found.share[unsure])} of the rows{where} deleted, by up to {deletes:,} delete files"
+        )
+    return ", ".join(said)
 
 
-def _blocks(at: Index) -> str:
-    return "1 block" if len(at) == 1 else f"{len(at):,} neighbours"
+def _below(found: _Judged) -> str:
+    """Why blocks with deletes are left, and when they would not be."""
+    under = found.applies & ~found.due
+    if not under.any():
+        return ""
+    threshold = _span(np.ceil(found.threshold[under] * 1000 - 1e-9) / 1000)
+    about = "" if found.known[under].all() else "about "
+    return (
+        f"{about}{_span(found.share[under])} of its rows deleted: due at {threshold}{found.youth.described(under)}, "
+        "falling as it ages"
+    )
+
+
+def _span(share: Shares) -> str:
+    least, most = _percent(float(share.min())), _percent(float(share.max()))
+    return most if least == most else f"{least} to {most}"
+
+
+def _percent(share: float) -> str:
+    """Rounded down, so that what is under a threshold never looks like it; not ``0 %`` for a few rows."""
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
+
+
+def _files(at: Index) -> str:
+    return "1 file" if len(at) == 1 else f"{len(at):,} neighbours"
 
 
 DELETES = Deletes()

@@ -1,0 +1,94 @@
+"""Which blocks could be one sorted run, by their bounds: files cut from one always are, files that overlap never."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.blocks import Snapshot, make_blocks
+from lakekeeper.core.boxes import Boxes
+from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.lines import order_of
+from lakekeeper.testing.draws import picture
+
+Row = tuple[int, ...]
+
+
+def snapshot_of(files: list[list[Row]]) -> Snapshot:
+    """Files with these rows, by the bounds of each column."""
+    width = len(files[0][0])
+    key = ClusterKey(tuple(KeyColumn((f"c{c}",), "int", str(c + 1)) for c in range(width)))
+    sides = [[pick(row[c] for row in file) for file in files] for c in range(width) for pick in (min, max)]
+    n = len(files)
+    columns = {
+        "path": [f"f{i:03d}" for i in range(n)],
+        "rows": [len(file) for file in files],
+        "bytes": [1000] * n,
+        "lo": sides[::2],
+        "hi": sides[1::2],
+        "null_count": [[0] * n] * width,
+        "exact": [[True] * n] * width,
+    }
+    return picture(make_blocks(columns, key), key)
+
+
+def one_run(files: list[list[Row]]) -> bool:
+    snapshot = snapshot_of(files)
+    at = order_of(snapshot)
+    return bool(Boxes(snapshot).one_run(at, np.array([0, len(at)]))[0])
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_files_cut_from_one_sorted_run_are_one(width: int) -> None:
+    rng = random.Random(width)
+    for _ in range(300):
+        rows = sorted(tuple(rng.randrange(4) for _ in range(width)) for _ in range(rng.randint(2, 30)))
+        cuts = sorted(rng.sample(range(1, len(rows)), rng.randint(1, min(6, len(rows) - 1))))
+        files = [rows[a:b] for a, b in itertools.pairwise([0, *cuts, len(rows)])]
+        rng.shuffle(files)
+        assert one_run(files), files
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_of_files_that_are_one_run_no_two_hold_the_same_stretch(width: int) -> None:
+    """What is called one run could be cut from one: some rows within its boxes, sorted, have these bounds."""
+    rng, seen = random.Random(10 + width), 0
+    for _ in range(2000):
+        files = [
+            [tuple(rng.randrange(3) for _ in range(width)) for _ in range(rng.randint(1, 3))]
+            for _ in range(rng.randint(2, 3))
+        ]
+        if one_run(files):
+            seen += 1
+            assert any(_in_order(order) for order in itertools.permutations(files)), files
+    assert seen > 50
+
+
+def _in_order(files: tuple[list[Row], ...]) -> bool:
+    """Does each file begin, in the first column that tells, no lower than the one before it ends?"""
+    for before, after in itertools.pairwise(files):
+        for c in range(len(before[0])):
+            ends, begins = [row[c] for row in before], [row[c] for row in after]
+            if max(ends) > min(begins):
+                return False
+            if max(ends) < min(begins) or min(ends) < max(ends) or min(begins) < max(begins):
+                break
+    return True
+
+
+def test_files_over_the_same_range_are_none() -> None:
+    assert not one_run([[(0,), (9,)], [(0,), (9,)]])
+    assert not one_run([[(5, 0), (5, 9)], [(5, 3), (5, 7)]])
+    assert not one_run([[(4, 0), (6, 9)], [(5, 3), (7, 7)]])
+
+
+def test_a_batch_of_its_own_for_each_pair_of_edges() -> None:
+    snapshot = snapshot_of([[(0,), (4,)], [(4,), (9,)], [(20,), (25,)], [(22,), (30,)], [(50,), (60,)]])
+    assert Boxes(snapshot).one_run(order_of(snapshot), np.array([0, 2, 4, 5])).tolist() == [
+        True,
+        False,
+        False,
+    ]

@@ -1,0 +1,80 @@
+"""How bytes lie along the key: against brute force over plain numbers."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakekeeper.core.lines import data_line, table_line
+from lakekeeper.testing.draws import Shape, draw_snapshot
+from lakekeeper.testing.samples import SAMPLES
+from lakekeeper.testing.values import token
+from tests.core.paper import MB, TARGET, snapshot_of
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_mass_in_a_range_is_the_sum_of_what_each_block_has_there(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = []
+    for i in range(rng.randint(1, 12)):
+        lo = rng.randrange(50)
+        rows.append((lo, lo + rng.choice([0, 0, 1, 7, 40]), rng.choice([1, 10, 100]) * MB, i))
+    snapshot = snapshot_of(rows)
+    line, mass = table_line(snapshot, null_region=False), data_line(snapshot)
+    assert mass.total == pytest.approx(sum(size for _, _, size, _ in rows))
+    for i, (a, b, _, _) in enumerate(rows):
+        wanted = sum(size * _inside(lo, hi, a, b) for lo, hi, size, _ in rows)
+        assert mass.inside(line.lo[i : i + 1], line.hi[i : i + 1])[0] == pytest.approx(float(wanted))
+
+
+def _inside(lo: int, hi: int, a: int, b: int) -> Fraction:
+    """The share of an even spread over [lo, hi] that lies in [a, b]; one value lies in it or not."""
+    if lo == hi:
+        return Fraction(a <= lo <= b)
+    return Fraction(max(0, min(hi, b) - max(lo, a)), hi - lo)
+
+
+@pytest.mark.parametrize("kind", sorted(SAMPLES))
+def test_the_line_never_goes_back_whatever_the_values(kind: str) -> None:
+    """Infinities, NaN, the ends of the numbers, text: shares stay shares."""
+    values = sorted(SAMPLES[kind], key=token)
+    pairs = [(a, b) for i, a in enumerate(values) for b in values[i:]]
+    snapshot = snapshot_of([(a, b, MB, 1) for a, b in pairs], kind=kind)
+    line, mass = table_line(snapshot, null_region=False), data_line(snapshot)
+    share = mass.share(line.lo, line.hi)
+    assert np.isfinite(mass.upto).all()
+    assert (np.diff(mass.upto) >= -1e-6 * mass.total).all()
+    assert (share * len(pairs) >= 1 - 1e-6).all()  # its own bytes lie in its range
+    widest = [i for i, pair in enumerate(pairs) if pair == (values[0], values[-1])]
+    assert share[widest].min() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_partition_has_its_own_line_and_all_of_them_add_up(seed: int) -> None:
+    snapshot = draw_snapshot(random.Random(seed), Shape(most=30, columns=2))
+    if not len(snapshot.blocks):
+        return
+    line, mass = table_line(snapshot, null_region=False), data_line(snapshot)
+    assert mass.total == pytest.approx(float(snapshot.blocks.live_bytes.sum()))
+    starts = np.flatnonzero(np.diff(line.group, prepend=-1))
+    ends = np.append(starts[1:], line.points) - 1
+    group = line.group[line.lo]
+    for first, last in zip(starts, ends, strict=True):
+        own = snapshot.blocks.live_bytes[group == line.group[first]].sum()
+        assert mass.inside(np.array([first]), np.array([last]))[0] == pytest.approx(
+            float(own), rel=1e-6, abs=1
+        )
+
+
+def test_text_lies_along_its_values() -> None:
+    rows = [("user-000", "user-999", TARGET, 1), ("user-500", "user-501", TARGET, 1)]
+    snapshot = snapshot_of(rows, kind="string")
+    line, mass = table_line(snapshot, null_region=False), data_line(snapshot)
+    inside = mass.inside(line.lo, line.hi)
+    assert inside[0] == pytest.approx(2 * TARGET)
+    assert inside[1] == pytest.approx(TARGET * 1.001, rel=0.01)
+    assert pa.types.is_string(snapshot.blocks.lo[0].type)
