@@ -75,9 +75,11 @@ def _policy(
 
 
 _OURS = {
-    "adaptive": _policy("adaptive"),
-    "adaptive, aggressive": _policy("adaptive", options={"adaptive.setting": "aggressive"}),
-    "adaptive, economy": _policy("adaptive", options={"adaptive.setting": "economy"}),
+    "adaptive": _policy(
+        "adaptive", options={"queries-per-hour": 36_000}
+    ),  # ten a second: a commit takes about one
+    "adaptive, read often": _policy("adaptive", options={"queries-per-hour": 360_000}),
+    "adaptive, read seldom": _policy("adaptive", options={"queries-per-hour": 3_600}),
     "universal": _policy("universal", final=True),
     "ranges": _policy("ranges", final=True),
     "peaks": _policy("peaks", final=True),

@@ -1,10 +1,11 @@
 """How well files per query are predicted: against what Spark says it read, on real tables of both formats.
 
-    python -m tests.bench.prediction [--formats delta,iceberg] [--streams wide,late,…] [--commits 60] [--file-mb 0.25]
+    python -m tests.bench.prediction [--formats delta,iceberg] [--streams wide,nulls,…] [--commits 60] [--file-mb 0.25]
 
-The streams of the ingest benchmark, maintained by the default policy after each tenth commit. Before the last
-maintenance queries are listened to, a plan is made for them, and carried out; then the same queries run again. Three
-predictions are compared with the scans' own metrics ("number of files read", "result data files"):
+The streams of the ingest benchmark, and three more made of ``wide`` (``SHAPES``): eight partitions, a key of which a
+third is NULL, and a Hilbert curve over two columns. The default policy maintains them after each tenth commit. Before
+the last maintenance, queries are observed, a plan is made for them and carried out; then the same queries run again.
+Three predictions are compared with the scans' own metrics ("number of files read", "result data files"):
 
     now        each query on the table as it is, from the bounds of its files
     after      the mean over the queries once the plan is carried out, as the plan said before it was
@@ -18,6 +19,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +31,76 @@ from lakekeeper.core.streams import STREAMS
 from lakekeeper.core.workload import Scan
 from lakekeeper.engine.maintain import look
 from lakekeeper.spark.session import local_session
-from tests.bench.contestants import contestants
 from tests.bench.ingest import MB, Runner
 from tests.bench.inputs import Inputs, write_inputs
 
 QUERIES, EVERY = 60, 10
-RANGES = range(0, QUERIES, 2)
-"""Queries for 1 % of the data around a row; the others are for a row."""
+_SPREAD = "(xxhash64(id) & 1048575) / 1048576D"
 
 
-def ask(spark: Any, table: str, keys: np.ndarray, seed: int) -> None:
-    """Points and 1 % ranges around rows, as the data lies."""
+@dataclass(frozen=True)
+class Shape:
+    """A table made of the rows of a stream, and what is asked of it.
+
+    columns     SQL of its columns, over those of the input
+    clause      of CREATE TABLE
+    key         what it is clustered by
+    asked       WHERE clauses, which the queries take in turn; "{row}" is a condition for one key, "{range}" and
+                "{tenth}" for 1 % and 10 % of the keys, and "{n}" the number of the query
+    no_query    those of them that are as queries are taken to be where no workload is known, by number
+    """
+
+    stream: str
+    columns: tuple[str, ...] = ("k", "id", "payload")
+    clause: str = ""
+    key: str = "k"
+    asked: tuple[str, ...] = ("{range}", "{row}")
+    no_query: tuple[int, ...] = (0,)
+
+
+SHAPES = {
+    **{stream: Shape(stream) for stream in STREAMS},
+    "partitions": Shape(
+        "wide",
+        ("k", "id", "payload", "CAST(id % 8 AS int) AS p"),
+        "PARTITIONED BY (p)",
+        asked=("p = {n} % 8 AND {range}", "p = {n} % 8 AND {row}", "p IN (1, {n} % 8) AND {range}", "{row}"),
+    ),
+    "nulls": Shape(
+        "wide",
+        ("IF(id % 3 = 0, NULL, k) AS k", "id", "payload"),
+        asked=("{range}", "{row}", "k IS NULL", "{range} OR k IS NULL"),
+    ),
+    "curve": Shape(
+        "wide",
+        ("k", "id", "payload", f"({_SPREAD}) AS j"),
+        key="hilbert(k, j)",
+        asked=(
+            "{range}",
+            "j BETWEEN {n} / 64D AND ({n} + 1) / 64D",
+            "{tenth} AND j > {n} / 64D AND j < ({n} + 6) / 64D",
+        ),
+        no_query=(),
+    ),
+}
+
+
+def ask(spark: Any, table: str, shape: Shape, keys: np.ndarray, seed: int) -> None:
+    """The queries of a shape, each around a row, as the data lies."""
     rng = np.random.default_rng(seed)
-    for i in range(QUERIES):
-        at, around = int(rng.integers(0, len(keys))), len(keys) // 200
-        where = f"k = {float(keys[at])!r}D"
-        if i in RANGES:
-            first, last = keys[max(at - around, 0)], keys[min(at + around, len(keys) - 1)]
-            where = f"k BETWEEN {float(first)!r}D AND {float(last)!r}D"
+
+    def between(at: int, around: int) -> str:
+        first, last = keys[max(at - around, 0)], keys[min(at + around, len(keys) - 1)]
+        return f"k BETWEEN {float(first)!r}D AND {float(last)!r}D"
+
+    for n in range(QUERIES):
+        at = int(rng.integers(0, len(keys)))
+        where = shape.asked[n % len(shape.asked)].format(
+            n=n,
+            row=f"k = {float(keys[at])!r}D",
+            range=between(at, len(keys) // 200),
+            tenth=between(at, len(keys) // 20),
+        )
         spark.sql(f"SELECT count(payload) FROM {table} WHERE {where}").collect()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
@@ -57,28 +111,41 @@ def seen(table: lk.Table, after: int) -> tuple[Scan, ...]:
     return workload.scans[after:] if workload is not None else ()
 
 
-def arrive(runner: Runner, provider: str, inputs: Inputs, options: Mapping[str, Any]) -> str:
+def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options: Mapping[str, Any]) -> str:
     """A table that all commits came to, maintained after each tenth but the last; its name."""
-    bench, _ = runner.table(provider, contestants(provider)["adaptive"], options["target-file-size-bytes"])
-    table = lk.table(runner.spark, bench.name)
-    table.cluster_by("k")
+    spark = runner.spark
+    runner.made += 1
+    name = f"{'ice' if provider == 'iceberg' else 'spark_catalog'}.bench.t{runner.made}"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
+    arrived = spark.read.parquet(inputs.parts(0)[0]).selectExpr(*shape.columns)
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in arrived.schema)
+    codec = "TBLPROPERTIES ('write.parquet.compression-codec'='snappy')" if provider == "iceberg" else ""
+    spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {shape.clause} {codec}")
+    table = lk.table(spark, name)
+    table.cluster_by(shape.key)
     for commit in range(inputs.commits):
-        runner.append(bench, inputs.parts(commit))
+        (part,) = inputs.parts(commit)
+        rows = spark.read.parquet(part).selectExpr(*shape.columns).coalesce(1)
+        rows.sortWithinPartitions(*(["p"] if "p" in rows.columns else ["id"])).writeTo(name).append()
         if (commit + 1) % EVERY == 0 and commit + 1 < inputs.commits:
             table.recluster(options=options)
-    return bench.name
+    return name
 
 
-def measure(runner: Runner, provider: str, inputs: Inputs, options: Mapping[str, Any]) -> tuple[float, ...]:
-    """One stream on one format; relative errors of the three predictions."""
-    spark, name = runner.spark, arrive(runner, provider, inputs, options)
-    table = lk.table(spark, name)
+def measure(
+    runner: Runner, provider: str, name: str, inputs: Inputs, options: Mapping[str, Any]
+) -> tuple[float, float, float | None]:
+    """One shape on one format; relative errors of the three predictions."""
+    spark, shape = runner.spark, SHAPES[name]
+    bench = arrive(runner, provider, shape, inputs, options)
+    table = lk.table(spark, bench)
     uniform = table.plan(options=options).prediction
     assert uniform is not None
     assert inputs.arrivals.keys is not None
     keys = np.sort(inputs.arrivals.keys, axis=None)
-    ask(spark, name, keys, seed=3)
+    ask(spark, bench, shape, keys, seed=3)
     first = seen(table, 0)
+    assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
     snapshot = look(table._adapter, table._request("recluster"))
     told = files_predicted(snapshot, first, 0)
@@ -87,15 +154,17 @@ def measure(runner: Runner, provider: str, inputs: Inputs, options: Mapping[str,
     report = table.recluster(options=options)
     assert plan.prediction is not None
     assert report.changed == bool(plan.tasks)
-    ask(spark, name, keys, seed=3)
+    ask(spark, bench, shape, keys, seed=3)
     again = statistics.mean(scan.files_read or 0 for scan in seen(table, len(first)))
     after = abs(plan.prediction.worth.after.files - again) / again
-    ranges = statistics.mean(real[i] for i in RANGES)
-    blind = abs(uniform.worth.before.files - ranges) / ranges
+    blind, unasked = None, ""
+    if shape.no_query:
+        ranges = statistics.mean(real[n] for n in range(QUERIES) if n % len(shape.asked) in shape.no_query)
+        blind = abs(uniform.worth.before.files - ranges) / ranges
+        unasked = f"; ranges {ranges:6.2f} read, {uniform.worth.before.files:6.2f} predicted without a log"
     print(
-        f"{provider:<8} {inputs.stream:<8} {len(first):>3} queries, files: {statistics.mean(real):6.2f} read, "
-        f"{statistics.mean(told):6.2f} predicted; ranges {ranges:6.2f} read, "
-        f"{uniform.worth.before.files:6.2f} predicted without a log; after {len(plan.tasks)} tasks {again:5.2f} read, "
+        f"{provider:<8} {name:<10} {len(first):>3} queries, files: {statistics.mean(real):6.2f} read, "
+        f"{statistics.mean(told):6.2f} predicted{unasked}; after {len(plan.tasks)} tasks {again:5.2f} read, "
         f"{plan.prediction.worth.after.files:5.2f} predicted (report: {report.prediction_error})",
         flush=True,
     )
@@ -108,7 +177,7 @@ def main(arguments: list[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--formats", default="delta,iceberg")
-    parser.add_argument("--streams", default=",".join(STREAMS))
+    parser.add_argument("--streams", default=",".join(SHAPES))
     parser.add_argument("--commits", type=int, default=60)
     parser.add_argument("--file-mb", type=float, default=0.25)
     given = parser.parse_args(arguments)
@@ -117,6 +186,7 @@ def main(arguments: list[str]) -> None:
         "target-file-size-bytes": target,
         "max-file-group-size-bytes": 128 * target,  # 128 files of the target size, as by default
         "commit.quiet-window-ms": 0,
+        "queries-per-hour": 1_000_000,  # the tables are seconds old
     }
     with tempfile.TemporaryDirectory(prefix="lakekeeper-prediction-") as folder:
         home = Path(folder)
@@ -127,11 +197,12 @@ def main(arguments: list[str]) -> None:
         lk.observe(spark)
         runner = Runner(spark, home, EVERY)
         wrong = []
-        for stream in given.streams.split(","):
-            inputs = write_inputs(home / "inputs" / stream, stream, given.commits, 1, target)
-            wrong += [measure(runner, fmt, inputs, options) for fmt in given.formats.split(",")]
+        for name in given.streams.split(","):
+            inputs = write_inputs(home / "inputs" / name, SHAPES[name].stream, given.commits, 1, target)
+            wrong += [measure(runner, fmt, name, inputs, options) for fmt in given.formats.split(",")]
         spark.stop()
-    for title, errors in zip(("now", "after", "no log"), zip(*wrong, strict=True), strict=True):
+    for title, found in zip(("now", "after", "no log"), zip(*wrong, strict=True), strict=True):
+        errors = [error for error in found if error is not None]
         print(
             f"{title:<7} median error {statistics.median(errors):.1%}, largest {max(errors):.1%} (bound 10 %)"
         )

@@ -136,7 +136,8 @@ def _maintain(
     world: World, policies: Sequence[Policy], options: Options, commit: int, *, rounds: int
 ) -> tuple[int, int]:
     """Bytes and files that were read for merges."""
-    env = Env(now_ms=world.arrivals.after(commit))
+    world.parts.clear()
+    env = Env(now_ms=world.arrivals.after(commit), parts=world.parts)
     size = files = 0
     for _ in range(rounds):
         plan = make_plan(world.snapshot(), policies, options, env)
