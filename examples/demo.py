@@ -111,7 +111,8 @@ def _write(spark: SparkSession, both: tuple[Side, ...], console: Console) -> Non
         f"of cancelled flights, {took:.0f} s."
     )
     scale = f"files are cut at {size(flights.TARGET_BYTES)} in place of 128 MiB"
-    console.print(f"The year is small, so {scale} (lakekeeper.target-file-size-bytes on the tables).\n")
+    console.print(f"The year is small, so {scale} (lakekeeper.target-file-size-bytes on the tables).")
+    console.print("They are taken to be read once a second (lakekeeper.queries-per-hour).\n")
 
 
 def _recluster(spark: SparkSession, side: Side, console: Console) -> Story:

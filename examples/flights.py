@@ -21,7 +21,12 @@ from pyspark.sql import SparkSession
 
 # A row is some 40 bytes here, so sizes are scaled down: a file of 128 MiB would hold the whole year.
 TARGET_BYTES = 512 << 10
-_OPTIONS = {"lakekeeper.target-file-size-bytes": str(TARGET_BYTES)}
+# The tables are a minute old when they are reclustered. At a query a second, that is enough for a merge to pay back.
+QUERIES_PER_HOUR = 3600
+_OPTIONS = {
+    "lakekeeper.target-file-size-bytes": str(TARGET_BYTES),
+    "lakekeeper.queries-per-hour": str(QUERIES_PER_HOUR),
+}
 _DELTA = {
     "delta.enableDeletionVectors": "true",
     # A checkpoint of Delta's log costs more than ten small commits; one in a hundred is enough for a year.
