@@ -96,7 +96,8 @@ def render_plan(plan: Plan) -> str:
         lines += ["  blocks over the deepest point of the key:", plan.drawing]
     if plan.tasks:
         lines.append(
-            f"  {len(plan.tasks):,} groups to merge: {plan.input_files:,} files, {size(plan.input_bytes)}"
+            f"  {len(plan.tasks):,} group{'' if len(plan.tasks) == 1 else 's'} to merge: {plan.input_files:,} files, "
+            f"{size(plan.input_bytes)}"
         )
         lines.append(_indent(_tasks(plan)))
     else:

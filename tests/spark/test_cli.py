@@ -274,7 +274,7 @@ def test_look_plan_recluster_and_look_again(run: Run, spark: SparkSession, table
     before = run("info", table, "--columns", "k", "--json")
     assert (before.code, before.json["average_depth"], before.json["total_partition_count"]) == (0, 6.0, 6)
     shown = run("plan", table, "--columns", "k")
-    assert "1 groups to merge: 6 files" in shown.out
+    assert "1 group to merge: 6 files" in shown.out
     planned = run("plan", table, "--columns", "k", "--json", "--quiet")
     assert len(planned.json["tasks"]) == 1
     assert planned.err == ""
