@@ -1,15 +1,17 @@
 """Real tables under a stream of commits: what each kind of maintenance rewrites, and what queries would then open.
 
     python -m tests.bench.ingest [--streams wide,late,…] [--formats delta,iceberg] [--policies adaptive,ZORDER,…]
-        [--commits 60] [--files 2] [--file-mb 1] [--every 10] [--json FILE]
+        [--commits 60] [--files 2] [--file-mb 1] [--target-mb MB] [--every 10] [--json FILE]
 
-The six streams of `lakekeeper simulate` are written once as Parquet; each contestant appends the same files to a table
-of its own and is called after each tenth commit, with the same target size for files (what one commit brings). The
-short horizon is the default; ``--commits 200 --files 1`` is a long one.
+The six streams of `lakekeeper simulate`, or those of ``tests.bench.inputs``, are written once as Parquet; each
+contestant appends the same files to a table of its own and is called after each tenth commit, with the same target size
+for files (what one commit brings, unless it is given). The short horizon is the default; ``--commits 200 --files 1`` is
+a long one.
 
     rewritten    bytes of live files that maintenance took out, for each byte that was ingested
     point, 1 %   files that a query of one key, or of 1 % of the data, opens: from the bounds in the log, after every
                  commit, averaged over time; and MB of those files
+    deletes      files of deletes (Delta: deletion vectors) that a query of one key opens beside them
     CPU          seconds for each MB rewritten: of the tasks that read data (merge), of all tasks (those that read logs
                  too), of the whole JVM. The last table has them over all streams, against each format's own sort
     memory       the most execution memory that the tasks of one stage took
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyspark.sql import functions as F
 
 from lakekeeper.core.probe import Probe
 from lakekeeper.core.render import table
@@ -62,6 +65,7 @@ class Result:
     point_mb: float = 0.0
     range_mb: float = 0.0
     depth_p95: float = 0.0
+    deletes: float = 0.0
     merge_seconds: float = 0.0
     task_seconds: float = 0.0
     jvm_seconds: float = 0.0
@@ -89,11 +93,14 @@ class Runner:
     def run(self, inputs: Inputs, format_: str, name: str, contestant: Contestant, target: int) -> Result:
         result = Result(format_, name, inputs.stream)
         bench, log = self.table(format_, contestant, target)
-        meter, probe = Meter(self.spark), Probe(inputs.arrivals)
+        meter, probe, delete_probe = Meter(self.spark), Probe(inputs.arrivals), Probe(inputs.arrivals)
         before: dict[str, Live] = {}
         for commit in range(inputs.commits):
-            self.append(bench, inputs.parts(commit))
+            self.append(bench, inputs.parts(commit), upserts=inputs.upserts)
             live = log.live()
+            if commit < inputs.arrivals.present:
+                before = live
+                continue
             result.ingested += sum(f.bytes for path, f in live.items() if path not in before)
             if (commit + 1) % self.every == 0:
                 started = time.monotonic()
@@ -105,7 +112,8 @@ class Runner:
                 result.rewritten += gone
                 result.largest = max(result.largest, gone)
                 live = after
-            _measure(probe, live, commit)
+            _measure(probe, [(f.lo[0], f.hi[0], f.bytes) for f in live.values()], commit)
+            _measure(delete_probe, [(f.lo[0], f.hi[0], f.deletes) for f in live.values()], commit)
             before = live
         self._gate(bench, inputs, before, f"{format_}, {name}, {inputs.stream}")
         course = probe.course()
@@ -113,6 +121,7 @@ class Runner:
         result.point_mb, result.range_mb = (
             float(b.mean()) / MB for b in (course.point_bytes, course.range_bytes)
         )
+        result.deletes = float(delete_probe.course().point_bytes.mean())
         result.depth_p95, result.files = float(course.depth_p95.mean()), len(before)
         result.merge_seconds, result.task_seconds = meter.merge_seconds, meter.task_seconds
         result.jvm_seconds = meter.jvm_seconds
@@ -132,7 +141,11 @@ class Runner:
                 "write.target-file-size-bytes": str(1 << 29),
                 "write.distribution-mode": "none",
                 "format-version": "2",
+                "write.merge.mode": "merge-on-read",
+                "write.merge.distribution-mode": "none",
             }
+        else:
+            properties["delta.enableDeletionVectors"] = "true"
         listed = ", ".join(f"'{k}'='{v}'" for k, v in properties.items())
         clause = f"{contestant.clause} TBLPROPERTIES ({listed})" if listed else contestant.clause
         self.spark.sql(f"CREATE TABLE {name} (k double, id bigint, payload string) USING {format_} {clause}")
@@ -142,19 +155,35 @@ class Runner:
             )
         return Bench(self.spark, name, target), DeltaLog(self.folder / "bench.db" / f"t{self.made}")
 
-    def append(self, bench: Bench, parts: list[str]) -> None:
-        """One commit, one file for each part."""
+    def append(self, bench: Bench, parts: list[str], *, upserts: bool = False) -> None:
+        """One commit, one file for each part; with ``upserts`` its rows replace those of the same keys."""
         frames = [self.spark.read.parquet(part).coalesce(1) for part in parts]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionAll(frame)
+        if upserts:
+            whole.createOrReplaceTempView("fresh")
+            self.spark.sql(
+                f"MERGE INTO {bench.name} t USING fresh s ON t.k = s.k "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            ).collect()
+            return
         whole.writeTo(bench.name).append()
 
     def _gate(self, bench: Bench, inputs: Inputs, live: Mapping[str, Live], what: str) -> None:
         """Rows in the table are those of the input, for two readers; ends the program where they are not."""
-        wanted = _hash(self.spark.read.parquet(str(inputs.folder / "*")))
+        given = self.spark.read.parquet(str(inputs.folder / "*"))
         found = _hash(self.spark.table(bench.name))
-        read = rows_of(dict(live))
+        if inputs.upserts:
+            wanted = _hash(
+                given.groupBy("k")
+                .agg(F.max_by(F.struct("id", "payload"), "id").alias("s"))
+                .select("k", "s.*")
+            )
+            if found != wanted:
+                raise SystemExit(f"{what}: rows are not those of the input: {found}, expected {wanted}")
+            return
+        wanted, read = _hash(given), rows_of(dict(live))
         if found != wanted or read != (inputs.rows, inputs.id_sum, inputs.digest):
             raise SystemExit(f"{what}: rows are not those of the input: {found}, expected {wanted}; {read}")
 
@@ -164,16 +193,15 @@ def _hash(frame: Any) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def _measure(probe: Probe, live: Mapping[str, Live], commit: int) -> None:
-    files = [(f.lo[0], f.hi[0], f.bytes) for f in live.values()]
+def _measure(probe: Probe, files: list[tuple[float, float, int]], commit: int) -> None:
     lo, hi, size = np.array(files, np.float64).T
     probe.measure(lo, hi, size, commit, commit + 1)
 
 
 def show(results: list[Result]) -> None:
     """A table for each stream, and one of geometric means over the streams in which something moves."""
-    head = ["", "rewritten", "point", "p95", "1 %", "point MB", "1 % MB", "merge s/MB", "task s/MB", "JVM s/MB",
-            "memory MB", "largest MB", "files", "wall s"]  # fmt: skip
+    head = ["", "rewritten", "point", "p95", "deletes", "1 %", "point MB", "1 % MB", "merge s/MB", "task s/MB",
+            "JVM s/MB", "memory MB", "largest MB", "files", "wall s"]  # fmt: skip
     right = frozenset(range(1, len(head)))
     for format_ in dict.fromkeys(r.format for r in results):
         mine = [r for r in results if r.format == format_]
@@ -181,9 +209,9 @@ def show(results: list[Result]) -> None:
             print(f"\n{format_}, {stream}")
             print(table([head, *(_row(r) for r in mine if r.stream == stream)], right=right))
         print(f"\n{format_}, geometric means over {', '.join(_moving(mine))}")
-        print(table([head[:10], *_means(mine)], right=right))
+        print(table([[*head[:4], *head[5:11]], *_means(mine)], right=right))
         print(f"\n{format_}, seconds for each MB rewritten in all streams, as a share of {SORTS[format_]}'s")
-        print(table([["", *head[7:10]], *_shares(mine, SORTS[format_])], right=right))
+        print(table([["", *head[8:11]], *_shares(mine, SORTS[format_])], right=right))
 
 
 def _row(r: Result) -> list[str]:
@@ -191,7 +219,7 @@ def _row(r: Result) -> list[str]:
     return [
         r.name,
         f"{r.amplification:.2f}",
-        *(f"{v:.2f}" for v in (r.point_files, r.depth_p95, r.range_files)),
+        *(f"{v:.2f}" for v in (r.point_files, r.depth_p95, r.deletes, r.range_files)),
         *(f"{v:.1f}" for v in (r.point_mb, r.range_mb)),
         *("-" if v is None else f"{v:.3f}" for v in cpu),
         f"{r.peak_bytes / MB:.0f}",
@@ -254,6 +282,9 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--commits", type=int, default=60)
     parser.add_argument("--files", type=int, default=2, help="files of one commit")
     parser.add_argument("--file-mb", type=float, default=1.0)
+    parser.add_argument(
+        "--target-mb", type=float, default=0.0, help="target size of files; 0: what a commit brings"
+    )
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--json", type=Path, help="all figures, too")
     return parser.parse_args(arguments)
@@ -273,7 +304,7 @@ def main(arguments: list[str]) -> None:
         )  # fmt: skip
         spark.sparkContext.setLogLevel("OFF")
         runner = Runner(spark, place, given.every)
-        target = int(given.file_mb * given.files * MB)
+        target = int((given.target_mb or given.file_mb * given.files) * MB)
         print(
             f"{given.commits} commits of {given.files} files of {given.file_mb:g} MB, target {target / MB:g} MB, "
             f"maintenance after each {given.every}; {os.cpu_count()} cores {platform.machine()}, Spark {spark.version}"
@@ -305,11 +336,11 @@ def _warm_up(
     runner: Runner, inputs: Inputs, format_: str, chosen: Mapping[str, Contestant], target: int
 ) -> None:
     """A few commits by everybody: nobody pays for the JVM's first steps."""
-    few = replace(inputs, commits=4)
+    few = replace(inputs, commits=min(inputs.commits, 4))
     for contestant in chosen.values():
         bench, _ = runner.table(format_, contestant, target)
         for commit in range(few.commits):
-            runner.append(bench, inputs.parts(commit))
+            runner.append(bench, inputs.parts(commit), upserts=inputs.upserts)
         with confs_of(runner.spark, contestant.confs(target)):
             contestant.work(bench)
         runner.spark.sql(f"DROP TABLE {bench.name}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
 from tests.bench.inputs import fingerprint
@@ -22,12 +23,13 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True)
 class Live:
-    """One live file; bounds of the columns asked for, dates as days."""
+    """One live file; bounds of the columns asked for, dates as days; ``deletes`` files of deletes apply to it."""
 
     path: str
     lo: tuple[float, ...]
     hi: tuple[float, ...]
     bytes: int
+    deletes: int = 0
 
 
 class Log(Protocol):
@@ -66,7 +68,7 @@ class DeltaLog:
             tuple(_number(stats[name].get(column)) for column in self.columns)
             for name in ("minValues", "maxValues")
         )
-        return Live(unquote(add["path"]), low, high, int(add["size"]))
+        return Live(unquote(add["path"]), low, high, int(add["size"]), int("deletionVector" in add))
 
 
 @dataclass
@@ -76,6 +78,7 @@ class IcebergLog:
     table: Path
     columns: tuple[str, ...] = ("k",)
     _manifests: dict[str, list[Live]] = field(default_factory=dict)
+    _deletes: dict[str, list[str]] = field(default_factory=dict)
 
     def live(self) -> dict[str, Live]:
         newest = max(
@@ -86,8 +89,15 @@ class IcebergLog:
         fields = [table.schema().find_field(column) for column in self.columns]
         snapshot = table.current_snapshot()
         found: dict[str, Live] = {}
+        deletes: Counter[str] = Counter()
         for manifest in snapshot.manifests(table.io) if snapshot else []:
             path = manifest.manifest_path
+            if manifest.content == ManifestContent.DELETES:
+                if path not in self._deletes:
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                    self._deletes[path] = [_referenced(e.data_file) for e in entries]
+                deletes.update(self._deletes[path])
+                continue
             if path not in self._manifests:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 self._manifests[path] = [
@@ -96,7 +106,7 @@ class IcebergLog:
                     if e.status != ManifestEntryStatus.DELETED
                 ]
             found |= {file.path: file for file in self._manifests[path]}
-        return found
+        return {path: replace(file, deletes=deletes[path]) for path, file in found.items()}
 
     def _file(self, data: Any, fields: list[Any]) -> Live:
         low, high = (
@@ -104,6 +114,18 @@ class IcebergLog:
             for bounds in (data.lower_bounds, data.upper_bounds)
         )
         return Live(data.file_path.removeprefix("file:"), low, high, data.file_size_in_bytes)
+
+
+_FILE_PATH = 2147483546
+"""Id of the column of a position delete file that names the data file (Iceberg's reserved field ids)."""
+
+
+def _referenced(delete: Any) -> str:
+    """The data file that a position delete file is for: its bounds name one where deletes are kept by file."""
+    low, high = (bounds[_FILE_PATH] for bounds in (delete.lower_bounds, delete.upper_bounds))
+    if low != high:
+        raise SystemExit(f"{delete.file_path}: deletes of several data files")
+    return str(low.decode()).removeprefix("file:")
 
 
 def _number(value: Any) -> float:
