@@ -44,7 +44,7 @@ class Shape:
 
     columns     SQL of its columns, over those of the input
     clause      of CREATE TABLE
-    key         what it is clustered by
+    key, layout   what it is clustered by
     asked       WHERE clauses, which the queries take in turn; "{row}" is a condition for one key, "{range}" and
                 "{tenth}" for 1 % and 10 % of the keys, and "{n}" the number of the query
     no_query    those of them that are as queries are taken to be where no workload is known, by number
@@ -53,7 +53,8 @@ class Shape:
     stream: str
     columns: tuple[str, ...] = ("k", "id", "payload")
     clause: str = ""
-    key: str = "k"
+    key: tuple[str, ...] = ("k",)
+    layout: str = "linear"
     asked: tuple[str, ...] = ("{range}", "{row}")
     no_query: tuple[int, ...] = (0,)
 
@@ -74,7 +75,8 @@ SHAPES = {
     "curve": Shape(
         "wide",
         ("k", "id", "payload", f"({_SPREAD}) AS j"),
-        key="hilbert(k, j)",
+        key=("k", "j"),
+        layout="hilbert",
         asked=(
             "{range}",
             "j BETWEEN {n} / 64D AND ({n} + 1) / 64D",
@@ -122,7 +124,7 @@ def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options:
     codec = "TBLPROPERTIES ('write.parquet.compression-codec'='snappy')" if provider == "iceberg" else ""
     spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {shape.clause} {codec}")
     table = lk.table(spark, name)
-    table.cluster_by(shape.key)
+    table.cluster_by(*shape.key, layout=shape.layout)
     for commit in range(inputs.commits):
         (part,) = inputs.parts(commit)
         rows = spark.read.parquet(part).selectExpr(*shape.columns).coalesce(1)
