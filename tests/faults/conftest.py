@@ -24,11 +24,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def ground(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ground]:
-    """The table of a kind; each is made once."""
+    """The table of a kind; each is made once. Tests of other files may have run since it was last asked for."""
     made: dict[str, Ground] = {}
-    _take_out_tables_of_other_tests(spark)
 
     def of(kind: str) -> Ground:
+        _take_out_tables_of_other_tests(spark)
         if kind not in made:
             made[kind] = ground_of(spark, kind, tmp_path_factory.mktemp("faults") / kind)
         return made[kind]

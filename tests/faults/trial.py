@@ -142,7 +142,7 @@ class Trial:
             report = ground.table(later_ms=_DEAD_MS).vacuum(**EVERYTHING)
             assert report.failed_files_count == 0
             assert deletes or report.deleted_files_count == 0, "something was left for a second vacuum"
-            assert ground.on_disk() == ground.needed()
+            assert ground.on_disk() == ground.needed(), f"something was left, or is gone:\n{report}"
         assert ground.rows(ground.log()[-1].version) == ground.expected(held), "rows differ after a vacuum"
         ground._forget()
         assert ground.spark_rows() == ground.expected(held), "Spark reads something else after a vacuum"
