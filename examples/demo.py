@@ -21,9 +21,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import lakekeeper as lk
-from lakekeeper.core.info import ClusteringInformation
-from lakekeeper.core.render import bar, size
-from lakekeeper.core.report import MergeReport
+from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.text.formatting import bar, size
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.session import local_session
 

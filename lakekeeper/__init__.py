@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from lakekeeper import errors
 from lakekeeper.api import Table, table
-from lakekeeper.core.workload import Workload
-from lakekeeper.dropping import drop_table, dropped_tables, empty_dropped, restore_table
+from lakekeeper.core.workload.workload import Workload
+from lakekeeper.dropped_tables import drop_table, dropped_tables, empty_dropped, restore_table
 from lakekeeper.fleet import auto, run
+from lakekeeper.observe import observe
 from lakekeeper.sql import sql
-from lakekeeper.workloads import observe
 
 __all__ = [
     "Table",

@@ -13,30 +13,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.clustering import Clustering
-from lakekeeper.core.advise import Advice
-from lakekeeper.core.info import ClusteringInformation, measure
-from lakekeeper.core.keys import parse_layout
-from lakekeeper.core.options import PROPERTY_PREFIX, lookup
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.report import DeleteReport, MergeReport
-from lakekeeper.core.simulate import SimulationReport
-from lakekeeper.core.workload import Workload
+from lakekeeper.core.config.options import PROPERTY_PREFIX, lookup
+from lakekeeper.core.cost.key_advisor import Advice
+from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
+from lakekeeper.core.model.keys import parse_layout
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.simulation.simulate import SimulationReport
+from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.hot import Backoff
-from lakekeeper.engine.maintain import Request, look, maintain, plan_for
-from lakekeeper.engine.registry import find_policies
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.merge.delete_files import merge_deletes
+from lakekeeper.engine.merge.job import Request, look, maintain, plan_for
+from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.plugins import find_policies
 from lakekeeper.engine.simulate import Course, simulate_table
-from lakekeeper.engine.tidy import merge_deletes
 from lakekeeper.errors import OptionError
+from lakekeeper.observe import Queries, workload_of
 from lakekeeper.opening import open_adapter
+from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.views import blocks_frame
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
-from lakekeeper.workloads import Queries, workload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from lakekeeper.core.report import KeyReport
+from lakekeeper.core.model.report import KeyReport
 from lakekeeper.errors import OptionError
 from lakekeeper.vacuuming import Vacuuming
 

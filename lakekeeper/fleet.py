@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
-from lakekeeper.core.options import resolve
-from lakekeeper.engine.auto import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
+from lakekeeper.core.config.options import resolve
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.hot import Backoffs
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.service import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
 from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.identifiers import Expanded, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spark.names import Expanded, expand, is_pattern
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.engine.registry import find_format, installed_formats
+from lakekeeper.engine.plugins import find_format, installed_formats
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported
-from lakekeeper.spark.names import resolve
+from lakekeeper.spark.identifiers import resolve
 from lakekeeper.spi import Adapter, Format, TableName
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.rebase import Changes
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import pause_seconds
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.merge.committer import pause_seconds
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.opening import Opened, open_adapter
 from lakekeeper.spark.confs import table_options
-from lakekeeper.spark.statements import changed_table
+from lakekeeper.spark.dml_target import changed_table
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:

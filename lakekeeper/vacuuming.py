@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.options import CONF_PREFIX, PROPERTY_PREFIX, Options
-from lakekeeper.core.report import DeleteReport, MetadataReport, RestoreReport
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
-from lakekeeper.engine import trash
+from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options
+from lakekeeper.core.model.report import DeleteReport, MetadataReport, RestoreReport
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.drop import drop_rows, settle
-from lakekeeper.engine.patience import BEFORE_WORK, patiently
-from lakekeeper.engine.restore import restore
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import TrashEntry
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash.drop_partition import drop_rows, settle
+from lakekeeper.engine.trash.recycle_bin import TrashEntry
+from lakekeeper.engine.trash.restore import restore
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import OptionError, RetentionError
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.streams import streams_of
+from lakekeeper.spark.streaming_offsets import streams_of
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
 
@@ -161,7 +161,7 @@ class Vacuuming:
         answer.
         """
         settle(self._adapter, self.options(options, lenient=True), self._clock.now_ms())
-        return tuple(trash.entries(self._adapter).values())
+        return tuple(recycle_bin.entries(self._adapter).values())
 
     def restore(
         self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
@@ -184,7 +184,7 @@ class Vacuuming:
         """Delete for good what was in the bin for longer than ``vacuum.trash-retention-hours``, or all of it."""
         keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
         now_ms, locations = self._clock.now_ms(), self._allowed(options)
-        return tuple(trash.empty(self._adapter, keep_ms, now_ms, locations))
+        return tuple(recycle_bin.empty(self._adapter, keep_ms, now_ms, locations))
 
     def _allowed(self, options: Mapping[str, Any] | None) -> tuple[str, ...]:
         """Places outside the table's own that the operator allows."""

@@ -75,9 +75,9 @@ install_packages() {
     wanted >"$stamp"
 }
 
-# `lakekeeper.spark.java` finds the Java that the session will use: one place knows the versions and where to look.
+# `lakekeeper.spark.java_runtime` finds the Java that the session will use: one place knows the versions and where to look.
 java_is_there() {
-    "$venv/bin/python" -c 'import sys; from lakekeeper.spark.java import usable_java; sys.exit(usable_java() is None)'
+    "$venv/bin/python" -c 'import sys; from lakekeeper.spark.java_runtime import usable_java; sys.exit(usable_java() is None)'
 }
 
 ensure_java() {

@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakekeeper.core.option import Option
-from lakekeeper.core.option_table import OPTIONS
-from lakekeeper.core.options import CONF_PREFIX, PROPERTY_PREFIX
+from lakekeeper.core.config.definitions import OPTIONS
+from lakekeeper.core.config.option import Option
+from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (

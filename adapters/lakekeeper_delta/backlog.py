@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import Backlog, Waiting
-from lakekeeper_delta.journal import Gone, Journal
+from lakekeeper.core.vacuum.retention import Kept
+from lakekeeper.core.vacuum.vacuum_plan import Backlog, Waiting
+from lakekeeper_delta.file_history import Gone, Journal
 from lakekeeper_delta.native import Log, State
 
 _KINDS = ("data", "deletes", "changes")

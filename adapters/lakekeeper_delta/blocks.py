@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
-from lakekeeper.core.keys import ClusterKey, arrow_type
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, arrow_type
 from lakekeeper.errors import Unsupported
 from lakekeeper_delta.columns import Found, physical_name
-from lakekeeper_delta.footers import physical_rows
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.row_counts import physical_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

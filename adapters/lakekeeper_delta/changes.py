@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.errors import NotFound, Unsupported
-from lakekeeper_delta.commits import Since, commits_between, commits_of
 from lakekeeper_delta.features import check
+from lakekeeper_delta.json_commits import Since, commits_between, commits_of
 from lakekeeper_delta.native import Log, State
 
 

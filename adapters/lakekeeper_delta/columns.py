@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, parse_column
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn, arrow_type, parse_column
 from lakekeeper.errors import OptionError, nearest
 from lakekeeper_delta.native import State
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Rewrite, Winner, touched
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Rewrite, Winner, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
-from lakekeeper_delta import stores
+from lakekeeper_delta import log_stores
 from lakekeeper_delta.changes import changes_since, obstacle_to
-from lakekeeper_delta.commits import RUN_TAG, Since, commits_between
+from lakekeeper_delta.json_commits import RUN_TAG, Since, commits_between
 from lakekeeper_delta.native import Log, State
 
 REPLAYED_TAG = "lakekeeper.replayed"
@@ -79,7 +79,7 @@ def attempt(
     log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
 ) -> int:
     """Commit the actions (a java.util.List); the version. Raises Conflict, Rejected or Unknown."""
-    refused = stores.refusal(log, single_driver=log.single_driver)
+    refused = log_stores.refusal(log, single_driver=log.single_driver)
     if refused:
         raise Rejected(f"{log.name}: {refused}")
     try:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Garbage
+from lakekeeper.core.vacuum.retention import Kept
+from lakekeeper.core.vacuum.vacuum_plan import NO_BACKLOG, Backlog, Dead, Garbage
 from lakekeeper_delta.backlog import recalled, remembered
-from lakekeeper_delta.disk import Disk
-from lakekeeper_delta.journal import Gone, Journal, kind_of
-from lakekeeper_delta.live import alive
+from lakekeeper_delta.file_history import Gone, Journal, kind_of
+from lakekeeper_delta.filesystem import Disk
+from lakekeeper_delta.live_files import alive
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.reading import History
 

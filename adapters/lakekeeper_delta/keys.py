@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakekeeper.core.curve import CURVES
-from lakekeeper.core.keys import ClusterKey, quote
-from lakekeeper.core.stored_key import (
+from lakekeeper.core.layout.space_filling_curve import CURVES
+from lakekeeper.core.model.keys import ClusterKey, quote
+from lakekeeper.core.model.stored_key import (
     FIELDS_PROPERTY,
     KEY_PROPERTY,
     StoredKey,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from lakekeeper.core.containment import spelled
+from lakekeeper.core.vacuum.path_guard import spelled
 
 _URI = re.compile(r"(?:[A-Za-z0-9_\-!.~'()*,;:$&+=@/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
 _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)(//[^/]*)?(/.*)", re.DOTALL)

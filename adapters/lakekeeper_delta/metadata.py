@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakekeeper.errors import Rejected, reason
-from lakekeeper.spi_storage import MetadataChange
-from lakekeeper_delta import stores
+from lakekeeper.spi.storage import MetadataChange
+from lakekeeper_delta import log_stores
 from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log
 
@@ -28,7 +28,7 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
         since = f"version {checkpoint}" if parts else "the table was made"
         return MetadataChange(commits + parts, commits + parts, None, f"{commits} commits since {since}")
     if not dry_run:
-        stores.refuse_second_driver(log, single_driver=log.single_driver)
+        log_stores.refuse_second_driver(log, single_driver=log.single_driver)
         try:
             log.log.checkpoint(state.snapshot, log.catalog_table)
         except Exception as error:

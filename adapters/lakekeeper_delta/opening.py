@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakekeeper.core.finding import Finding
-from lakekeeper.core.options import CONF_PREFIX, lookup
+from lakekeeper.core.config.options import CONF_PREFIX, lookup
+from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
-from lakekeeper.spark.jars import Versions, require_tested, version_findings
 from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
 from lakekeeper.spi import TableName
-from lakekeeper_delta import features, stores
+from lakekeeper_delta import features, log_stores
 from lakekeeper_delta.commit import LOST
 from lakekeeper_delta.native import Log, protocol_text
 from lakekeeper_delta.table import DeltaTable
@@ -44,11 +44,11 @@ class DeltaFormat:
             jvm = Jvm(spark)
             if not _is_there(jvm):
                 return []  # told with what else the session lacks
-            said = spark.conf.get(CONF_PREFIX + stores.OPTION, None)
-            single_driver = said is not None and bool(lookup(stores.OPTION).parse(said))
+            said = spark.conf.get(CONF_PREFIX + log_stores.OPTION, None)
+            single_driver = said is not None and bool(lookup(log_stores.OPTION).parse(said))
             return [
                 *version_findings(_versions(jvm)),
-                *stores.findings(jvm, single_driver=single_driver),
+                *log_stores.findings(jvm, single_driver=single_driver),
             ]
         except Exception as error:
             found = str(error).splitlines()[0]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from lakekeeper.core.vacuum import FileInfo
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper.errors import AdapterError
 from lakekeeper_delta.columns import physical_name
-from lakekeeper_delta.disk import Disk, in_parallel
-from lakekeeper_delta.live import named_in
+from lakekeeper_delta.file_ops import Links
+from lakekeeper_delta.file_recognition import Folders, recognised
+from lakekeeper_delta.filesystem import Disk, in_parallel
+from lakekeeper_delta.live_files import named_in
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, read_history
-from lakekeeper_delta.recognised import Folders, recognised
-from lakekeeper_delta.sweeping import Links
 
 _CHANGES = "_change_data"
 

@@ -15,14 +15,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.vacuum import FileInfo
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper.errors import AdapterError
-from lakekeeper_delta import live
+from lakekeeper_delta import live_files
 from lakekeeper_delta.columns import physical_name
-from lakekeeper_delta.commits import LARGE, read_commits
-from lakekeeper_delta.disk import THREADS, Disk, in_parallel
 from lakekeeper_delta.features import check
-from lakekeeper_delta.journal import ADD_LINE, Journal
+from lakekeeper_delta.file_history import ADD_LINE, Journal
+from lakekeeper_delta.filesystem import THREADS, Disk, in_parallel
+from lakekeeper_delta.json_commits import LARGE, read_commits
 from lakekeeper_delta.native import Log, State
 
 _ADD = re.compile(ADD_LINE)
@@ -206,7 +206,7 @@ def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
     wanted = {*journal.gone, *journal.asked}
     if wanted:
         adds = read_commits(log, range(version, version + 1)).where("add is not null").select("add.*")
-        journal.bring(version, live.matching(adds, wanted))
+        journal.bring(version, live_files.matching(adds, wanted))
     return _time(rest)
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Output, Rewrite
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper_delta.blocks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.native import Log, State
-from lakekeeper_delta.places import metadata
+from lakekeeper_delta.row_positions import metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

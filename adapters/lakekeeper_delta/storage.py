@@ -12,15 +12,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 
-from lakekeeper.core.containment import Grounds
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import Grounds
+from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    Doomed,
+    FileInfo,
+    Garbage,
+)
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
 from lakekeeper.spi import TableName
-from lakekeeper.spi_storage import MetadataChange
-from lakekeeper_delta import metadata, orphans, strangers, sweeping
+from lakekeeper.spi.storage import MetadataChange
+from lakekeeper_delta import file_ops, foreign_tables, metadata, orphans
 from lakekeeper_delta.backlog import is_cleaned_early
-from lakekeeper_delta.disk import Disk
+from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
@@ -119,12 +126,12 @@ class DeltaStorage:
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Each file as it is now."""
         with self._answering("its files"):
-            return sweeping.look(self._disk, paths)
+            return file_ops.look(self._disk, paths)
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """Delete these files and look; the paths that are gone."""
         with self._answering("its files"):
-            return sweeping.delete(self._disk, self.grounds, files)
+            return file_ops.delete(self._disk, self.grounds, files)
 
     def refuses_bin(self) -> str:
         """A rename has to be one step."""
@@ -136,7 +143,7 @@ class DeltaStorage:
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """Rename files, none over another; the sources that are at their targets."""
         with self._answering("its files"):
-            return sweeping.move(self._disk, self.grounds, moves)
+            return file_ops.move(self._disk, self.grounds, moves)
 
     def files(self) -> Iterator[FileInfo]:
         """LIST."""
@@ -180,7 +187,7 @@ class DeltaStorage:
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         """LIST: other tables in or around the table's folder, or the folders of runs."""
         with self._answering("its folders"):
-            return strangers.strangers(self._log, self._disk, self._identifier, runs)
+            return foreign_tables.strangers(self._log, self._disk, self._identifier, runs)
 
     def _own_age(self, state: State) -> int | None:
         """What the table's owner asks for, by Delta's own reading of it."""

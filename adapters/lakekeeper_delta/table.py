@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.blocks import Snapshot, no_blocks
-from lakekeeper.core.keys import ClusterKey
-from lakekeeper.core.options import Options
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.core.report import KeyReport
-from lakekeeper.core.stored_key import KEY_PROPERTY
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot, no_blocks
+from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.report import KeyReport
+from lakekeeper.core.model.stored_key import KEY_PROPERTY
+from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
-from lakekeeper_delta import changes, commit, keys, rewrite, stores
+from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
 from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columns import resolve
+from lakekeeper_delta.commit_times import commits_ms
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
-from lakekeeper_delta.history import commits_ms
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
-from lakekeeper_delta.restoring import DeltaRestores
+from lakekeeper_delta.restore import DeltaRestores
 from lakekeeper_delta.storage import DeltaStorage
 from lakekeeper_delta.where import matching
 
@@ -58,8 +58,8 @@ class DeltaTable:
 
     def require_writable(self, options: Options) -> None:
         """Raise Unsupported where two drivers can overwrite each other's commits."""
-        single_driver = bool(options[stores.OPTION])
-        stores.refuse_second_driver(self._log, single_driver=single_driver)
+        single_driver = bool(options[log_stores.OPTION])
+        log_stores.refuse_second_driver(self._log, single_driver=single_driver)
         self._log.single_driver = single_driver
 
     def properties(self) -> Mapping[str, str]:
@@ -87,7 +87,7 @@ class DeltaTable:
             raise OptionError("native", native, "False: a partitioned Delta table can not have CLUSTER BY")
         key, found = self._resolving(state)(columns, layout) if columns else (None, [])
         if not dry_run:
-            stores.refuse_second_driver(self._log, single_driver=self._log.single_driver)
+            log_stores.refuse_second_driver(self._log, single_driver=self._log.single_driver)
         upgrades = keys.protocol_changes(self._log, state) if by_clustering and key else ()
         if not dry_run and key is None:
             keys.remove(self._log, state)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
-from lakekeeper.core.keys import ClusterKey, arrow_type
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, arrow_type
 from lakekeeper_iceberg.deletes import Applied
 from lakekeeper_iceberg.levels import places
 from lakekeeper_iceberg.listing import Listing

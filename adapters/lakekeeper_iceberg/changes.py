@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes, Winner
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
-from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.native import Iceberg
 
 REPLAYED = "lakekeeper.replayed-rows"

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakekeeper.core.blocks import UNKNOWN, Ints
+from lakekeeper.core.model.blocks import UNKNOWN
+from lakekeeper.core.units import Ints
 from lakekeeper_iceberg.listing import Listing
 
 EQUALITY = 2

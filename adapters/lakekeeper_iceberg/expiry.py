@@ -20,7 +20,7 @@ from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, LostRace,
 from lakekeeper_iceberg.commit import told_not_done
 from lakekeeper_iceberg.garbage import log_files
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.reach import Reach, keys_of, metadata_paths, path_key, snapshot_ids
+from lakekeeper_iceberg.reachability import Reach, keys_of, metadata_paths, path_key, snapshot_ids
 
 
 @dataclass(frozen=True, slots=True)

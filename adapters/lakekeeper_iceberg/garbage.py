@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.core.containment import Grounds, below, refusal
-from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import METADATA_KINDS, Dead, Garbage
+from lakekeeper.core.vacuum.path_guard import Grounds, below, refusal
+from lakekeeper.core.vacuum.retention import Kept
+from lakekeeper.core.vacuum.vacuum_plan import METADATA_KINDS, Dead, Garbage
 from lakekeeper.errors import AdapterError
-from lakekeeper_iceberg.reach import Reach, in_time, keys_of, metadata_paths, path_key, snapshot_ids
+from lakekeeper_iceberg.reachability import Reach, in_time, keys_of, metadata_paths, path_key, snapshot_ids
 
 _MOST = 500_000  # candidates that are held at once; more of them need another pass over what is kept
 _CHUNK = 64

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.vacuum import FileInfo
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = -1

@@ -7,8 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.keys import MAX_COLUMNS, ClusterKey, KeyColumn, parse_column, parse_layout
-from lakekeeper.core.stored_key import (
+from lakekeeper.core.model.keys import (
+    MAX_COLUMNS,
+    ClusterKey,
+    KeyColumn,
+    parse_column,
+    parse_layout,
+)
+from lakekeeper.core.model.stored_key import (
     FIELDS_PROPERTY,
     KEY_PROPERTY,
     key_of_properties,

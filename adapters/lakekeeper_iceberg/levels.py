@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.layout import RUN_FOLDER
+from lakekeeper.core.model.run_folders import RUN_FOLDER
 
 NO_KEY = "none"
 _PLACE = rf"^.*/(?:lk|{RUN_FOLDER})/(?P<key>none|[0-9a-f]{{12}})/L(?P<level>[0-9]{{1,4}})/"

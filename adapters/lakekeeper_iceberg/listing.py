@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
 
-from lakekeeper.core.blocks import Ints
+from lakekeeper.core.units import Ints
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.native import Iceberg
 

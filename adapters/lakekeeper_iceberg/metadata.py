@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from lakekeeper.errors import Conflict, Rejected, Unknown, reason
-from lakekeeper.spi_storage import MetadataChange
+from lakekeeper.spi.storage import MetadataChange
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.native import Iceberg
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown
-from lakekeeper_iceberg.attempts import Attempts
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send, sequence_of
-from lakekeeper_iceberg.exchange import Exchange
+from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.file_changes import Exchange
 from lakekeeper_iceberg.native import Iceberg
 
 _ATTEMPTS = 4

@@ -9,20 +9,27 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Lost, Places, Traces
-from lakekeeper_iceberg import points, staging, traces
-from lakekeeper_iceberg.copies import anew
-from lakekeeper_iceberg.follow import Follower
-from lakekeeper_iceberg.lost import Before, have_row_ids, lost_rows
-from lakekeeper_iceberg.masks import Mask, by_file, format_version, leaves_with_file, unique, write_masks
+from lakekeeper_iceberg import lost_rows, point_lookup, staging
+from lakekeeper_iceberg.block_tracking import Follower
+from lakekeeper_iceberg.copy_on_write import anew
+from lakekeeper_iceberg.lost_positions import Before, find_lost, have_row_ids
+from lakekeeper_iceberg.lost_rows import Scans
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
-from lakekeeper_iceberg.removal import in_order
-from lakekeeper_iceberg.traces import Scans
+from lakekeeper_iceberg.position_deletes import (
+    Mask,
+    by_file,
+    format_version,
+    leaves_with_file,
+    unique,
+    write_masks,
+)
+from lakekeeper_iceberg.row_delete import in_order
 
 
 @dataclass(slots=True)
@@ -38,16 +45,16 @@ class Replays:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        return lost_rows(self._before(), rewrite, snapshot, changes)
+        return find_lost(self._before(), rewrite, snapshot, changes)
 
     def places(self, lost: Lost) -> Places | None:
-        return points.places(self._before(), lost)
+        return point_lookup.places(self._before(), lost)
 
     def traces(self, lost: Lost) -> Traces[DataFrame]:
         at = self._before()
         scans = Scans(self.jvm, at.table, self.name)
         self._keep(lost.rewrite.task.id, scans)
-        return traces.traces(at, scans, lost)
+        return lost_rows.traces(at, scans, lost)
 
     def mask(self, lost: Lost, hits: DataFrame | Places) -> Rewrite:
         if not isinstance(hits, Mapping):

@@ -10,20 +10,20 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Changes, Rewrite
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Conflict, NotFound, reason
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
-from lakekeeper_iceberg import removal, staging, tidy
-from lakekeeper_iceberg.attempts import Attempts
+from lakekeeper_iceberg import delete_files, row_delete, staging
 from lakekeeper_iceberg.commit import change_rows
-from lakekeeper_iceberg.masks import format_version
+from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.lost_rows import Scans
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, files_that_all_match, scan_that_may_match
-from lakekeeper_iceberg.removal import Preparation
+from lakekeeper_iceberg.position_deletes import format_version
 from lakekeeper_iceberg.replay import Replays
-from lakekeeper_iceberg.traces import Scans
+from lakekeeper_iceberg.row_delete import Preparation
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class IcebergRows:
         return Preparation(self.jvm, self.name, table, self.planner, snapshot, run).prepare(hits, whole)
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
-        return removal.keep(prepared, paths, format_version(self.table()))
+        return row_delete.keep(prepared, paths, format_version(self.table()))
 
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         if snapshot.version is None or not any(each.rows for each in prepared):
@@ -105,7 +105,7 @@ class IcebergRows:
         if seen.obstacle:
             raise Conflict(f"{self.name}: {seen.obstacle}", _winner(seen))
         table, searched = self._at(snapshot), snapshot.version
-        change = removal.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
+        change = row_delete.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
         with self.lock(snapshot.table_uuid):
             try:
                 attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
@@ -122,7 +122,7 @@ class IcebergRows:
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         with self.lock(snapshot.table_uuid):
             attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
-            return tidy.tidy(self.jvm, self.table(), self.name, run_id, attempts)
+            return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts)
 
     def _at(self, snapshot: Snapshot) -> Any:
         """The table at a snapshot, with the columns that it was read with. Raises NotFound where that has expired."""

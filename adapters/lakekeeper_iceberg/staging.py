@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Output
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Output
 from lakekeeper_iceberg.levels import data_root, folder, own_folder
 from lakekeeper_iceberg.native import Iceberg
 

@@ -7,19 +7,26 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakekeeper.core.containment import NOTES, Grounds, grounds_of, within
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import NOTES, Grounds, grounds_of, within
+from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    Doomed,
+    FileInfo,
+    Garbage,
+)
 from lakekeeper.errors import AdapterError, LakekeeperError, reason
 from lakekeeper.spi import TableName
-from lakekeeper.spi_storage import MetadataChange
-from lakekeeper_iceberg import attempts, expiry, garbage, levels, strangers
+from lakekeeper.spi.storage import MetadataChange
+from lakekeeper_iceberg import commit_attempts, expiry, foreign_tables, garbage, levels
 from lakekeeper_iceberg import metadata as folding
-from lakekeeper_iceberg.disk import Disk, inside, is_child
+from lakekeeper_iceberg.file_recognition import is_data, is_metadata
+from lakekeeper_iceberg.filesystem import Disk, inside, is_child
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
-from lakekeeper_iceberg.reach import Reach
-from lakekeeper_iceberg.recognised import is_data, is_metadata
+from lakekeeper_iceberg.reachability import Reach
 
 USUAL_AGE_MS = 120 * HOUR_MS
 """What Iceberg's own expiry keeps where nobody says anything: 5 days."""
@@ -51,7 +58,7 @@ class IcebergStorage:
     def grounds(self) -> Grounds:
         metadata = self.table().operations().current()
         location, properties = str(metadata.location()).rstrip("/"), self._properties(metadata)
-        declared = {name: properties[name] for name in strangers.DECLARED if properties.get(name)}
+        declared = {name: properties[name] for name in foreign_tables.DECLARED if properties.get(name)}
         own = self._metadata_folder(metadata)
         inner = {own.removeprefix(f"{location}/").split("/")[0]} if own.startswith(f"{location}/") else set()
         return grounds_of(location, sorted({"metadata", *inner}), declared, self.allowed)
@@ -115,14 +122,14 @@ class IcebergStorage:
         disk, base = self._disk(), self.table().operations().current()
         for folder in self._run_folders(runs):
             yield from disk.files(folder)
-        home = attempts.Home(self._metadata_folder(base), str(base.uuid()), garbage.log_files(base))
+        home = commit_attempts.Home(self._metadata_folder(base), str(base.uuid()), garbage.log_files(base))
         notes = IcebergNotes(self.jvm, self.table(), self.name)
-        noted = [attempt for run in runs for attempt in attempts.noted(notes, run)]
-        yield from attempts.left_by(disk, home, noted)
+        noted = [attempt for run in runs for attempt in commit_attempts.noted(notes, run)]
+        yield from commit_attempts.left_by(disk, home, noted)
 
     def forget(self, run: str) -> None:
         with suppress(Exception):  # what stays costs a small note, or an empty folder
-            IcebergNotes(self.jvm, self.table(), self.name).remove(attempts.note_of(run))
+            IcebergNotes(self.jvm, self.table(), self.name).remove(commit_attempts.note_of(run))
             for folder in self._run_folders([run]):
                 self._disk().prune(folder)
 
@@ -150,9 +157,9 @@ class IcebergStorage:
         listed = roots if folders is None else folders
         return sorted(
             {
-                *strangers.in_catalog(self.jvm, self.identifier, roots, folders),
-                *strangers.around(disk, roots),
-                *strangers.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
+                *foreign_tables.in_catalog(self.jvm, self.identifier, roots, folders),
+                *foreign_tables.around(disk, roots),
+                *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
             }
         )
 

@@ -13,15 +13,15 @@ import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks, no_blocks
-from lakekeeper.core.finding import Finding
-from lakekeeper.core.keys import ClusterKey
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.options import CONF_PREFIX, Options
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite, touched, why
-from lakekeeper.core.report import KeyReport
-from lakekeeper.core.stored_key import KEY_PROPERTY, unusable
+from lakekeeper.core.config.options import CONF_PREFIX, Options
+from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks, no_blocks
+from lakekeeper.core.model.finding import Finding
+from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.report import KeyReport
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.model.stored_key import KEY_PROPERTY, unusable
+from lakekeeper.core.planning.rebase import Changes, Rewrite, touched, why
 from lakekeeper.errors import (
     AdapterError,
     Conflict,
@@ -32,22 +32,22 @@ from lakekeeper.errors import (
     Unsupported,
     reason,
 )
-from lakekeeper.spark.jars import Versions, require_tested, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
-from lakekeeper_iceberg.attempts import Attempts
+from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.commit import is_lost_race
+from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.deletes import apply_deletes
-from lakekeeper_iceberg.exchange import exchange_of
 from lakekeeper_iceberg.features import check_supported, refused
-from lakekeeper_iceberg.follow import Follower
+from lakekeeper_iceberg.file_changes import exchange_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
 from lakekeeper_iceberg.producer import swap
 from lakekeeper_iceberg.replay import Replays
-from lakekeeper_iceberg.restoring import IcebergRestores
+from lakekeeper_iceberg.restore import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
 from lakekeeper_iceberg.storage import IcebergStorage
 

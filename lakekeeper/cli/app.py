@@ -19,9 +19,9 @@ from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Pol
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
-from lakekeeper.core.report import MergeReport
-from lakekeeper.engine.registry import find_policies, installed_formats
-from lakekeeper.engine.workload import require_logs
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.engine.event_log import require_logs
+from lakekeeper.engine.plugins import find_policies, installed_formats
 from lakekeeper.errors import LakekeeperError, OptionError, reason
 from lakekeeper.spark.interrupts import INTERRUPTED, Interrupts
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.render import size
+from lakekeeper.core.text.formatting import size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lakekeeper.cli.setup import Setup
-from lakekeeper.engine.auto import AutoSettings, settings_from
-from lakekeeper.engine.hot import Backoffs
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.service import AutoSettings, settings_from
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.spark.interrupts import INTERRUPTED, current
 

@@ -14,8 +14,8 @@ import typer
 
 from lakekeeper.cli.progress import Progress
 from lakekeeper.cli.values import pairs, properties_file
-from lakekeeper.core.options import CONF_PREFIX, Options, resolve
-from lakekeeper.engine.registry import find_policies
+from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
+from lakekeeper.engine.plugins import find_policies
 from lakekeeper.spark import interrupts
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from lakekeeper.cli.asking import agreed, failed, require_terminal
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
-from lakekeeper.core.render import size, table
-from lakekeeper.engine.trash import DROPPED, TrashEntry
+from lakekeeper.core.text.formatting import size, table
+from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 

@@ -1,1 +1,10 @@
-"""Imperative, format-free, Spark-free: plans are carried out, committed and reported here."""
+"""The engine carries out plans: it rewrites, commits, deletes and reports. Free of Spark and of table formats.
+
+service, simulate, advise   automatic runs; simulation and advice for one table
+vacuum                      delete what no retained version needs
+trash                       the recycle bin
+delete                      row-level deletes
+merge                       rewrites: plan, execute, replay, commit
+state                       leases and other notes beside a table
+events, retries, clock      shared by all of them
+"""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lakekeeper.core.advise import CANDIDATES, Advice, advise, candidate_columns
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.workload import Workload
+from lakekeeper.core.cost.key_advisor import CANDIDATES, Advice, advise, candidate_columns
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.maintain import Request, look
+from lakekeeper.engine.merge.job import Request, look
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.history import continued, replayed
-from lakekeeper.core.options import Options
-from lakekeeper.core.policies import Policy
-from lakekeeper.core.simulate import SimulationReport, simulate
-from lakekeeper.core.streams import MAX_COMMITS, Arrivals, check_count, named_stream
-from lakekeeper.engine.maintain import Request, look
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.simulation.commit_streams import MAX_COMMITS, Arrivals, check_count, named_stream
+from lakekeeper.core.simulation.simulate import SimulationReport, simulate
+from lakekeeper.core.simulation.table_history import continued, replayed
+from lakekeeper.engine.merge.job import Request, look
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.options import CONF_PREFIX, Options, resolve
+from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def table_options(
     *,
     lenient: bool = False,
 ) -> Options:
-    """The options in force for a table; see :func:`lakekeeper.core.options.resolve`, which has the parameters.
+    """The options in force for a table; see :func:`lakekeeper.core.config.options.resolve`, which has the parameters.
 
     Logs a warning for each table property that is ignored, once in a process.
     """

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lakekeeper.core.boundaries import Boundaries
-from lakekeeper.core.curve import BITS, machine
-from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.layout.space_filling_curve import machine
+from lakekeeper.core.model.boundaries import BITS, Boundaries
+from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-from lakekeeper.core.finding import Finding
+from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import LakekeeperError, reason
-from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
-from lakekeeper.spark.names import catalogs, namespaces
+from lakekeeper.spark.identifiers import catalogs, namespaces
+from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
 from lakekeeper.spark.session import VERSIONS, missing
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.spark import match
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.spark import row_match
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Held, Matched, Traces
@@ -60,16 +60,16 @@ class SparkRunner:
         return _sorted(rows, F.col(column.name), cuts, order)
 
     def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-        """Places of the lost rows; see :mod:`lakekeeper.spark.match`."""
-        return match.match(traces, most)
+        """Places of the lost rows; see :mod:`lakekeeper.spark.row_match`."""
+        return row_match.match(traces, most)
 
     def hold(self, hits: DataFrame) -> Held[DataFrame]:
         """Places, cached on the executors, and their number by file."""
-        return match.hold(hits)
+        return row_match.hold(hits)
 
     def only(self, held: Held[DataFrame], files: Collection[str]) -> Held[DataFrame]:
         """The places in these files."""
-        return match.only(held, files)
+        return row_match.only(held, files)
 
     def release(self, kept: Matched[DataFrame] | Held[DataFrame]) -> None:
         """Drop what was cached."""

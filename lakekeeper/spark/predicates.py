@@ -9,8 +9,8 @@ from functools import reduce
 from typing import Any
 
 from lakekeeper.errors import OptionError, nearest
+from lakekeeper.spark.determinism import refuse_unsteady
 from lakekeeper.spark.jvm import Jvm, causes
-from lakekeeper.spark.steady import refuse_unsteady
 
 _BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
 _REFUSED = {

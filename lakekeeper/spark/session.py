@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import AdapterError, OptionError, nearest
 from lakekeeper.redaction import HIDDEN, names_a_secret
-from lakekeeper.spark.java import INSTALL, SUPPORTED, effective_java, usable_java
+from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

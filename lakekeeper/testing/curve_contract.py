@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.boundaries import placed
-from lakekeeper.core.cuts import curve_cuts
-from lakekeeper.core.info import measure
-from lakekeeper.core.plan import ON_CURVE
+from lakekeeper.core.layout.clustering_info import measure
+from lakekeeper.core.layout.rank_boundaries import placed
+from lakekeeper.core.layout.split_points import curve_cuts
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import ON_CURVE
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.harness import ContractTable, Harness, Selected, rewrite, task_for
 from lakekeeper.testing.values import Row, fingerprint

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lakekeeper.core.curve import index
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.layout.space_filling_curve import index
+from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.testing.values import Row, at_path, from_json_value, token
 from lakekeeper.testing.versions import Span
 

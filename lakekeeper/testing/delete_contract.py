@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import Options, resolve
+from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.drop import drop_rows
-from lakekeeper.engine.restore import restore
-from lakekeeper.engine.trash import entries
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.trash.drop_partition import drop_rows
+from lakekeeper.engine.trash.recycle_bin import entries
+from lakekeeper.engine.trash.restore import restore
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Adapter, Observer, Prepared
 from lakekeeper.testing.harness import ContractTable, Harness, Selected, recluster

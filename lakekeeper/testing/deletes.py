@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.listing import may_match, must_match

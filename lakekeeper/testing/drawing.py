@@ -16,8 +16,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot, make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import picture
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row, token

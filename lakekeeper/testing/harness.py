@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.boundaries import placed
-from lakekeeper.core.option_table import MAX_BLOCK_BYTES, NO_ROW_BOUND
-from lakekeeper.core.plan import MergeTask, task_id
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES, NO_ROW_BOUND
+from lakekeeper.core.layout.rank_boundaries import placed
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask, task_id
+from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakekeeper.core.keys import ClusterKey
-from lakekeeper.core.retention import Ref
+from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.core.vacuum.retention import Ref
 from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.values import Row, fingerprint, statistics

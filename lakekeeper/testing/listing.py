@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lakekeeper.core.blocks import UNKNOWN, BlockSet, make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.predicate import Predicate
 from lakekeeper.testing.values import Statistics
 from lakekeeper.testing.versions import Column, DataFile, Entry, Version, of_columns

@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lakekeeper.core.blocks import Snapshot, no_blocks
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.options import Options
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner
-from lakekeeper.core.report import KeyReport
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot, no_blocks
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.report import KeyReport
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.curves import span

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from lakekeeper.core.keys import parse_column
+from lakekeeper.core.model.keys import parse_column
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.values import NULL, Row, Statistics, at_path, token
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakekeeper.core.rebase import rebase
+from lakekeeper.core.planning.rebase import rebase
 from lakekeeper.errors import Conflict
 from lakekeeper.testing.harness import ContractTable, Harness, Selected, recluster, rewrite, task_for
 from lakekeeper.testing.snapshot_contract import KV, keys

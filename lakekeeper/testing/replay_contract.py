@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.rebase import Dropped, Rewrite
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Dropped, Rewrite
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.commit import Committer, Landed
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.merge.committer import Committer, Landed
 from lakekeeper.spi import Adapter, Commit
 from lakekeeper.testing.harness import (
     Harness,

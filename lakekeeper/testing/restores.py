@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.layout import run_folder
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper.testing.deletes import fresh

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spi import Held, Matched, Traces
 from lakekeeper.testing.curves import along_curve
 from lakekeeper.testing.memory import Parts

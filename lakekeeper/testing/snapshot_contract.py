@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot
+from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 from lakekeeper.testing.harness import RUN, Harness, Selected, needs, task_for

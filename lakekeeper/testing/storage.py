@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from lakekeeper.core.containment import NOTES, Grounds, move_refusal, refusal
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Versions
-from lakekeeper.core.retention import Version as Known
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Doomed, FileInfo, Garbage, region_of
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import NOTES, Grounds, move_refusal, refusal
+from lakekeeper.core.vacuum.retention import Kept, Ref, Versions
+from lakekeeper.core.vacuum.retention import Version as Known
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    Dead,
+    Doomed,
+    FileInfo,
+    Garbage,
+    region_of,
+)
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi_storage import MetadataChange
+from lakekeeper.spi.storage import MetadataChange
 from lakekeeper.testing.lake import MemoryTable
 
 USUAL_AGE_MS = 168 * HOUR_MS

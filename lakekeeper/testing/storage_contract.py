@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
-from lakekeeper.core.containment import NOTES
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.retention import Kept, Retention, Versions, keep
-from lakekeeper.core.vacuum import Doomed, Garbage
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.vacuum.path_guard import NOTES
+from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum.vacuum_plan import Doomed, Garbage
 from lakekeeper.errors import Conflict
-from lakekeeper.spi_storage import Storage
+from lakekeeper.spi.storage import Storage
 from lakekeeper.testing.harness import RUN, ContractTable, Harness, Selected, rewrite, task_for
 from lakekeeper.testing.snapshot_contract import KV, keys
 from lakekeeper.testing.values import fingerprint

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.keys import ClusterKey
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.testing.draws import ANY, Shape, draw_key, draw_snapshot, draw_table
 from lakekeeper.testing.lake import MemoryTable
 

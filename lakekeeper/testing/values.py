@@ -1,6 +1,6 @@
 """Values as Spark orders them, in plain Python: what the memory adapter and the oracles agree on.
 
-Nothing here shares code with ``lakekeeper.core.ranks``, so that the two can check each other.
+Nothing here shares code with ``lakekeeper.core.layout.ranks``, so that the two can check each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakekeeper.core.keys import arrow_type
+from lakekeeper.core.model.keys import arrow_type
 
 Row = dict[str, Any]
 """One row: column name → value, a struct is a dict."""
@@ -60,7 +60,7 @@ def fingerprint(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def from_json_value(value: Any, kind: str) -> Any:
-    """Inverse of ``lakekeeper.core.keys.to_json_value``."""
+    """Inverse of ``lakekeeper.core.model.keys.to_json_value``."""
     if value is None:
         return None
     if kind == "binary":

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, parse_column
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn, arrow_type, parse_column
 from lakekeeper.errors import OptionError, nearest
 from lakekeeper.testing.values import Row, Statistics, at_path, text
 
 Kinds = Mapping[str, Union[str, "Kinds"]]
-"""Columns by name: a kind of ``lakekeeper.core.keys``, another word for what does not order, or a struct."""
+"""Columns by name: a kind of ``lakekeeper.core.model.keys``, another word for what does not order, or a struct."""
 
 ROW_ID = "_row_id"
 """The hidden column that follows a row through every rewrite."""

@@ -36,10 +36,35 @@ def test_every_module_that_the_architecture_names_exists() -> None:
     assert [module for module in sorted(modules) if not _exists(module)] == []
 
 
-def test_every_layer_and_core_module_is_in_the_architecture() -> None:
+def _drawn(text: str) -> set[str]:
+    """Modules of a tree that is drawn by indentation; a name with a slash at its end is a package."""
+    modules, packages = set(), [""] * 3
+    for line in text.splitlines():
+        if not line:
+            continue
+        depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
+        path = "".join(packages[:depth]) + name
+        if name.endswith("/"):
+            packages[depth:] = [name] + [""] * (len(packages) - depth - 1)
+        else:
+            modules.add(path)
+    return modules
+
+
+def test_the_tree_in_the_architecture_is_the_tree_on_disk() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    core = [path.stem for path in (ROOT / "lakekeeper" / "core").glob("*.py") if path.stem != "__init__"]
-    assert [name for name in sorted(core) if f"lakekeeper.core.{name}" not in text] == []
+    trees = re.findall(r"^```\n(lakekeeper/.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(trees) == 1
+    modules = {
+        path.relative_to(ROOT).with_suffix("")
+        for root in ("core", "engine")
+        for path in (ROOT / "lakekeeper" / root).rglob("*.py")
+        if path.stem != "__init__"
+    }
+    policies = "lakekeeper/core/planning/policies"
+    assert _drawn(trees[0]) == {str(path) for path in modules if str(path.parent) != policies}
+    (listed,) = re.findall(r"^ +policies/ +the built-in policies: (.*)$", trees[0], re.MULTILINE)
+    assert listed.split(", ") == sorted(path.name for path in modules if str(path.parent) == policies)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

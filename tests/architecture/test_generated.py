@@ -14,9 +14,9 @@ import typer.main
 
 from lakekeeper.cli import app
 from lakekeeper.cli.values import properties_file
-from lakekeeper.core.option_table import OPTIONS
-from lakekeeper.core.options import CONF_PREFIX, resolve
-from lakekeeper.engine.auto import settings_from
+from lakekeeper.core.config.definitions import OPTIONS
+from lakekeeper.core.config.options import CONF_PREFIX, resolve
+from lakekeeper.engine.service import settings_from
 
 ROOT = Path(__file__).parents[2]
 

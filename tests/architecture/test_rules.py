@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakekeeper.core.options import lookup
+from lakekeeper.core.config.options import lookup
 from lakekeeper.errors import OptionError
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import lakekeeper as lk
-from lakekeeper.engine.registry import POLICIES
+from lakekeeper.engine.plugins import POLICIES
 
 _CUBES = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 

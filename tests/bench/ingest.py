@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 from pyspark.sql import functions as F
 
-from lakekeeper.core.probe import Probe
-from lakekeeper.core.render import table
-from lakekeeper.core.streams import STREAMS
+from lakekeeper.core.simulation.commit_streams import STREAMS
+from lakekeeper.core.simulation.query_sampler import Probe
+from lakekeeper.core.text.formatting import table
 from tests.bench.contestants import Bench, Contestant, confs_of, contestants
 from tests.bench.inputs import Inputs, write_inputs
 from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of

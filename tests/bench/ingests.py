@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lakekeeper.core.blocks import Ints
-from lakekeeper.core.streams import STREAMS, Arrivals, Floats, named_stream
+from lakekeeper.core.simulation.commit_streams import STREAMS, Arrivals, named_stream
+from lakekeeper.core.units import Floats, Ints
 
 MIB = 1 << 20
 COMMITS = 500

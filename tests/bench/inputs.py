@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakekeeper.core.streams import Arrivals, Floats, named_stream
+from lakekeeper.core.simulation.commit_streams import Arrivals, named_stream
+from lakekeeper.core.units import Floats
 from tests.bench.ingests import arrivals_of
 
 ROW_BYTES = 84  # of a file: a double, a bigint, 64 random digits

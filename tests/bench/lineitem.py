@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakekeeper.core.render import table
+from lakekeeper.core.text.formatting import table
 from tests.bench.contestants import Bench, Contestant, confs_of, contestants
 from tests.bench.inputs import fingerprint
 from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of

@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.depth import block_depth, depth_curve, overlaps
-from lakekeeper.core.explain import explained
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.prediction import explained
+from lakekeeper.core.layout.depth import block_depth, depth_curve, overlaps
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env
 
 MILLION = 1_000_000
 FILES = 100_000

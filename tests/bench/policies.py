@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.policies import Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.render import table
-from lakekeeper.core.simulate import SimulationReport, simulate
-from lakekeeper.core.streams import STREAMS, named_stream
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.simulation.commit_streams import STREAMS, named_stream
+from lakekeeper.core.simulation.simulate import SimulationReport, simulate
+from lakekeeper.core.text.formatting import table
 from tests.bench.rivals import Cubes, SortAll
 
 _WHOLE = {"max-file-group-size-bytes": 1 << 50, "max-file-group-input-files": 1 << 20}

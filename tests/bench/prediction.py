@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 import lakekeeper as lk
-from lakekeeper.core.explain import files_predicted
-from lakekeeper.core.streams import STREAMS
-from lakekeeper.core.workload import Scan
-from lakekeeper.engine.maintain import look
+from lakekeeper.core.cost.prediction import files_predicted
+from lakekeeper.core.simulation.commit_streams import STREAMS
+from lakekeeper.core.workload.workload import Scan
+from lakekeeper.engine.merge.job import look
 from lakekeeper.spark.session import local_session
 from tests.bench.ingest import MB, Runner
 from tests.bench.inputs import Inputs, write_inputs

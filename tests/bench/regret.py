@@ -28,19 +28,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.costs import DEFAULTS
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.render import table
-from lakekeeper.core.score import costs
-from lakekeeper.core.world import World
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.cost.scoring import costs
+from lakekeeper.core.model.coefficients import DEFAULTS
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.simulation.simulated_table import World
+from lakekeeper.core.text.formatting import table
 from tests.bench.ingests import ALL, HELD_OUT, INGESTS, Ingest
 from tests.bench.upserts import world_of
 
@@ -169,7 +169,7 @@ def _opened(world: World, points: np.ndarray) -> tuple[float, float]:
 
 def _opened_boxes(world: World, points: np.ndarray, cost: np.ndarray) -> tuple[float, float]:
     """Of a compound key: the files whose bounds of every column admit the tuple."""
-    from lakekeeper.core.world import tuples
+    from lakekeeper.core.simulation.simulated_table import tuples
 
     asked = tuples(points, world.arrivals.digits)
     met = np.ones((len(asked), len(world)), dtype=np.bool_)

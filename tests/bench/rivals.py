@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lakekeeper.core.blocks import Index, Snapshot
-from lakekeeper.core.options import Options
-from lakekeeper.core.plan import Choice, Merge, Skip
-from lakekeeper.core.policies import Env
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.planning.policy import Env
 
 
 @dataclass

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from lakekeeper.core.blocks import UNKNOWN, Index, Ints
-from lakekeeper.core.keys import ClusterKey
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.streams import Arrivals, Floats
-from lakekeeper.core.world import Made, World
+from lakekeeper.core.model.blocks import UNKNOWN, Index
+from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.simulation.commit_streams import Arrivals
+from lakekeeper.core.simulation.simulated_table import Made, World
+from lakekeeper.core.units import Floats, Ints
 
 KEY_BYTES = 16  # of one row of an equality delete
 ROW_BYTES = 1024  # of one row of the table

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import lakekeeper as lk
-from lakekeeper.core.render import table as page
+from lakekeeper.core.text.formatting import table as page
 
 DEAD = 1_000
 _DAY = 86_400

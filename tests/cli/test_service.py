@@ -10,10 +10,10 @@ import lakekeeper as lk
 from lakekeeper import fleet
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup
-from lakekeeper.engine.auto import AutoSettings
-from lakekeeper.engine.hot import Backoff
+from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.service import AutoSettings
 from lakekeeper.errors import NotFound
-from lakekeeper.spark.names import Expanded
+from lakekeeper.spark.identifiers import Expanded
 
 
 class Opened:

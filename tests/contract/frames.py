@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakekeeper.core.keys import arrow_type, quote
+from lakekeeper.core.model.keys import arrow_type, quote
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.blocks import Block
+from lakekeeper.core.model.blocks import Block
 from lakekeeper.testing.values import NULL, Token, token
 
 Point = tuple[Token, ...]

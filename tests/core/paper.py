@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.policies.adaptive import ADAPTIVE
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policy import Env
 
 MB = 1_000_000
 TARGET = 128 << 20

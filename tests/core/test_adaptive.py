@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.explain import explained
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.nested_sets import find, ladder
-from lakekeeper.core.options import resolve
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.rent import DUE, field_of, weigh
-from lakekeeper.core.score import scale_of
-from lakekeeper.core.workload import Scan, Span, Workload, collect
-from lakekeeper.core.world import World
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.prediction import explained
+from lakekeeper.core.cost.scoring import scale_of
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.planning.merge_candidates import find, ladder
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.ski_rental import DUE, field_of, weigh
+from lakekeeper.core.simulation.simulated_table import World
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from tests.bench.ingests import arrivals_of
 from tests.core.paper import BEGAN, DAY_MS, HOUR_MS, TARGET, at, inputs, plan_of, reasons, snapshot_of

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.advise import Advice, advise
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.costs import MIB
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import resolve
-from lakekeeper.core.workload import Scan, Span, Workload, collect
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.key_advisor import Advice, advise
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.coefficients import MIB
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.errors import OptionError
 
 USER, DAY, STATUS = (KeyColumn((n,), "int", n) for n in ("user", "day", "status"))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.levels import frozen
-from lakekeeper.core.options import resolve
-from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.layout.levels import frozen
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import Shape, draw_snapshot
 
 KEY = ClusterKey((KeyColumn(("k",), "string", "1"),))

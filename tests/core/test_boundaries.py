@@ -9,20 +9,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.blocks import BlockSet, Ints, make_blocks
-from lakekeeper.core.boundaries import (
-    MOST,
-    Boundaries,
+from lakekeeper.core.layout.depth import block_depth, depth_curve
+from lakekeeper.core.layout.rank_boundaries import (
+    buckets,
     curve_index,
     derive,
     newest_generation,
     outgrown,
     placed,
 )
-from lakekeeper.core.curve import BITS, CURVES
-from lakekeeper.core.depth import block_depth, depth_curve
-from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, from_json_values, to_json_value
-from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.layout.space_filling_curve import CURVES
+from lakekeeper.core.model.blocks import BlockSet, make_blocks
+from lakekeeper.core.model.boundaries import BITS, MOST, Boundaries
+from lakekeeper.core.model.keys import (
+    ClusterKey,
+    KeyColumn,
+    arrow_type,
+    from_json_values,
+    to_json_value,
+)
+from lakekeeper.core.units import Ints
 from lakekeeper.testing.draws import picture
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import statistics, token
@@ -64,12 +71,12 @@ def test_buckets_equal_a_search_by_hand(kind: str) -> None:
     kept = Boundaries("k", 0, (kind,), (tuple(to_json_value(v, kind) for v in chosen),))
     asked = [*SAMPLES[kind], None]
     by_hand = [0 if v is None else 1 + bisect_right([token(c) for c in chosen], token(v)) for v in asked]
-    assert kept.buckets(0, pa.array(asked, arrow_type(kind))).tolist() == by_hand
+    assert buckets(kept, 0, pa.array(asked, arrow_type(kind))).tolist() == by_hand
 
 
 def test_minus_zero_is_zero_and_nan_comes_last() -> None:
     kept = Boundaries("k", 0, ("float",), (("0.0", "1.0", "inf"),))
-    found = kept.buckets(0, pa.array([-1.0, -0.0, 0.0, 1.0, float("nan"), None], pa.float64()))
+    found = buckets(kept, 0, pa.array([-1.0, -0.0, 0.0, 1.0, float("nan"), None], pa.float64()))
     assert found.tolist() == [1, 2, 2, 3, 4, 0]
 
 
@@ -106,7 +113,7 @@ def test_boundaries_of_narrow_blocks_share_skewed_rows_evenly() -> None:
         HILBERT, [[(int(part[0]), 0), (int(part[-1]), 9)] for part in np.array_split(values, 2000)]
     )
     kept = derive(blocks, HILBERT)
-    share = np.bincount(kept.buckets(0, pa.array(values))) / len(values)
+    share = np.bincount(buckets(kept, 0, pa.array(values))) / len(values)
     assert len(kept.columns[0]) > 900
     assert share.max() < 0.01
 
@@ -230,6 +237,6 @@ def test_the_newest_generation_is_told_by_the_blocks_of_the_key() -> None:
 
 
 def test_the_grid_has_room_for_all_boundaries() -> None:
-    top = even(1).buckets(0, pa.array([10**9]))
+    top = buckets(even(1), 0, pa.array([10**9]))
     assert top.tolist() == [(1 << BITS) - 1]
     assert from_json_values(even(1).columns[0], "int").to_pylist()[-1] == MOST - 1

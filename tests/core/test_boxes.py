@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.boxes import Boxes
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.lines import order_of
+from lakekeeper.core.layout.single_run import Boxes
+from lakekeeper.core.layout.snapshot_index import order_of
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import picture
 
 Row = tuple[int, ...]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.options import resolve
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.testing.draws import MIB, Shape
 from lakekeeper.testing.strategies import snapshots
 

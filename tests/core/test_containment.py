@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.containment import (
+from lakekeeper.core.vacuum.path_guard import (
     Grounds,
     below,
     bin_folder,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Ints
-from lakekeeper.core.curve import BITS, CURVES, box_range, index
+from lakekeeper.core.layout.space_filling_curve import CURVES, box_range, index
+from lakekeeper.core.model.boundaries import BITS
+from lakekeeper.core.units import Ints
 
 SMALL = [(2, 1), (2, 2), (2, 4), (3, 1), (3, 3), (4, 2)]  # (columns, bits) of grids that fit on a page
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.blocks import make_blocks
-from lakekeeper.core.cuts import range_cuts
-from lakekeeper.core.keys import ClusterKey, KeyColumn
+from lakekeeper.core.layout.split_points import range_cuts
+from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot, make_blocks
-from lakekeeper.core.explain import explained
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.cost.prediction import explained
+from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env
 from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.depth import block_depth, depth_curve, histogram, overlaps
-from lakekeeper.core.info import measure
-from lakekeeper.core.ranks import Intervals, rank_blocks
+from lakekeeper.core.layout.clustering_info import measure
+from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
+from lakekeeper.core.layout.ranks import Intervals, rank_blocks
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.strategies import snapshots
 from tests.core import oracle

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.explain import explained, files_predicted, scan_error
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import MergeTask, Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.workload import Scan, Span, Workload, collect
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.prediction import explained, files_predicted, scan_error
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from lakekeeper.testing.draws import Shape
 from lakekeeper.testing.strategies import snapshots
@@ -37,7 +37,7 @@ def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
     """Queries on the first key column whose bounds are those of blocks."""
     if snapshot.key is None or not len(snapshot.blocks) or rng.random() < 0.3:
         return None
-    from lakekeeper.core.keys import to_json_value
+    from lakekeeper.core.model.keys import to_json_value
 
     column = snapshot.key.columns[0]
     bounds = [b.as_py() for b in snapshot.blocks.lo[0] if b.is_valid] or [None]
@@ -92,7 +92,7 @@ def test_a_task_is_the_same_whatever_was_looked_at_before(page: int, monkeypatch
     snapshot = parse_blocks(drawn, parse_key("k:int"))
     expected = list(explain(snapshot, (RANGES,)).tasks)
     assert [len(task.inputs) for task in expected] == [3] * 5
-    monkeypatch.setattr("lakekeeper.core.planner._PAGE", page)
+    monkeypatch.setattr("lakekeeper.core.planning.planner._PAGE", page)
     tasks = explain(snapshot, (RANGES,)).tasks
     assert [tasks[i] for i in (4, 0, 3, 1, 2)] == [expected[i] for i in (4, 0, 3, 1, 2)]
     assert tasks[-2:] == tuple(expected[-2:])

@@ -8,14 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.policies import Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.simulate import SimulationReport, simulate
-from lakekeeper.core.streams import named_stream
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.simulation.commit_streams import named_stream
+from lakekeeper.core.simulation.simulate import SimulationReport, simulate
 from tests.bench.rivals import Cubes
 
 COMMITS = 120

@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.depth import block_depth, depth_curve, overlaps
-from lakekeeper.core.info import measure
-from lakekeeper.core.lines import table_line
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import MergeTask, Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.ranks import Intervals
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.layout.clustering_info import measure
+from lakekeeper.core.layout.depth import block_depth, depth_curve, overlaps
+from lakekeeper.core.layout.ranks import Intervals
+from lakekeeper.core.layout.snapshot_index import table_line
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.testing.drawing import parse_blocks, parse_key, print_blocks
 from lakekeeper.testing.golden import Case, run_golden
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.keys import (
+from lakekeeper.core.model.keys import (
     KINDS,
     ClusterKey,
     KeyColumn,

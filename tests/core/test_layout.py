@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.layout import RUN_FOLDER, is_name, is_run_folder, is_run_id, run_folder
+from lakekeeper.core.model.run_folders import (
+    RUN_FOLDER,
+    is_name,
+    is_run_folder,
+    is_run_id,
+    run_folder,
+)
 
 RUN_IDS = st.from_regex(r"[0-9a-f]{16}-[1-9][0-9]{0,3}", fullmatch=True)
 _SIXTEEN = "5f6a3f30ccab40d1"

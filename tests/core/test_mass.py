@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.lines import data_line, table_line
+from lakekeeper.core.layout.snapshot_index import data_line, table_line
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from lakekeeper.core.option import Option
-from lakekeeper.core.option_table import OPTIONS
-from lakekeeper.core.options import lookup, resolve
+from lakekeeper.core.config.definitions import OPTIONS
+from lakekeeper.core.config.option import Option
+from lakekeeper.core.config.options import lookup, resolve
 from lakekeeper.errors import OptionError
 
 BAD: list[tuple[str, Any, str]] = [

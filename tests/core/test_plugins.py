@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Index, Snapshot
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import Choice, Merge, Plan, Skip
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.engine.registry import find_policies
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.model.plan import Choice, Merge, Plan, Skip
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.engine.plugins import find_policies
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 
@@ -91,7 +91,7 @@ def test_a_policy_sees_what_those_before_it_left() -> None:
 
 THEIRS = """
 from dataclasses import dataclass
-from lakekeeper.core.plan import Skip
+from lakekeeper.core.model.plan import Skip
 
 @dataclass(frozen=True)
 class Lazy:

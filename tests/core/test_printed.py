@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.meaning import Meaning
-from lakekeeper.core.printed import iceberg_filters, printed_expressions, pushed_filters
-from lakekeeper.core.workload import Span
+from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
+from lakekeeper.core.workload.predicates import Meaning
+from lakekeeper.core.workload.workload import Span
 
 
 def drawn(meaning: Meaning) -> dict[str, list[str]]:

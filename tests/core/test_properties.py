@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import BlockSet, Snapshot
-from lakekeeper.core.depth import overlaps
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import MergeTask, Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.ranks import rank_blocks
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.layout.depth import overlaps
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import BlockSet, Snapshot
+from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.drawing import parse_blocks, print_blocks
 from lakekeeper.testing.draws import DRAWN_MS, MIB, Shape, draw_snapshot, picture
 from lakekeeper.testing.lake import MemoryTable

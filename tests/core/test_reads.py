@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.asked import value_of
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.reads import Groups, reads_of
-from lakekeeper.core.workload import DAY_MS, Scan, Span, Workload, collect
+from lakekeeper.core.cost.query_ranges import value_of
+from lakekeeper.core.cost.read_model import Groups
+from lakekeeper.core.cost.reads import reads_of
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 
 KEY = ClusterKey((KeyColumn(("a",), "int", "1"), KeyColumn(("b",), "int", "2")))
 
@@ -168,7 +170,7 @@ def test_queries_on_other_columns_read_everything() -> None:
 
 
 def test_a_value_of_another_kind_counts_as_no_filter_and_is_counted() -> None:
-    from lakekeeper.core.asking import Asking
+    from lakekeeper.core.cost.workload_reads import Asking
 
     snapshot = picture([_one(0, 9)], ONE)
     reads = reads_of(snapshot, workload({"a": Span("x", "x")}, {"a": Span(30, 30)}), 1000)

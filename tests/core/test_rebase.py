@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from lakekeeper.core.rebase import Changes, Output, Rewrite, Winner, applied_now, rebase
+from lakekeeper.core.planning.rebase import (
+    Changes,
+    Output,
+    Rewrite,
+    Winner,
+    applied_now,
+    rebase,
+)
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.harness import task_for
 

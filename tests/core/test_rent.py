@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.ages import ages, delete_ages
-from lakekeeper.core.costs import MIB
-from lakekeeper.core.lines import order_of
-from lakekeeper.core.options import resolve
-from lakekeeper.core.rent import DUE, field_of, oldest_over, weigh
-from lakekeeper.core.run_look import RunLook
-from lakekeeper.core.score import scale_of
-from lakekeeper.core.streams import Arrivals
-from lakekeeper.core.world import World
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.scoring import scale_of
+from lakekeeper.core.layout.apparent_depth import RunLook
+from lakekeeper.core.layout.snapshot_index import order_of
+from lakekeeper.core.model.coefficients import MIB
+from lakekeeper.core.planning.block_age import ages, delete_ages
+from lakekeeper.core.planning.ski_rental import DUE, field_of, oldest_over, weigh
+from lakekeeper.core.simulation.commit_streams import Arrivals
+from lakekeeper.core.simulation.simulated_table import World
 from tests.core.paper import BEGAN, HOUR_MS, TARGET, snapshot_of
 
 

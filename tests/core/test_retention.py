@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Retention, Stream, Version, Versions, keep
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.retention import (
+    Kept,
+    Ref,
+    Retention,
+    Stream,
+    Version,
+    Versions,
+    keep,
+)
 from lakekeeper.errors import OptionError, RetentionError
 
 H = HOUR_MS

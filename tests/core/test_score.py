@@ -10,14 +10,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.costs import DEFAULTS, MIB, Coefficients, Measured
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import resolve
-from lakekeeper.core.reads import Groups
-from lakekeeper.core.score import costs, scale_of
-from lakekeeper.core.workload import Scan, Span, collect
-from lakekeeper.core.worth import WEEK_S, Load, Worth, score_of, worth
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.read_model import Groups
+from lakekeeper.core.cost.scoring import costs, scale_of
+from lakekeeper.core.model.benefit import (
+    WEEK_S,
+    Load,
+    Worth,
+    score_of,
+    worth,
+)
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.coefficients import DEFAULTS, MIB, Coefficients, Measured
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.workload.workload import Scan, Span, collect
 
 KEY = ClusterKey((KeyColumn(("k",), "int", "1"),))
 HOUR_MS = 3_600_000

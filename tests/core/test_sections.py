@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from lakekeeper.core.sections import fill
+from lakekeeper.core.layout.overlap_groups import fill
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -8,20 +8,20 @@ import random
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Snapshot, make_blocks
-from lakekeeper.core.history import continued, replayed
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.simulate import SimulationReport, simulate
-from lakekeeper.core.streams import STREAMS, Uniform, named_stream
-from lakekeeper.core.world import World
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.blocks import Snapshot, make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.simulation.commit_streams import STREAMS, Uniform, named_stream
+from lakekeeper.core.simulation.simulate import SimulationReport, simulate
+from lakekeeper.core.simulation.simulated_table import World
+from lakekeeper.core.simulation.table_history import continued, replayed
 from lakekeeper.errors import OptionError
 
 MIB = 1 << 20

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.keys import LAYOUTS, ClusterKey, KeyColumn, quote
-from lakekeeper.core.stored_key import FIELDS_PROPERTY, KEY_PROPERTY, key_of_properties, key_properties
+from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn, quote
+from lakekeeper.core.model.stored_key import FIELDS_PROPERTY, KEY_PROPERTY, key_of_properties, key_properties
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.levels import frozen, full_size
-from lakekeeper.core.lines import place_of, table_line
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import Merge, Plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.runs import Rules, Unit, pick, rules_of
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.layout.levels import frozen, full_size
+from lakekeeper.core.layout.snapshot_index import place_of, table_line
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import Merge, Plan
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick, rules_of
 from lakekeeper.testing.draws import Shape, draw_snapshot, picture
 from lakekeeper.testing.lake import Settings
 from tests.engine.scene import Scene, overlapping, rows

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.containment import Grounds
-from lakekeeper.core.retention import HOUR_MS, Kept, Ref, Version, Versions
-from lakekeeper.core.vacuum import (
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import Grounds
+from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
     Dead,
     Doomed,
     FileInfo,

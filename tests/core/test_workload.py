@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.meaning import both, compare, either, spans
-from lakekeeper.core.workload import DAY_MS, EVERYTHING, Scan, Span, Workload, collect, union
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.workload.predicates import both, compare, either, spans
+from lakekeeper.core.workload.workload import (
+    EVERYTHING,
+    Scan,
+    Span,
+    Workload,
+    collect,
+    union,
+)
 from lakekeeper.errors import OptionError
 
 NOW = 100 * DAY_MS

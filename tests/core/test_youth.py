@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.youth import youth_of
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.planning.time_decay import youth_of
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.draws import MIB, Shape, draw_snapshot
 from lakekeeper.testing.lake import MemoryTable

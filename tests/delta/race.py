@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes, Rewrite, rebase
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_delta.table import DeltaTable

@@ -12,9 +12,9 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.harness import task_for

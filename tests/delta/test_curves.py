@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.boundaries import curve_index, placed
+from lakekeeper.core.layout.rank_boundaries import curve_index, placed
 from lakekeeper.testing.harness import task_for
 from tests.delta.scene import Scene, rewritten
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lakekeeper.core.ages import ages
-from lakekeeper.core.blocks import make_blocks
-from lakekeeper_delta.history import RECENT, _times, without_ours
+from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.planning.block_age import ages
+from lakekeeper_delta.commit_times import RECENT, _times, without_ours
 from tests.delta.scene import Scene, recluster
 
 

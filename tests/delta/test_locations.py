@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.containment import Grounds, refusal
+from lakekeeper.core.vacuum.path_guard import Grounds, refusal
 from lakekeeper_delta import locations
 from lakekeeper_delta.locations import Locator
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from delta.tables import IdentityGenerator
 
-from lakekeeper.core.rebase import rebase, touched, why
+from lakekeeper.core.planning.rebase import rebase, touched, why
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper_delta import commit as commit_module
 from lakekeeper_delta.native import Log

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown, Unsupported
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Held, Tidied
-from lakekeeper_delta import removal
+from lakekeeper_delta import row_delete
 from lakekeeper_delta.commit import commit_tags
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
@@ -224,7 +224,7 @@ def test_appends_are_judged_by_the_isolation_level(
                 scene.run(left.pop())
             return real(*args)
 
-        monkeypatch.setattr(removal, "commit_tags", act)
+        monkeypatch.setattr(row_delete, "commit_tags", act)
 
     where = "p = 1 AND k < 10"
     adapter, snapshot, held = found(scene, where)
@@ -256,7 +256,7 @@ def test_a_table_that_permits_it_lets_blind_appends_count_as_later(
             scene.run(left.pop())
         return real(*args)
 
-    monkeypatch.setattr(removal, "commit_tags", late)
+    monkeypatch.setattr(row_delete, "commit_tags", late)
     delete(adapter, snapshot, [held], "v = 'v3'")
     assert scene.spark_rows(columns="v")['{"v": "v3"}'] == 1
 
@@ -270,7 +270,7 @@ def test_a_delete_of_the_same_file_within_the_commit(scene: Scene, monkeypatch: 
         scene.run("DELETE FROM {t} WHERE v = 'v4'")
         return real(*args)
 
-    monkeypatch.setattr(removal, "commit_tags", late)
+    monkeypatch.setattr(row_delete, "commit_tags", late)
     with pytest.raises(Conflict) as lost:
         delete(adapter, snapshot, [held], "v = 'v3'")
     assert lost.value.winner == f"version {scene.version} (DELETE)"
@@ -347,7 +347,7 @@ def test_what_can_not_be_prepared_is_rejected(scene: Scene, monkeypatch: pytest.
     def broken(*_: Any) -> Any:
         raise OSError("no such file system")
 
-    monkeypatch.setattr(removal, "commit_tags", broken)
+    monkeypatch.setattr(row_delete, "commit_tags", broken)
     with pytest.raises(Rejected, match="could not be prepared"):
         delete(adapter, snapshot, [held], "v = 'v3'")
     assert leftovers(scene) == set()

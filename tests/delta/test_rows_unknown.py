@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper_delta.places import below, spelled
+from lakekeeper_delta.row_positions import below, spelled
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
 

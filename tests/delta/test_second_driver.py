@@ -21,7 +21,7 @@ from lakekeeper.cli import main
 from lakekeeper.errors import Rejected, Unsupported
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import FORMAT
-from lakekeeper_delta.stores import loses_commits
+from lakekeeper_delta.log_stores import loses_commits
 from tests.delta.scene import Scene, rewritten, tasks_of
 from tests.oracles.java_source import define
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakekeeper.core.blocks import UNKNOWN, Block, Snapshot
+from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
 from tests.delta.scene import Scene, recluster
 from tests.oracles import delta_log

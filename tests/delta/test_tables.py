@@ -103,7 +103,7 @@ def test_shallow_clones_are_refused(scene: Scene, tmp_path: Path) -> None:
 def test_discard_stays_below_the_table(scene: Scene, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from lakekeeper.core.rebase import Output
+    from lakekeeper.core.planning.rebase import Output
 
     scene.run("CREATE TABLE {t} (k BIGINT) USING delta", "INSERT INTO {t} VALUES (1)")
     adapter = scene.adapter()

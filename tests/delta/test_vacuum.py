@@ -13,11 +13,11 @@ import pytest
 from delta.tables import IdentityGenerator
 
 import lakekeeper as lk
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum import Doomed
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper_delta import reading
-from lakekeeper_delta.disk import Disk
+from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.reading import actions_of
 from tests.delta.by_hand import ByHand, changed, removed
 from tests.delta.scene import Scene, recluster

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.delta.scene import Scene, recluster
 from tests.delta.vacuum import on_disk
 

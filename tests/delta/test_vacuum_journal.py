@@ -15,11 +15,11 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.retention import Kept
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Garbage
-from lakekeeper_delta import live as live_files
+from lakekeeper.core.vacuum.retention import Kept
+from lakekeeper.core.vacuum.vacuum_plan import NO_BACKLOG, Backlog, Garbage
+from lakekeeper_delta import live_files
+from lakekeeper_delta.file_history import Journal
 from lakekeeper_delta.garbage import find_garbage
-from lakekeeper_delta.journal import Journal
 from lakekeeper_delta.locations import Locator, encoded_id
 from lakekeeper_delta.reading import History
 

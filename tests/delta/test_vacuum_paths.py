@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.vacuum import Doomed
+from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.spi import TableName
 from lakekeeper_delta import FORMAT
 from tests.delta.by_hand import ByHand, by_hand, changed, removed

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakekeeper.core.retention import Kept, Retention, Versions, keep
-from lakekeeper.core.vacuum import Garbage, VacuumPlan, plan_vacuum
+from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum.vacuum_plan import Garbage, VacuumPlan, plan_vacuum
 from lakekeeper_delta.storage import DeltaStorage
 from tests.delta.scene import Scene
 from tests.oracles import delta_log

@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env, Policy
-from lakekeeper.core.policies.adaptive import ADAPTIVE
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.peaks import PEAKS
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
-from lakekeeper.core.policies.universal import UNIVERSAL
-from lakekeeper.core.report import MergeReport
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.peaks import PEAKS
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import Intent
-from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.state.leases import Intent
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.report import DeleteReport
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.intents import registered
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.tidy import merge_deletes
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.merge.delete_files import merge_deletes
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.plan import Left, Plan
-from lakekeeper.core.report import GroupResult, MergeReport
-from lakekeeper.core.vacuum_report import VacuumReport
-from lakekeeper.engine.auto import AutoReport, AutoSettings, Service, ranked, seconds, settings_from, sweep
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.hot import Backoffs
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.service import AutoReport, AutoSettings, Service, ranked, seconds, settings_from, sweep
 from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 

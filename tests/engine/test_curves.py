@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.curve import CURVES
-from lakekeeper.core.info import measure
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.engine.curves import note_name
-from lakekeeper.engine.maintain import look
+from lakekeeper.core.layout.clustering_info import measure
+from lakekeeper.core.layout.space_filling_curve import CURVES
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.engine.merge.boundary_store import note_name
+from lakekeeper.engine.merge.job import look
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import Lake
 from lakekeeper.testing.values import Row

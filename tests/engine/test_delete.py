@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.report import DeleteReport
-from lakekeeper.engine.delete import delete_rows
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.deletes import MemoryDeletes

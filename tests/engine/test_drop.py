@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.report import DeleteReport, RestoreReport
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import DeleteReport, RestoreReport
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.drop import drop_rows, settle
-from lakekeeper.engine.intents import registered
-from lakekeeper.engine.restore import restore
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import DROPPED, PENDING, RESTORING, TrashEntry, entries
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.trash.drop_partition import drop_rows, settle
+from lakekeeper.engine.trash.recycle_bin import DROPPED, PENDING, RESTORING, TrashEntry, entries
+from lakekeeper.engine.trash.restore import restore
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, Observer
 from lakekeeper.testing.lake import MemoryTable, Settings

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import BlockSet
-from lakekeeper.core.depth import depth_curve
-from lakekeeper.core.levels import frozen, partition_group, run_depth
-from lakekeeper.core.options import Options
-from lakekeeper.core.ranks import rank_blocks
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.layout.depth import depth_curve
+from lakekeeper.core.layout.levels import frozen, partition_group, run_depth
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
 from tests.engine.scene import IN_PARTS, Scene, overlapping, rows

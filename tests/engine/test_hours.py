@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.report import MergeReport
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import registered
-from lakekeeper.engine.maintain import maintain
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Notes
 from lakekeeper.testing.memory import MemoryAdapter

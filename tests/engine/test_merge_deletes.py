@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.policies.deletes import DELETES
-from lakekeeper.core.report import MergeReport
-from lakekeeper.engine.hot import Backoff
-from lakekeeper.engine.maintain import Request
-from lakekeeper.engine.tidy import merge_deletes
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.engine.merge.delete_files import merge_deletes
+from lakekeeper.engine.merge.job import Request
+from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.draws import draw_table

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.intents import at_work
-from lakekeeper.engine.rewrite import Failed, Work, rewrites_of
+from lakekeeper.engine.merge.executor import Failed, Work, rewrites_of
+from lakekeeper.engine.state.leases import at_work
 from lakekeeper.errors import Conflict, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings

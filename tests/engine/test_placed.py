@@ -15,19 +15,20 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.blocks import BlockSet, Snapshot, make_blocks
-from lakekeeper.core.boundaries import MOST, Boundaries, curve_index
-from lakekeeper.core.curve import CURVES
-from lakekeeper.core.info import ClusteringInformation, mean_depth, measure
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.lines import data_line, table_line
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import Plan
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.layout.clustering_info import ClusteringInformation, mean_depth, measure
+from lakekeeper.core.layout.rank_boundaries import curve_index
+from lakekeeper.core.layout.snapshot_index import data_line, table_line
+from lakekeeper.core.layout.space_filling_curve import CURVES
+from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks
+from lakekeeper.core.model.boundaries import MOST, Boundaries
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policy import Env
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.curves import note_name
-from lakekeeper.engine.maintain import Request, look, plan_for
+from lakekeeper.engine.merge.boundary_store import note_name
+from lakekeeper.engine.merge.job import Request, look, plan_for
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Adapter
 from tests.engine.scene import POLICIES

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.planner import cold_first
-from lakekeeper.core.rebase import Changes, Winner
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.planner import cold_first
+from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.hot import Backoff, held_blocks
-from lakekeeper.engine.maintain import maintain
-from lakekeeper.engine.quiet import QuietWindow
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.partition_backoff import Backoff, held_blocks
+from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.errors import Conflict
 from tests.engine.scene import Scene, groups_apart, rows
 

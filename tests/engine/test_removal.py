@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.removal import Removal
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.engine.vacuum.deleter import Removal
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 

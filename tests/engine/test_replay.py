@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.engine.replay import Replayer
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Commit, Lost, Matched, Traces
 from lakekeeper.testing.deletes import MemoryDeletes

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import SLOTS, at_work, register, registered
-from lakekeeper.engine.maintain import maintain
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import empty, entries, restore_files
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.state.leases import SLOTS, at_work, register, registered
+from lakekeeper.engine.trash.recycle_bin import empty, entries, restore_files
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakekeeper.core.report import MergeReport
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.maintain import maintain
-from lakekeeper.engine.spent import DAY_MS, note_spent, spent_bytes
+from lakekeeper.engine.merge.daily_budget import note_spent, spent_bytes
+from lakekeeper.engine.merge.job import maintain
 from lakekeeper.testing.lake import MemoryTable
 from tests.engine.scene import Scene, rows
 

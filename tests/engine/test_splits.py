@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakekeeper.core.option_table import MAX_BLOCK_BYTES, NO_ROW_BOUND
-from lakekeeper.core.options import resolve
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.planner import make_plan
-from lakekeeper.core.policies import Env
-from lakekeeper.core.rebase import Rewrite
-from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES, NO_ROW_BOUND
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.engine.merge.job import Request, maintain
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from lakekeeper.testing.versions import row_bytes

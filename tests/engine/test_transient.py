@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.core.report import MergeReport
-from lakekeeper.engine.intents import registered
-from lakekeeper.engine.maintain import maintain
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import AdapterError, NotFound, Rejected, Unknown
 from lakekeeper.spi import Commit
 from lakekeeper.testing.memory import MemoryAdapter, Parts

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import HOUR_MS, Stream
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.retention import Stream
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import SLOTS, register, registered
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import empty, entries, restore_files
+from lakekeeper.engine.state.leases import SLOTS, register, registered
+from lakekeeper.engine.trash.recycle_bin import empty, entries, restore_files
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -400,7 +401,7 @@ def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
         if phase == "before_commit":
             raise _Crash
 
-    from lakekeeper.engine.maintain import maintain
+    from lakekeeper.engine.merge.job import maintain
 
     with pytest.raises(_Crash):
         maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=kill, clock=clock)
@@ -418,7 +419,7 @@ def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
 
 
 def test_a_run_that_was_taken_for_dead_commits_nothing() -> None:
-    from lakekeeper.engine.maintain import maintain
+    from lakekeeper.engine.merge.job import maintain
     from lakekeeper.errors import Rejected
 
     scene = Scene(MemoryTable("db.t", {"k": "int"}))

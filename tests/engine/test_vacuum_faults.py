@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
-from lakekeeper.engine import intents, trash
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import register, registered
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import empty
+from lakekeeper.engine.state import leases
+from lakekeeper.engine.state.leases import register, registered
+from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash.recycle_bin import empty
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.scene import intent, written
@@ -35,9 +36,9 @@ CALLS: Mapping[str, Mapping[str, Any]] = {
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nine of ten calls look for an intent or a bin where there is none."""
-    monkeypatch.setattr(intents, "SLOTS", 3)
-    monkeypatch.setattr(intents, "VACUUMS", 2)
-    monkeypatch.setattr(trash, "SLOTS", 2)
+    monkeypatch.setattr(leases, "SLOTS", 3)
+    monkeypatch.setattr(leases, "VACUUMS", 2)
+    monkeypatch.setattr(recycle_bin, "SLOTS", 2)
 
 
 def made(*, linear: bool) -> MemoryTable:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.workload import Span, Workload
-from lakekeeper.engine.workload import read_workload
+from lakekeeper.core.workload.workload import Span, Workload
+from lakekeeper.engine.event_log import read_workload
 from lakekeeper.errors import OptionError
 
 UI = "org.apache.spark.sql.execution.ui."

@@ -56,14 +56,14 @@ def reached(gate: str, what: str) -> None:
 
 def main(errand: Errand) -> int:
     from lakekeeper.cli import main as command
-    from lakekeeper.engine import maintain
+    from lakekeeper.engine.merge import job
     from lakekeeper.spark import session
 
     if errand.grace:
         from lakekeeper.spark import interrupts
 
         interrupts.GRACE_SECONDS = errand.grace
-    hold(maintain, "make_plan", errand, "planning")
+    hold(job, "make_plan", errand, "planning")
     start = session.local_session
 
     def started(**given: Any) -> Any:

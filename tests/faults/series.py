@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lakekeeper.api import Table
-from lakekeeper.core.report import MergeReport
+from lakekeeper.core.model.report import MergeReport
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from tests.faults.ground import Ground
 from tests.faults.port import Dead, Faulty, Port

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.api import Table
-from lakekeeper.core.report import MergeReport
+from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import Rejected
 from tests.faults.port import COMMITS, Fault, Faulty, Port

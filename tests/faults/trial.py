@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.api import Table
-from lakekeeper.core.report import DeleteReport, MergeReport
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.spi import Observer
 from tests.faults.ground import OPTIONS, USERS, Ground
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.core.layout import run_folder
+from lakekeeper.core.model.run_folders import run_folder
 from tests.formats.lakes import Lake
 from tests.formats.test_neighbours import ALL, COMPACT, dead_run, files, fill, later
 

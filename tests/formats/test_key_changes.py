@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.engine.curves import note_name
+from lakekeeper.engine.merge.boundary_store import note_name
 from tests.formats.lakes import Lake
 from tests.oracles.files_read import files_read
 

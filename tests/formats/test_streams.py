@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import lakekeeper as lk
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.errors import OptionError
 from tests.formats.lakes import Lake
 

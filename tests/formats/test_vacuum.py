@@ -17,7 +17,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.intents import registered
+from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import NotFound, OptionError, RetentionError
 from tests.formats.lakes import Lake
 

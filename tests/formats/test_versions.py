@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 import lakekeeper as lk
-from lakekeeper.core.options import CONF_PREFIX
+from lakekeeper.core.config.options import CONF_PREFIX
 from lakekeeper.errors import AdapterError
-from lakekeeper.spark import jars
+from lakekeeper.spark import library_versions
 from tests.formats.lakes import Lake
 
-ALLOW = CONF_PREFIX + jars.ALLOW
+ALLOW = CONF_PREFIX + library_versions.ALLOW
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ def test_the_operator_may_try_one(untested: Lake) -> None:
 
 def test_a_table_property_does_not_allow_one(untested: Lake) -> None:
     name = untested.create("id bigint")
-    untested.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.{jars.ALLOW}' = 'true')")
+    untested.spark.sql(
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.{library_versions.ALLOW}' = 'true')"
+    )
     with pytest.raises(AdapterError, match=r"9\.9\.0"):
         lk.table(untested.spark, name)
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.core.workload import Scan, Span
+from lakekeeper.core.workload.workload import Scan, Span
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.listeners import Listening
+from lakekeeper.spark.query_listener import Listening
 from tests.formats.lakes import Lake
 
 

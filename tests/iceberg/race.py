@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lakekeeper.core.blocks import UNKNOWN, Snapshot
-from lakekeeper.core.rebase import Changes, Rewrite, applied_now, rebase
+from lakekeeper.core.model.blocks import UNKNOWN, Snapshot
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_iceberg import IcebergTable

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lakekeeper.core.retention import Kept, Retention, Versions, keep
-from lakekeeper.core.vacuum import Garbage, VacuumPlan, plan_vacuum
+from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum.vacuum_plan import Garbage, VacuumPlan, plan_vacuum
 from tests.iceberg.scene import Scene
 
 LATER = 10**13

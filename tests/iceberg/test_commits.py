@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.rebase import Rewrite
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.storage_contract import places
@@ -317,7 +317,7 @@ def test_manifests_that_are_merged_away_leave_nothing_behind(scene: Scene) -> No
 def test_discard_touches_nothing_outside_the_table(scene: Scene, tmp_path: Any) -> None:
     from dataclasses import replace
 
-    from lakekeeper.core.rebase import Output
+    from lakekeeper.core.planning.rebase import Output
 
     adapter, _, made = prepared(scene)
     foreign = tmp_path / "precious.parquet"

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakekeeper.core.keys import quote
+from lakekeeper.core.model.keys import quote
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Adapter, Capabilities, TableName
 from lakekeeper.testing.contract import AdapterContract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakekeeper.core.boundaries import placed
+from lakekeeper.core.layout.rank_boundaries import placed
 from tests.iceberg.scene import Scene
 
 pytestmark = pytest.mark.iceberg

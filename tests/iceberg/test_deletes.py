@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from lakekeeper.core.blocks import UNKNOWN
-from lakekeeper.core.rebase import rebase
+from lakekeeper.core.model.blocks import UNKNOWN
+from lakekeeper.core.planning.rebase import rebase
 from lakekeeper_iceberg import producer, staging
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from lakekeeper.core.blocks import UNKNOWN
+from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.errors import Conflict
-from lakekeeper_iceberg import follow
-from lakekeeper_iceberg.masks import leaves_with_file
+from lakekeeper_iceberg import block_tracking
 from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.position_deletes import leaves_with_file
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal, recluster
 
@@ -75,7 +75,7 @@ def test_one_delete_after_another_in_the_same_files_is_followed(
     scene.run("DELETE FROM {t} WHERE v IN ('v2', 'v32')")
     race = Race.start(scene)
     asked: list[str] = []
-    for module, name in ((follow, "list_files"), (Planner, "tasks")):
+    for module, name in ((block_tracking, "list_files"), (Planner, "tasks")):
         real = getattr(module, name)
 
         def noted(*given: Any, name: str = name, real: Callable[..., Any] = real) -> Any:

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakekeeper.core.blocks import Snapshot
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Prepared, Tidied
 from lakekeeper_iceberg import IcebergTable, listing
-from lakekeeper_iceberg.masks import Mask, by_file, write_masks
+from lakekeeper_iceberg.delete_files import _dangling
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.tidy import _dangling
+from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal, recluster
 from tests.iceberg.test_commits import Faulty

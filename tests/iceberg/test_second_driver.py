@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.options import resolve
+from lakekeeper.core.config.options import resolve
 from lakekeeper.errors import Unsupported
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg.table import IcebergTable

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.retention import Retention, keep
-from lakekeeper.core.vacuum import plan_vacuum
+from lakekeeper.core.vacuum.retention import Retention, keep
+from lakekeeper.core.vacuum.vacuum_plan import plan_vacuum
 from lakekeeper.errors import AdapterError, RetentionError
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of

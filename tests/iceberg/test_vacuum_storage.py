@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from lakekeeper.core.layout import run_folder
-from lakekeeper.core.options import resolve
-from lakekeeper.core.retention import Kept, Retention, Versions, keep
-from lakekeeper.core.vacuum import Doomed
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
+from lakekeeper.core.vacuum.vacuum_plan import Doomed
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, Unknown
-from lakekeeper_iceberg.disk import Disk
+from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
 from tests.faults.storage import faulty_storage

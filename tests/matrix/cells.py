@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.core.report import GroupResult, MergeReport
+from lakekeeper.core.model.report import GroupResult, MergeReport
 from tests.formats.gate import Gate
 from tests.matrix.actions import ACTIONS, Action, maintain
 from tests.matrix.sides import KINDS, listed

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from lakekeeper.core import rebase as core_rebase
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.engine import commit as engine_commit
-from lakekeeper.engine import replay as engine_replay
-from lakekeeper.engine import rewrite as engine_rewrite
-from lakekeeper.engine.commit import Committer
-from lakekeeper.engine.delete import _Delete
-from lakekeeper.engine.replay import Replayer
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning import rebase as core_rebase
+from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.engine.delete.row_delete import _Delete
+from lakekeeper.engine.merge import committer as engine_commit
+from lakekeeper.engine.merge import executor as engine_rewrite
+from lakekeeper.engine.merge import replay as engine_replay
+from lakekeeper.engine.merge.committer import Committer
+from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict, Unknown
 from lakekeeper.spi import Lost, Matched, Places, Traces
 from lakekeeper.testing import memory

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.policies import Policy
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Policy
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.maintain import Request, maintain
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.merge.job import Request, maintain
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.runner import MemoryRunner

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.options import Options, resolve
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import empty
+from lakekeeper.engine.trash.recycle_bin import empty
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.model.oracle import Violation
 from tests.model.program import Names, Question, Trace
 from tests.model.store import Extra, Node, Shelf, author_of, jumped_at

@@ -17,19 +17,19 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from lakekeeper.core.options import resolve
-from lakekeeper.core.policies.full import FULL
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.core.vacuum_report import VacuumReport
-from lakekeeper.engine import intents
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.delete import delete_rows
-from lakekeeper.engine.drop import drop_rows
-from lakekeeper.engine.intents import Intent
-from lakekeeper.engine.maintain import Request, maintain
-from lakekeeper.engine.restore import restore
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import entries
+from lakekeeper.engine.delete.row_delete import delete_rows
+from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.state import leases
+from lakekeeper.engine.state.leases import Intent
+from lakekeeper.engine.trash.drop_partition import drop_rows
+from lakekeeper.engine.trash.recycle_bin import entries
+from lakekeeper.engine.trash.restore import restore
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -139,7 +139,7 @@ class Place:
             listed = [f"mem:/{_ROOT}/{path}" for path in sorted(self.disk)]
             self.notes[f"vacuum/{run[:16]}/list-0000.json"] = json.dumps(listed)
             self._intent(
-                intents.SLOTS, Intent(run[:16], "vacuum", at_ms, uuid, 0, parts=1, timeout_ms=HOUR_MS)
+                leases.SLOTS, Intent(run[:16], "vacuum", at_ms, uuid, 0, parts=1, timeout_ms=HOUR_MS)
             )
         else:
             self._intent(pick % 3, Intent(run, "rewrite", at_ms, uuid, 0, timeout_ms=HOUR_MS))

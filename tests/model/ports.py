@@ -10,11 +10,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.containment import Grounds
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.core.retention import Kept, Versions
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Doomed, FileInfo, Garbage
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.vacuum.path_guard import Grounds
+from lakekeeper.core.vacuum.retention import Kept, Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    Doomed,
+    FileInfo,
+    Garbage,
+)
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 

@@ -17,19 +17,20 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from lakekeeper.core import info, planner
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.plan import MergeTask
-from lakekeeper.core.rebase import Changes, Rewrite
-from lakekeeper.core.report import KeyReport
-from lakekeeper.engine import delete as engine_delete
-from lakekeeper.engine import intents as engine_intents
-from lakekeeper.engine import maintain as engine_maintain
-from lakekeeper.engine import removal as engine_removal
-from lakekeeper.engine import rewrite as engine_rewrite
-from lakekeeper.engine import sweep as engine_sweep
-from lakekeeper.engine import trash as engine_trash
+from lakekeeper.core.layout import clustering_info
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.report import KeyReport
+from lakekeeper.core.planning import planner
+from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete import row_delete as engine_delete
+from lakekeeper.engine.merge import executor as engine_rewrite
+from lakekeeper.engine.merge import job as engine_maintain
+from lakekeeper.engine.state import leases as engine_intents
+from lakekeeper.engine.trash import recycle_bin as engine_trash
+from lakekeeper.engine.vacuum import deleter as engine_removal
+from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Capabilities, Commit, Observer, Restores
 from lakekeeper.testing.memory import Parts
@@ -356,7 +357,7 @@ def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inli
 def deterministic() -> Iterator[None]:
     """The engine without threads and random ids; the planner, which is pure, remembers what it said."""
     plans: dict[Any, Any] = {}
-    make_plan, mean_depth = planner.make_plan, info.mean_depth
+    make_plan, mean_depth = planner.make_plan, clustering_info.mean_depth
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
         key = (id(snapshot), tuple(p.name for p in policies), tuple(options.values.items()), env)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.report import DeleteReport, MergeReport
-from lakekeeper.core.vacuum_report import VacuumReport
+from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, RetentionError, Unknown
 from lakekeeper.testing.versions import Version
 from tests.model.oracle import Violation

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from lakekeeper.core.blocks import Snapshot
-from lakekeeper.core.retention import Ref
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.vacuum.retention import Ref
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import Fault, MemoryAdapter
 from lakekeeper.testing.values import Row

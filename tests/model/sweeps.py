@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.sweep import VacuumRequest, vacuum
-from lakekeeper.engine.trash import restore_files
+from lakekeeper.engine.trash.recycle_bin import restore_files
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
 from tests.model.asking import SWEEP_FAULTS

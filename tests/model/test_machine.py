@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lakekeeper.core.policies.ranges import RANGES
-from lakekeeper.core.policies.sizes import SIZES
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.sizes import SIZES
 from tests.model.asking import COMMIT_FAULTS, possible_faults
 from tests.model.bugs import BUGS, trusting
 from tests.model.cells import ALL, ROWS, STOPS, TABLES, delete, rewrite

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lakekeeper.core.retention import HOUR_MS
-from lakekeeper.engine import trash
-from lakekeeper.engine.neighbours import Neighbours
-from lakekeeper.engine.sweep import _Sweep
-from lakekeeper.engine.trash import DROPPED, TrashEntry
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
+from lakekeeper.engine.vacuum.foreign_tables import Neighbours
+from lakekeeper.engine.vacuum.job import _Sweep
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
@@ -152,13 +152,13 @@ def _any_cursor() -> Sequence[tuple[Any, str, Any]]:
 
 
 def _any_entry() -> Sequence[tuple[Any, str, Any]]:
-    real = trash.find
+    real = recycle_bin.find
 
     def find(adapter: MemoryAdapter, name: str) -> tuple[str, TrashEntry]:
         slot, entry = real(adapter, name)
         return slot, replace(entry, state=DROPPED, dropped=entry.dropped or entry.version + 1)
 
-    return [(trash, "find", find)]
+    return [(recycle_bin, "find", find)]
 
 
 BUGS: dict[str, Callable[[], Sequence[tuple[Any, str, Any]]]] = {

@@ -7,16 +7,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakekeeper.core import retention as core_retention
-from lakekeeper.core.retention import Kept, Retention, Versions
-from lakekeeper.core.vacuum import NO_BACKLOG, Backlog, Dead, Garbage, VacuumPlan
-from lakekeeper.engine import leftovers
-from lakekeeper.engine import sweep as engine_sweep
-from lakekeeper.engine.intents import Intent, Registration
-from lakekeeper.engine.records import Records
-from lakekeeper.engine.removal import Removal, Removed
-from lakekeeper.engine.sweep import _Sweep
-from lakekeeper.engine.trash import CURSOR
+from lakekeeper.core.vacuum import retention as core_retention
+from lakekeeper.core.vacuum.retention import Kept, Retention, Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    Dead,
+    Garbage,
+    VacuumPlan,
+)
+from lakekeeper.engine.state.leases import Intent, Registration
+from lakekeeper.engine.trash.recycle_bin import CURSOR
+from lakekeeper.engine.vacuum import job as engine_sweep
+from lakekeeper.engine.vacuum import orphans
+from lakekeeper.engine.vacuum.deleter import Removal, Removed
+from lakekeeper.engine.vacuum.job import _Sweep
+from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import Unknown
 from lakekeeper.testing import storage as memory_storage
 from lakekeeper.testing.storage import MemoryStorage
@@ -35,7 +41,7 @@ def _forgets_tags() -> list[Patch]:
 
 
 def _lists_after_it_read_the_log() -> list[Patch]:
-    listed, orphans_of = _Sweep._orphans_listed, leftovers.orphans_of
+    listed, orphans_of = _Sweep._orphans_listed, orphans.orphans_of
     read: list[Versions] = []
 
     def log_first(self: _Sweep) -> list[Any]:
@@ -149,7 +155,7 @@ def _unknown_is_done() -> list[Patch]:
 
 
 def _young_files_are_orphans() -> list[Patch]:
-    real: Any = leftovers.orphans_of
+    real: Any = orphans.orphans_of
 
     def orphans_of(*args: Any) -> Any:
         *rest, _intents, options, now_ms = args
@@ -159,7 +165,7 @@ def _young_files_are_orphans() -> list[Patch]:
 
 
 def _forgets_leftovers() -> list[Patch]:
-    real = leftovers.leftovers_of
+    real = orphans.leftovers_of
 
     def leftovers_of(storage: Any, neighbours: Any, intents: Mapping[str, Intent], *rest: Any) -> Any:
         return replace(real(storage, neighbours, intents, *rest), files=())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lakekeeper.core.retention import HOUR_MS
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.versions import ROW_ID
 from tests.model import keeping, promises

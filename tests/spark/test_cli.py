@@ -16,7 +16,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
-from lakekeeper.core.report import DeleteReport, GroupResult, MergeReport
+from lakekeeper.core.model.report import DeleteReport, GroupResult, MergeReport
 from lakekeeper.errors import LakekeeperError
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.boundaries import MOST, Boundaries, curve_index
-from lakekeeper.core.curve import CURVES
-from lakekeeper.core.keys import ClusterKey, KeyColumn, arrow_type, to_json_value
+from lakekeeper.core.layout.rank_boundaries import curve_index
+from lakekeeper.core.layout.space_filling_curve import CURVES
+from lakekeeper.core.model.boundaries import MOST, Boundaries
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn, arrow_type, to_json_value
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token

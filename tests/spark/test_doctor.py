@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
-from lakekeeper.spark import doctor, java, session
+from lakekeeper.spark import doctor, java_runtime, session
 
 
 def _by_name(findings: tuple[doctor.Finding, ...]) -> dict[str, doctor.Finding]:
@@ -39,13 +39,13 @@ def _java_that_prints(place: Path, banner: str) -> Path:
     ],
 )
 def test_reads_the_major_version_of_java(banner: str, expected: int | None) -> None:
-    assert java.major_version(banner) == expected
+    assert java_runtime.major_version(banner) == expected
 
 
 def test_an_old_java_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = _java_that_prints(tmp_path / "jdk11", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(home))
-    monkeypatch.setattr(java, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "_HOMES", ())
     finding = _by_name(doctor.examine())["java"]
     assert not finding.ok
     assert "Java 11" in finding.found
@@ -56,14 +56,14 @@ def test_an_old_java_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytes
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "_HOMES", ())
     finding = _by_name(doctor.examine())["java"]
     assert (finding.ok, finding.found) == (False, "none")
 
 
 def test_an_empty_java_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(java, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "_HOMES", ())
     assert f"JAVA_HOME={tmp_path}" in _by_name(doctor.examine())["java"].found
 
 
@@ -73,7 +73,7 @@ def test_a_supported_java_elsewhere_is_advised_and_used(
     old = _java_that_prints(tmp_path / "old", 'openjdk version "1.8.0_392"')
     good = _java_that_prints(tmp_path / "jvm" / "java-21", 'openjdk version "21.0.3" 2024-04-16')
     monkeypatch.setenv("JAVA_HOME", str(old))
-    monkeypatch.setattr(java, "_HOMES", (str(tmp_path / "jvm"),))
+    monkeypatch.setattr(java_runtime, "_HOMES", (str(tmp_path / "jvm"),))
     assert _by_name(doctor.examine())["java"].advice == f"export JAVA_HOME={good}"
     session._prepare_environment()
     assert os.environ["JAVA_HOME"] == str(good)

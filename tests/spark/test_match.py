@@ -144,7 +144,7 @@ def test_what_can_not_be_told_apart_is_refused(spark: SparkSession) -> None:
     class Odd(T.DataType):
         pass
 
-    from lakekeeper.spark.match import _spelled
+    from lakekeeper.spark.row_match import _spelled
 
     with pytest.raises(TypeError, match="told apart"):
         _spelled(F.lit(1), Odd())

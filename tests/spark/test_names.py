@@ -12,7 +12,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import AdapterError, NotFound, OptionError
-from lakekeeper.spark.names import Expanded, expand, resolve
+from lakekeeper.spark.identifiers import Expanded, expand, resolve
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 

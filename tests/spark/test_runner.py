@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.keys import ClusterKey, KeyColumn
-from lakekeeper.core.plan import MergeTask
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spark.merge import POOL, SparkRunner
 
 MARKS = (

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.names import resolve
+from lakekeeper.spark.identifiers import resolve
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import TableName
 

@@ -1,0 +1,291 @@
+"""Take rows out of files by their places: by deletion vectors, or by copies of the files without these rows.
+
+Both are told by Delta how many rows it took out, and neither is believed if that is not the number of places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
+from lakekeeper.errors import AdapterError
+from lakekeeper.spi import Lost, Places
+from lakekeeper_delta.deletion_vectors import Vectors, refuse_torn, store, vector_files, vector_of, with_rows
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
+from lakekeeper_delta.row_positions import file_and_position, small, spelled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # what Delta's generator asks for
+
+
+def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
+    """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not as many live rows of the outputs."""
+    base, now = lost.base, log.latest()
+    counts = _counts(log, hits, {output.path: output.rows + output.masked for output in base.outputs})
+    run = run_folder(base.task.table_uuid, base.run_id)
+    masks: dict[str, Any] = {}
+    if not now.masks_rows:
+        outputs, actions, extra = _by_copies(log, now, base, run, hits, counts)
+    elif isinstance(hits, Mapping):
+        masks = {path: with_rows(log, mask_of(log, base, path), hits[path]) for path in counts}
+        outputs, actions, extra = _by_vectors(log, base, store(log, run, masks))
+    else:
+        present = {path: add.deletionVector() for path, add in _adds(base).items() if path in counts}
+        outputs, actions, extra = _by_vectors(log, base, write_vectors(log, run, hits, present, counts))
+    same = {path: bitmap for path, bitmap in base.native.masks.items() if path not in counts}
+    native = replace(
+        base.native,
+        outputs=actions,
+        inputs=tuple(lost.native.inputs.values()),
+        dead=lost.native.dead,
+        masks=same | masks,
+        known=dict(lost.native.inputs),
+    )
+    return base.masked(
+        outputs,
+        native,
+        applied=applied_now(base.task, lost.changes),
+        rows=sum(counts.values()),
+        extra=extra,
+        before=lost.rewrite,
+    )
+
+
+def mask_of(log: Log, rewrite: Rewrite, path: str) -> Any:
+    """The masked rows of an output, as a bitmap that is not to be changed."""
+    known = rewrite.native.masks.get(path)
+    return vector_of(log, _adds(rewrite)[path]) if known is None else known
+
+
+def _adds(rewrite: Rewrite) -> dict[str, Any]:
+    """The outputs' actions by path."""
+    return dict(zip((output.path for output in rewrite.outputs), rewrite.native.outputs, strict=True))
+
+
+def _counts(log: Log, hits: DataFrame | Places, rows: Mapping[str, int]) -> dict[str, int]:
+    """Places by file. Raises AdapterError for some that are not as many rows of the files at hand."""
+    if not isinstance(hits, Mapping):
+        return count_places(log, hits, rows)
+    for file, places in hits.items():
+        inside = file in rows and all(0 <= at < rows[file] for at in places)
+        if not inside or len(set(places)) != len(places):
+            raise _no_rows(log, file, len(places))
+    return {file: len(places) for file, places in hits.items() if len(places)}
+
+
+def _no_rows(log: Log, file: str, places: int) -> AdapterError:
+    return AdapterError(
+        f"{log.name}: {places} places of rows in {file} are not as many rows of a file at hand"
+    )
+
+
+def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str, int]:
+    """Places by file. Raises AdapterError for one in a file that is not in ``rows``, beyond its rows, or doubled."""
+    from pyspark.sql import functions as F
+
+    asked = hits.groupBy("file").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.count_distinct("position").alias("places"),
+        F.min("position").alias("first"),
+        F.max("position").alias("last"),
+    )
+    counts = {}
+    for row in asked.collect():
+        file = str(row["file"])
+        if file not in rows or row["n"] != row["places"] or row["first"] < 0 or row["last"] >= rows[file]:
+            raise _no_rows(log, file, row["n"])
+        counts[file] = int(row["n"])
+    return counts
+
+
+def _by_vectors(log: Log, base: Rewrite, vectors: Vectors) -> tuple[list[Output], list[Any], Sequence[str]]:
+    """(outputs, their actions, the files beside the first outputs in use); a new vector replaces the one before."""
+    outputs, actions = [], []
+    for output, add in zip(base.outputs, base.native.outputs, strict=True):
+        vector = vectors.by_file.get(output.path)
+        physical = output.rows + output.masked
+        masked = output.masked if vector is None else int(vector.cardinality())
+        if masked == physical:
+            continue
+        outputs.append(replace(output, rows=physical - masked, masked=masked))
+        actions.append(add if vector is None else add.removeRows(vector, True, False)._1())
+    keep_vectors(log, vectors, [output.path for output in outputs])
+    in_use = (add.deletionVector() for add in actions)
+    return (
+        outputs,
+        actions,
+        (*vector_files(log, (v for v in in_use if v is not None)), *_copies(base, outputs)),
+    )
+
+
+def _copies(base: Rewrite, outputs: Iterable[Output]) -> list[str]:
+    """Outputs that a replay wrote."""
+    written = {output.path for output in base.written.outputs}
+    return [output.path for output in outputs if output.path not in written]
+
+
+def write_vectors(
+    log: Log, run: str, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
+) -> Vectors:
+    """One vector for each file of ``hits``, with the rows of its ``present`` one (a descriptor or None) in it.
+
+    The vectors' files lie in the folder of a run. Raises AdapterError where the vectors do not mask just as many rows
+    more as ``counts`` says, and Rejected where the storage has not kept them; then the vector files are deleted.
+    """
+    if not counts:
+        return Vectors({}, ())
+    generator = log.singleton("commands.DeletionVectorBitmapGenerator")
+    root = log.log.dataPath()
+    # The generator takes the folder of the run for the table: what lies elsewhere has to be named in full.
+    known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
+    asked = _asked(hits, known)
+    with log.active(log.jvm.session):
+        made = log.jvm.python_list(
+            generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.at_folder(run), 0)
+        )
+    by_file = {str(result.filePath()): _moved(result.deletionVector(), root, run) for result in made}
+    vectors = Vectors(by_file, vector_files(log, by_file.values()))
+    masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
+    if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
+        discard(log, vectors.files)
+        raise AdapterError(
+            f"{log.name}: {sum(counts.values())} rows were to be masked, and Delta masked {sum(masked.values())}"
+        )
+    refuse_torn(log, vectors)
+    return vectors
+
+
+def _moved(vector: Any, root: Any, run: str) -> Any:
+    """The same vector as one of the table: its file lies in the folder of a run, which becomes its prefix."""
+    if not vector.isOnDisk():
+        return vector
+    identifier = vector.getRandomPrefixAndUuid().get()._2()
+    # Delta gives a relative path only to a vector that has an absolute one.
+    return vector.copyWithAbsolutePath(root).copyWithNewRelativePath(identifier, run)
+
+
+def _grown(vector: Any, before: Any) -> int:
+    """Rows that a vector masks and the one before did not."""
+    return int(vector.cardinality()) - (int(before.cardinality()) if before is not None else 0)
+
+
+def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
+    """Places in the form of Delta's generator, each with the vector that its file has already."""
+    from pyspark.sql import functions as F
+
+    named = hits.select(F.col("file").alias("filePath"), F.col("position").alias("rowIndexCol"))
+    if present:
+        ids = [str(vector.serializeToBase64()) for vector in present.values()]
+        known = small(hits, filePath=list(present), deletionVectorId=ids)
+        named = named.join(F.broadcast(known), "filePath", "left")
+    else:
+        named = named.withColumn("deletionVectorId", F.lit(None).cast("string"))
+    return named.select(*_VECTOR_COLUMNS)
+
+
+def keep_vectors(log: Log, vectors: Vectors, paths: Iterable[str]) -> tuple[str, ...]:
+    """The vector files that serve these data files; the others, of data files without a live row, are deleted."""
+    named = vector_files(log, (vectors.by_file[path] for path in paths if path in vectors.by_file))
+    discard(log, [file for file in vectors.files if file not in named])
+    return named
+
+
+def _by_copies(
+    log: Log, now: State, base: Rewrite, run: str, hits: DataFrame | Places, counts: Mapping[str, int]
+) -> tuple[list[Output], list[Any], Sequence[str]]:
+    """(outputs, their actions, all copies in use): touched outputs are written anew, where a row is left.
+
+    So are those that an earlier replay masked, before vectors were switched off.
+    """
+    adds = _adds(base)
+    left = {o.path: o.rows - counts.get(o.path, 0) for o in base.outputs if o.path in counts or o.masked}
+    kept = {path: rows for path, rows in left.items() if rows}
+    readable = {path: _readable(log, now, adds[path]) for path in kept}
+    copies = write_copies(log, now, run, _frame(log, hits), readable, kept)
+    outputs, actions = [], []
+    for output in base.outputs:
+        add = adds[output.path]
+        if output.path not in left:
+            outputs.append(output)
+            actions.append(add)
+        elif output.path in copies:
+            made, data = described(log, copies[output.path])
+            outputs.append(made)
+            marks = carried_marks(add, data)
+            actions.append(log.edited(copies[output.path], dataChange=False, **marks))
+    return outputs, actions, _copies(base, outputs)
+
+
+def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:
+    """Places as columns ``file`` and ``position``."""
+    if not isinstance(hits, Mapping):
+        return hits
+    files = [file for file, places in hits.items() for _ in places]
+    rows = [int(at) for places in hits.values() for at in places]
+    table = pa.table({"file": pa.array(files, pa.string()), "position": pa.array(rows, pa.int64())})
+    made: DataFrame = log.jvm.spark.createDataFrame(table)
+    return made
+
+
+def _readable(log: Log, state: State, add: Any) -> Any:
+    """An uncommitted file so that its row ids can be read: it has no first one yet, its own go first."""
+    return log.edited(add, baseRowId=0, defaultRowCommitVersion=0) if state.tracks_rows else add
+
+
+def write_copies(
+    log: Log, state: State, run: str, hits: DataFrame, adds: Mapping[str, Any], rows: Mapping[str, int]
+) -> dict[str, Any]:
+    """Each file copied without its ``hits``, in the same order of rows, into the folder of a run: path → new AddFile.
+
+    ``adds`` are by path; ``rows`` is how many each new file must have, not 0. Raises AdapterError where it has not;
+    then the new files are deleted.
+    """
+    if not adds:
+        return {}
+    made = write_files(log, state, rows_by_file(log, state, (hits, "left_anti"), adds), run)
+    new = [described(log, add)[0] for add in made]
+    if [output.rows for output in new] != [rows[path] for path in adds]:
+        discard(log, [output.path for output in new])
+        raise AdapterError(
+            f"{log.name}: {len(adds)} files were to be written anew with {sum(rows[p] for p in adds)} rows, and "
+            f"{len(new)} were with {sum(o.rows for o in new)}"
+        )
+    return dict(zip(adds, made, strict=True))
+
+
+def rows_by_file(
+    log: Log,
+    state: State,
+    only: tuple[DataFrame, str] | None,
+    adds: Mapping[str, Any],
+    *,
+    row_ids: bool = True,
+) -> DataFrame:
+    """Live rows of files, in a partition for each file, in their order.
+
+    ``only`` are places and how they count: ``left_semi`` for the rows there, ``left_anti`` for all others. ``adds`` are
+    AddFiles by path. With ``row_ids``, where the table tracks rows, ids and versions are columns too.
+    """
+    from pyspark.sql import functions as F
+
+    scanned = log.scan(state, log.jvm.array_list(adds.values()), numbered=True)
+    rows = log.with_row_ids(state, scanned) if row_ids else scanned
+    file, position = file_and_position(log, rows)
+    placed = rows.select(F.struct("*").alias("row"), file.alias("spelled"), position)
+    names = spelled(log, adds)
+    numbers = small(placed, spelled=list(names.values()), file=list(names), at=list(range(len(names))))
+    wanted = placed.join(F.broadcast(numbers), "spelled")
+    if only is not None:
+        places, how = only
+        wanted = wanted.join(places.select("file", "position"), ["file", "position"], how)
+    in_order = wanted.repartitionById(len(names), F.col("at").cast("int")).sortWithinPartitions("position")
+    rows_alone: DataFrame = in_order.select("row.*")
+    return rows_alone

@@ -1,0 +1,204 @@
+"""What commits did to files, replayed in order: which went and did not come back, and which deletion vectors are used.
+
+    version      5         6            9             12
+    x.parquet   add     remove      add (RESTORE)   remove      gone since 12: of any version from 12 on it is no part
+    y.parquet   add     remove, add (its deletes changed)       not gone
+
+Kept are the files that went, not those that live: memory follows the garbage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper_delta.locations import Locator
+
+_VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
+ADD_LINE = r'^\s*\{\s*"add"\s*:'
+"""Lines (a pattern of Java's and Python's) that name a file that came."""
+
+
+def kind_of(location: str) -> str:
+    """What a file is, by its place and name."""
+    if "/_change_data/" in location:
+        return "changes"
+    return "deletes" if _VECTORS.search(location) else "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A file that a version dropped. ``at_ms``: when, as the action says; 0 where it does not.
+
+    A change file is named by its own version alone, and needed as long as that one can be read.
+    """
+
+    version: int
+    kind: str
+    at_ms: int
+    partition: str
+
+    def needed_by(self, oldest: int) -> bool:
+        """Is it part of what can be read where versions from ``oldest`` on are kept?"""
+        return self.version >= oldest if self.kind == "changes" else self.version > oldest
+
+
+@dataclass(slots=True)
+class Journal:
+    """Commits ``first`` … ``newest``, in the order they were applied.
+
+    memory     the version whose live files can be asked for; what came after it is told by ``undone`` and ``late``
+    since      removes up to this version were looked at before; -1 for none
+    whole      all commits of the table were read
+    twofold    a file of the table was spelled absolutely: the same one may live under another spelling
+    undone     (file, deletion vector's file) that were live in ``memory`` perhaps, and are no more
+    late       files that came after ``memory``
+    bytes      by which live bytes changed since ``memory``; None where an action does not tell
+    metadata   what of the metadata in ``memory`` a vacuum goes by
+    renewed    a later commit changed that, or the protocol, or is too large for the driver
+    checked    commits up to this one are known to bring no garbage back
+    last     the newest commit's file as it was read
+    asked, met   files that are looked for, and those of them that any action names
+    users      file of deletion vectors → files that use it, as far as was seen
+    """
+
+    locator: Locator
+    partition_columns: Mapping[str, str]
+    memory: int
+    metadata: Mapping[str, Any]
+    since: int = -1
+    first: int = 0
+    newest: int = -1
+    examined: int = 0
+    whole: bool = False
+    twofold: bool = False
+    renewed: bool = False
+    checked: int = -1
+    bytes: int | None = 0
+    gone: dict[str, Gone] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    users: dict[str, set[str]] = field(default_factory=dict)
+    undone: set[tuple[str, str]] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    times: dict[int, int | None] = field(default_factory=dict)
+    last: FileInfo | None = None
+    asked: Collection[str] = ()
+    met: set[str] = field(default_factory=set)
+
+    def asks_for_adds(self, version: int) -> bool:
+        """Does it matter which files a commit brought?"""
+        return bool(self.gone or self.asked) or self.whole or version > self.memory
+
+    def drop(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
+        """Apply what a commit says besides the files that it brought. Raises ValueError, KeyError or TypeError."""
+        for action in actions:
+            if "remove" in action and version > self.since:
+                self._remove(version, action["remove"])
+            elif "cdc" in action:
+                self._change_file(version, action["cdc"])
+            elif version > self.memory and ("protocol" in action or self._renews(action)):
+                self.renewed = True
+
+    def bring(self, version: int, adds: Iterable[Mapping[str, Any]]) -> None:
+        """Then apply the files that it brought: what came in the same commit as it went is there."""
+        for add in adds:
+            path = str(add["path"])
+            vector = self.locator.vector(add.get("deletionVector"))
+            locations = self.locator.readings(path)
+            self._meet(*locations, vector)
+            for location in locations:
+                self.gone.pop(location, None)
+                self._look_at_spelling(path, location)
+            if version > self.memory:
+                self.late.update(locations)
+                self._weigh(add.get("size"), 1)
+            if vector:
+                self._look_at_vector(add["deletionVector"], vector)
+                if version > self.memory:
+                    self.late.add(vector)
+                if self.whole or version > self.memory:
+                    self.users.setdefault(vector, set()).update(locations)
+
+    def dropped_at(self, gone: Gone) -> int | None:
+        """When a file was dropped (epoch milliseconds), by its action or else its commit; None where neither says."""
+        return gone.at_ms or self.times.get(gone.version)
+
+    def still_used(self, vector: str) -> bool:
+        """Is a file of deletion vectors used by a file that was seen to come?"""
+        return bool(self.users.get(vector))
+
+    def _renews(self, action: Mapping[str, Any]) -> bool:
+        """Is it metadata that changes which files may go? Columns do not, nor does the last value of an identity."""
+        metadata = action.get("metaData")
+        return metadata is not None and any(
+            metadata.get(key, type(value)()) != value for key, value in self.metadata.items()
+        )
+
+    def _remove(self, version: int, remove: Mapping[str, Any]) -> None:
+        path, descriptor = str(remove["path"]), remove.get("deletionVector")
+        vector = self.locator.vector(descriptor)
+        location = self.locator.of(path)
+        self._meet(*self.locator.readings(path), vector)
+        at = remove.get("deletionTimestamp")
+        told = Gone(
+            version, kind_of(path), at if isinstance(at, int) and at > 0 else 0, self._partition(remove, path)
+        )
+        if version > self.memory:
+            self._weigh(remove.get("size"), -1)
+        if location is None:
+            self.outside[path] = version
+        else:
+            self._look_at_spelling(path, location)
+            self._drop(location, told)
+            if version > self.memory:
+                self.undone.add((location, vector))
+        if vector:
+            self._look_at_vector(descriptor or {}, vector)
+            self._drop(vector, Gone(version, "deletes", told.at_ms, told.partition))
+            for reading in self.locator.readings(path):
+                self.users.get(vector, set()).discard(reading)
+
+    def _change_file(self, version: int, change: Mapping[str, Any]) -> None:
+        path = str(change["path"])
+        location = self.locator.of(path)
+        self._meet(*self.locator.readings(path))
+        if location is None:
+            self.outside[path] = version
+        else:
+            self._drop(location, Gone(version, "changes", 0, self._partition(change, path)))
+
+    def _meet(self, *locations: str) -> None:
+        if self.asked:
+            self.met.update(location for location in locations if location in self.asked)
+
+    def _drop(self, location: str, gone: Gone) -> None:
+        if self.locator.inside(location):
+            self.gone[location] = gone
+        else:
+            self.outside[location] = gone.version
+
+    def _look_at_spelling(self, path: str, location: str) -> None:
+        if self.locator.is_absolute(path) and self.locator.inside(location):
+            self.twofold = True
+
+    def _look_at_vector(self, descriptor: Mapping[str, Any], vector: str) -> None:
+        if descriptor["storageType"] == "p" and self.locator.inside(vector):
+            self.twofold = True
+
+    def _weigh(self, size: Any, sign: int) -> None:
+        known = isinstance(size, int) and self.bytes is not None
+        self.bytes = (self.bytes or 0) + sign * size if known else None
+
+    def _partition(self, action: Mapping[str, Any], path: str) -> str:
+        """The partition as in ``BlockSet.partition``, or the folder where the action does not tell."""
+        if not self.partition_columns:
+            return ""
+        values = action.get("partitionValues")
+        if not isinstance(values, Mapping):
+            return path.rpartition("/")[0]
+        named = {name: values.get(physical) for name, physical in sorted(self.partition_columns.items())}
+        return json.dumps(named, ensure_ascii=False, separators=(",", ":"))

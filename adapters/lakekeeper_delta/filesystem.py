@@ -1,0 +1,237 @@
+"""Hadoop's file system from the driver: states, texts and names of single files; each method says whether it lists.
+
+Every call of py4j takes a tenth of a millisecond: lines are filtered and joined where they are read, and a folder's
+entries come as one text.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper.errors import AdapterError, reason
+from lakekeeper.spark.jvm import causes
+from lakekeeper_delta.bulk_calls import BulkFiles
+from lakekeeper_delta.locations import Locator
+from lakekeeper_delta.native import Log
+
+THREADS = 8
+_RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss")  # where a rename is one step, and not a copy
+_PAGE = 250  # files that one thread asks about
+_ENTRIES = 5_000  # of a folder in one text
+_STATUS = re.compile(
+    r"(.*); isDirectory=(true|false);(?: length=(\d+);)?.* modification_time=(\d+)\b", re.DOTALL
+)
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a listed folder."""
+
+    info: FileInfo
+    folder: bool
+
+
+class Disk:
+    """The file system that a table lies on. Methods raise AdapterError where it does not answer."""
+
+    def __init__(self, log: Log) -> None:
+        self._name = log.name
+        self._view = log.jvm.view
+        self.conf = log.log.newDeltaHadoopConf()
+        folder = log.log.dataPath()
+        self._files = folder.getFileSystem(self.conf)
+        self._bulk = BulkFiles(log.jvm, self._files)
+        default = self._view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf)
+        authority = default.getAuthority()
+        self.locator = Locator(
+            str(self._files.makeQualified(folder).toString()).rstrip("/"),
+            f"{default.getScheme()}:" + (f"//{authority}" if authority else ""),
+        )
+
+    @property
+    def root(self) -> str:
+        """The table's folder."""
+        return self.locator.root
+
+    @property
+    def scheme(self) -> str:
+        """Of the table's file system."""
+        return self.root.partition(":")[0]
+
+    @property
+    def renames(self) -> bool:
+        """Is a rename one step?"""
+        return self.scheme in _RENAMING
+
+    @property
+    def local(self) -> bool:
+        """Can links be looked through with the driver's own file system?"""
+        return self.root.startswith("file:/")
+
+    def path(self, location: str) -> Any:
+        """A Hadoop Path of a location; never decoded."""
+        return self._view.org.apache.hadoop.fs.Path(location)
+
+    def status(self, location: str) -> FileInfo | None:
+        """A file as it is; None where there is none, or a folder."""
+        return self.statuses([location])[0]
+
+    def statuses(self, locations: Sequence[str]) -> list[FileInfo | None]:
+        """Files as they are, in order."""
+        return [found[0] if found and found[1] else None for found in self._seen(locations)]
+
+    def kinds(self, locations: Sequence[str]) -> list[str]:
+        """``file``, ``folder``, or empty where there is nothing."""
+        return ["" if found is None else "file" if found[1] else "folder" for found in self._seen(locations)]
+
+    def _seen(self, locations: Sequence[str]) -> list[tuple[FileInfo, bool] | None]:
+        pages = [locations[at : at + _PAGE] for at in range(0, len(locations), _PAGE)]
+        try:
+            return [found for page in in_parallel(self._bulk.seen, pages) for found in page]
+        except Exception as error:
+            raise self._unanswered(f"{locations[0]} or one after it", error) from error
+
+    def lines(self, location: str, dropped: str = "") -> str:
+        """The lines of a text, but for those in which a pattern of Java's is found."""
+        java = self._view.java
+        try:
+            stream = self._files.open(self.path(location))
+            try:
+                charset = java.nio.charset.StandardCharsets.UTF_8
+                if not dropped:
+                    return str(self._view.org.apache.commons.io.IOUtils.toString(stream, charset))
+                lines = java.io.BufferedReader(java.io.InputStreamReader(stream, charset)).lines()
+                wanted = java.util.regex.Pattern.compile(dropped).asPredicate().negate()
+                return str(lines.filter(wanted).collect(java.util.stream.Collectors.joining("\n")))
+            finally:
+                stream.close()
+        except Exception as error:
+            raise self._unanswered(location, error) from error
+
+    def first_line(self, location: str) -> str:
+        """The first line of a text."""
+        java = self._view.java
+        try:
+            stream = self._files.open(self.path(location))
+            try:
+                charset = java.nio.charset.StandardCharsets.UTF_8
+                line = java.io.BufferedReader(java.io.InputStreamReader(stream, charset)).readLine()
+                return "" if line is None else str(line)
+            finally:
+                stream.close()
+        except Exception as error:
+            raise self._unanswered(location, error) from error
+
+    def remove(self, locations: Sequence[str]) -> None:
+        """Delete files, in bulk where the store can. What cannot be deleted stays: who asks has to look."""
+        try:
+            store = self._files.createBulkDelete(self.path(self.root))
+            size = int(store.pageSize())
+        except Exception:  # a store without: one by one
+            store, size = None, 1
+        step = size if size > 1 else _PAGE
+        pages = [locations[at : at + step] for at in range(0, len(locations), step)]
+        remove = (lambda page: self._remove_page(store, page)) if size > 1 else self._remove_each
+        list(in_parallel(remove, pages))
+        if store is not None:
+            store.close()
+
+    def _remove_page(self, store: Any, page: Sequence[str]) -> None:
+        with suppress(Exception):  # they stay, and the look afterwards tells so
+            store.bulkDelete(self._bulk.paths(page))
+
+    def _remove_each(self, page: Sequence[str]) -> None:
+        with suppress(Exception):  # the same
+            self._bulk.delete(page)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file; a failure leaves it where it is, or is seen by a look at both."""
+        try:
+            place = self.path(target)
+            self._files.mkdirs(place.getParent())
+            self._files.rename(self.path(source), place)
+        except Exception:  # who asks looks
+            return
+
+    def drop_empty(self, folder: str) -> None:
+        """Remove a folder that is empty, where the file system does so in one step; any other stays."""
+        if self.local:
+            with suppress(OSError):
+                os.rmdir(folder.removeprefix("file:"))  # noqa: PTH106  # of the text as it is
+        elif self.scheme == "hdfs":
+            with suppress(Exception):  # it is not empty
+                self._files.delete(self.path(folder), False)
+
+    def prune(self, folder: str) -> None:
+        """LIST: remove a folder in which there are folders only; one with a file in it stays."""
+        if not self.local and self.scheme != "hdfs":
+            return
+        below = self.entries(folder)
+        if all(entry.folder for entry in below):
+            for entry in below:
+                self.prune(entry.info.path)
+            self.drop_empty(folder)
+
+    def entries(self, folder: str) -> list[Entry]:
+        """LIST: what lies directly in a folder, in no order; nothing where there is no such folder."""
+        functional = self._view.org.apache.hadoop.util.functional
+        try:
+            found = functional.RemoteIterators.toList(self._files.listStatusIterator(self.path(folder)))
+            count = int(found.size())
+            texts = [
+                str(found.subList(at, min(at + _ENTRIES, count)).toString())
+                for at in range(0, count, _ENTRIES)
+            ]
+        except Exception as error:
+            if missing(error):
+                return []
+            raise self._unanswered(folder, error) from error
+        pieces = [piece for text in texts for piece in text.split("{path=" + folder.rstrip("/") + "/")[1:]]
+        if len(pieces) != count:
+            raise AdapterError(
+                f"{self._name}: the listing of {folder} is not understood; nothing was deleted"
+            )
+        return [entry for piece in pieces for entry in _parsed(piece, folder)]
+
+    def _unanswered(self, location: str, error: Exception) -> AdapterError:
+        return AdapterError(f"{self._name}: {location} cannot be read ({reason(error)}); nothing was deleted")
+
+
+def missing(error: BaseException) -> bool:
+    """Does an error say that there is no such file?"""
+    return any(
+        name.endswith(("FileNotFoundException", "NoSuchFileException")) for name, _ in causes(error)[:1]
+    )
+
+
+def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
+    """Results in order, a bounded number of them ahead: storage waits more than it works."""
+    wanted = list(items)
+    if len(wanted) <= 1:
+        yield from map(work, wanted)
+        return
+    with ThreadPoolExecutor(min(THREADS, len(wanted)), thread_name_prefix="lakekeeper-delta") as pool:
+        for start in range(0, len(wanted), 4 * THREADS):
+            yield from pool.map(work, wanted[start : start + 4 * THREADS])
+
+
+def _parsed(piece: str, folder: str) -> Iterator[Entry]:
+    """An entry out of what Hadoop's state of a file says of itself, from the name on.
+
+    A name has no slash, so that the folder marks where the next one begins. A name that looks like a part of such a
+    text is left out: it might be taken for another file, or for an older one.
+    """
+    found = _STATUS.match(piece)
+    if found and piece.count("; isDirectory=") == 1 and piece.count("modification_time=") == 1:
+        info = FileInfo(posixpath.join(folder, found[1]), int(found[3] or 0), int(found[4]))
+        yield Entry(info, folder=found[2] == "true")

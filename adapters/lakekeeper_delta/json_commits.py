@@ -1,0 +1,328 @@
+"""The JSON commits after a version: small ones are parsed once and remembered, large ones are read by a Spark job.
+
+    known            looked for by name, never listed
+      ▼                   ▼
+    … 8  9 │ 10 11 12 │ 13 ?       10 to 12 are remembered: the next look reads 13 alone
+
+The file of the newest commit known is looked at each time: where it is another one, the log is not the same table's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.spark.jvm import causes
+from lakekeeper_delta.blocks import delete_id
+from lakekeeper_delta.native import Log, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+RUN_TAG = "lakekeeper.run"
+LARGE = 1 << 20
+"""A commit of more bytes is not brought into the driver as a whole."""
+_REMEMBERED = 4096  # commits; older ones are read again where they are needed
+_FILES = pa.schema(
+    [("version", pa.int64()), ("path", pa.string()), ("delete_id", pa.string()), ("live", pa.bool_())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Commits after a version, oldest first, and the file actions in them.
+
+    ``files`` is a table of version, path, delete_id and live (an add, or else a remove), in no order. ``adds`` are
+    actions, as JSON, of files that were there before: the newest of each path; those of large commits are left out.
+    ``renewed``: a commit brought other metadata or another protocol, as far as one can tell.
+    """
+
+    winners: tuple[Winner, ...] = ()
+    files: pa.Table = field(default_factory=_FILES.empty_table)
+    adds: Mapping[str, str] = field(default_factory=dict)
+    renewed: bool = False
+
+    def touching(self, paths: pa.Array) -> pa.Table:
+        """The actions on these paths, which may be many more than the actions."""
+        if not self.files.num_rows:
+            return self.files
+        known = paths.filter(pc.is_in(paths, value_set=self.files["path"].combine_chunks()))
+        return self.files.filter(pc.is_in(self.files["path"], value_set=known))
+
+
+class Commits:
+    """The commits of one log, as read so far; safe to use from several driver threads."""
+
+    def __init__(self, log: Log) -> None:
+        self._log_path = log.log.logPath()
+        self._files = self._log_path.getFileSystem(log.log.newDeltaHadoopConf())
+        self._path = log.jvm.view.org.apache.hadoop.fs.Path
+        self._text = log.jvm.view.org.apache.commons.io.IOUtils
+        self._utf8 = log.jvm.view.java.nio.charset.StandardCharsets.UTF_8
+        self._lock = Lock()
+        self._known: dict[int, Since] = {}
+        # Version, time and bytes of the newest commit's file.
+        self._anchor: tuple[int, int, int] | None = None
+
+    def newest(self, read: Callable[[], State]) -> int | None:
+        """The newest version, from the one that was ``read`` on; None where the log may be another table's."""
+        with self._lock:
+            anchor = self._anchor
+            if anchor is None:
+                state = read()
+                made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
+                anchor = self._status(state.version)
+                if anchor is None or anchor[1] // 1000 != made // 1000:
+                    return None
+            elif self._status(anchor[0]) != anchor:
+                self._anchor = None
+                self._known.clear()
+                return None
+            while self._files.exists(self._place(anchor[0] + 1)):
+                following = self._status(anchor[0] + 1)
+                if following is None:
+                    return None
+                anchor = following
+            self._anchor = anchor
+            return anchor[0]
+
+    def between(self, log: Log, after: int, upto: int) -> Since:
+        """The commits ``after`` < version ≤ ``upto``. Raises NotFound where the log was cleaned of one of them."""
+        with self._lock:
+            large = []
+            for version in range(after + 1, upto + 1):
+                if version not in self._known:
+                    small = self._small(log, version)
+                    if small is None:
+                        large.append(version)
+                    else:
+                        self._known[version] = small
+            if large:
+                self._known.update(_by_job(log, range(large[0], large[-1] + 1)))
+            found = [self._known[version] for version in range(after + 1, upto + 1)]
+            for version in sorted(self._known)[:-_REMEMBERED]:
+                del self._known[version]
+        return _joined(found)
+
+    def _small(self, log: Log, version: int) -> Since | None:
+        place = self._place(version)
+        try:
+            size = int(self._files.getFileStatus(place).getLen())
+            if size > LARGE:
+                return None
+            stream = self._files.open(place)
+            try:
+                text = str(self._text.toString(stream, self._utf8))
+            finally:
+                stream.close()
+        except Exception as error:
+            if any(name.endswith("FileNotFoundException") for name, _ in causes(error)):
+                raise _gap(log, version) from error
+            raise
+        try:
+            return parsed(version, text)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise AdapterError(
+                f"{log.name}: commit {version} of its log is not understood ({error!r})"
+            ) from error
+
+    def _status(self, version: int) -> tuple[int, int, int] | None:
+        place = self._place(version)
+        if not self._files.exists(place):
+            return None
+        status = self._files.getFileStatus(place)
+        return version, int(status.getModificationTime()), int(status.getLen())
+
+    def _place(self, version: int) -> Any:
+        return self._path(self._log_path, f"{version:020d}.json")
+
+
+_of_logs: WeakKeyDictionary[Log, Commits] = WeakKeyDictionary()
+_guard = Lock()
+
+
+def commits_of(log: Log) -> Commits:
+    """What was read of a log so far."""
+    with _guard:
+        found = _of_logs.get(log)
+        if found is None:
+            found = _of_logs[log] = Commits(log)
+        return found
+
+
+def commits_between(log: Log, after: int, upto: int) -> Since:
+    """See :meth:`Commits.between`; nothing is read for none."""
+    return commits_of(log).between(log, after, upto) if upto > after else Since()
+
+
+def parsed(version: int, text: str) -> Since:
+    """One commit out of its text. Raises ValueError for what is no list of actions."""
+    files: list[tuple[int, str, str, bool]] = []
+    adds: dict[str, str] = {}
+    removed: set[str] = set()
+    data = renewed = metadata = False
+    info: Mapping[str, Any] = {}
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        action = json.loads(line)
+        for kind in ("add", "remove"):
+            if action.get(kind) is not None:
+                file = action[kind]
+                files.append((version, file["path"], _vector_id(file.get("deletionVector")), kind == "add"))
+                # What a log does not say is taken for a change.
+                data |= file.get("dataChange") is not False
+                if kind == "add":
+                    adds[file["path"]] = line
+                else:
+                    removed.add(file["path"])
+        metadata |= action.get("metaData") is not None
+        renewed |= action.get("metaData") is not None or action.get("protocol") is not None
+        info = action.get("commitInfo") or info
+    acts = {"data_any": data, "live_all": not removed} if files else None
+    at = info.get("inCommitTimestamp")
+    about = {
+        "operation": info.get("operation"),
+        "run": (info.get("tags") or {}).get(RUN_TAG),
+        "at_ms": info.get("timestamp") if at is None else at,
+    }
+    columns = [list(column) for column in zip(*files, strict=True)] or [[], [], [], []]
+    table = pa.table(dict(zip(_FILES.names, columns, strict=True)), schema=_FILES)
+    again = {path: line for path, line in adds.items() if path in removed}
+    return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed)
+
+
+def _vector_id(vector: Mapping[str, Any] | None) -> str:
+    """As :func:`lakekeeper_delta.blocks.delete_id`."""
+    if vector is None:
+        return ""
+    offset = vector.get("offset")
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
+
+
+def _joined(found: Iterable[Since]) -> Since:
+    parts = list(found)
+    adds: dict[str, str] = {}
+    for part in parts:
+        for path in part.files["path"].to_pylist():
+            adds.pop(path, None)
+        adds.update(part.adds)
+    return Since(
+        tuple(w for part in parts for w in part.winners),
+        pa.concat_tables([_FILES.empty_table(), *(part.files for part in parts)]),
+        adds,
+        any(part.renewed for part in parts),
+    )
+
+
+def _gap(log: Log, version: int) -> NotFound:
+    return NotFound(
+        log.name, f"the log no longer has commit {version}, which is after the version that was read"
+    )
+
+
+def _by_job(log: Log, versions: range) -> dict[int, Since]:
+    """Commits that may be large, in one Spark job."""
+    from pyspark.sql import functions as F
+
+    raw = read_commits(log, versions)
+    add, remove, info, metadata, protocol = (
+        F.col(n) for n in ("add", "remove", "commitInfo", "metaData", "protocol")
+    )
+    asked = [part.isNotNull() for part in (add, remove, info, metadata, protocol)]
+    vector = F.coalesce(add.getField("deletionVector"), remove.getField("deletionVector"))
+    at = F.coalesce(info.getField("inCommitTimestamp"), info.getField("timestamp"), F.lit(0))
+    table = (
+        raw.where(asked[0] | asked[1] | asked[2] | asked[3] | asked[4])
+        .select(
+            "version",
+            F.coalesce(add.getField("path"), remove.getField("path")).alias("path"),
+            delete_id(vector).alias("delete_id"),
+            add.isNotNull().alias("live"),
+            F.coalesce(add.getField("dataChange"), remove.getField("dataChange"), F.lit(True)).alias("data"),
+            metadata.isNotNull().alias("metadata"),
+            protocol.isNotNull().alias("protocol"),
+            info.getField("operation").alias("operation"),
+            info.getField("tags").getItem(RUN_TAG).alias("run"),
+            at.alias("at_ms"),
+        )
+        .toArrow()
+    )
+    files = table.filter(pc.is_valid(table["path"]))
+    others = table.filter(pc.is_null(table["path"])).to_pylist()
+    counted = files.group_by("version").aggregate([("data", "any"), ("live", "all")]).to_pylist()
+    acts = {row["version"]: row for row in counted}
+    about = {row["version"]: row for row in others if not (row["metadata"] or row["protocol"])}
+    metadata_at = {row["version"] for row in others if row["metadata"]}
+    renewed = {row["version"] for row in others if row["metadata"] or row["protocol"]}
+    return {
+        v: Since(
+            (_winner(v, acts.get(v), about.get(v) or {}, metadata=v in metadata_at),),
+            files.filter(pc.equal(files["version"], v)).select(_FILES.names).cast(_FILES),
+            renewed=v in renewed,
+        )
+        for v in versions
+    }
+
+
+def _winner(
+    version: int, acts: Mapping[str, Any] | None, about: Mapping[str, Any], *, metadata: bool
+) -> Winner:
+    layout = acts is not None and not acts["data_any"]
+    return Winner(
+        version,
+        about.get("operation") or "unknown",
+        about.get("run") or "",
+        layout=layout,
+        appends=not layout and (not metadata if acts is None else acts["live_all"]),
+        at_ms=about.get("at_ms") or 0,
+    )
+
+
+def read_commits(log: Log, versions: range) -> DataFrame:
+    """Raw actions with their ``version``. By Delta's own index: a reader's path would be taken for a pattern."""
+    jvm = log.jvm
+    hadoop = log.log.newDeltaHadoopConf()
+    folder = log.log.logPath()
+    paths = jvm.seq(jvm.view.org.apache.hadoop.fs.Path(folder, f"{v:020d}.json") for v in versions)
+    kind = log.singleton("DeltaLogFileIndex")
+    try:
+        index = kind.apply(kind.COMMIT_FILE_FORMAT(), folder.getFileSystem(hadoop), paths)
+    except Exception as error:
+        if any(name.endswith("FileNotFoundException") for name, _ in causes(error)):
+            raise _gap(log, versions[0]) from error
+        raise
+    schema = jvm.view.org.apache.spark.sql.types.DataType.fromJson(_schema().json())
+    raw: DataFrame = jvm.dataframe(log.log.loadIndex(index, schema))
+    return raw
+
+
+def _schema() -> StructType:
+    from pyspark.sql import types as T
+
+    vector = (
+        T.StructType().add("storageType", "string").add("pathOrInlineDv", "string").add("offset", "integer")
+    )
+    file = T.StructType().add("path", "string").add("deletionVector", vector).add("dataChange", "boolean")
+    info = T.StructType().add("operation", "string").add("tags", T.MapType(T.StringType(), T.StringType()))
+    info = info.add("timestamp", "long").add("inCommitTimestamp", "long")
+    metadata = T.StructType().add("id", "string")
+    protocol = T.StructType().add("minReaderVersion", "integer")
+    return (
+        T.StructType()
+        .add("add", file)
+        .add("remove", file)
+        .add("commitInfo", info)
+        .add("metaData", metadata)
+        .add("protocol", protocol)
+    )

@@ -1,0 +1,87 @@
+"""Which of some files the log's newest state names: looked for inside the JVM, so that only what is found comes out."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import uuid
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper_delta.file_history import Journal
+from lakekeeper_delta.locations import Locator, encoded_id
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.row_positions import small
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VECTORS = re.compile(r"deletion_vector_([0-9a-fA-F-]{36})\.bin")
+
+
+def alive(log: Log, state: State, journal: Journal, locations: Collection[str]) -> set[str]:
+    """Those of ``locations`` that are part of the newest version: of ``state``, and not dropped by a later commit."""
+    found: set[str] = set()
+    for row in matching(log.files(state), locations):
+        vector = journal.locator.vector(row["deletionVector"])
+        for location in journal.locator.readings(row["path"]):
+            if (location, vector) not in journal.undone:
+                found |= {location, vector}
+    return found & set(locations)
+
+
+def named_in(locator: Locator, frame: DataFrame, locations: Collection[str]) -> set[str]:
+    """Those of ``locations`` that actions (columns ``path``, ``deletionVector``) name."""
+    found: set[str] = set()
+    for row in matching(frame, locations):
+        found |= {locator.vector(row["deletionVector"]), *locator.readings(row["path"])}
+    return found & set(locations)
+
+
+def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Actions (``path`` and ``deletionVector`` as plain data) that may name one of these files, by their last step.
+
+    One location has many spellings, its name has few; who asks compares whole locations.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = small(frame, asked=sorted(_names(locations)))
+    dv = F.col("deletionVector")
+    place, kind = dv.getField("pathOrInlineDv"), dv.getField("storageType")
+    by_vector = F.when(kind == "u", F.substr(place, F.lit(-20))).when(
+        kind != "i", _last_step(_decoded(place))
+    )
+    path = F.col("path")
+    # A path that is no URI may mean what it says, or what stands before a mark of a query or a fragment.
+    raw = _last_step(path)
+    names = F.array(_last_step(_decoded(path)), raw, F.regexp_replace(raw, "[?#].*", ""), by_vector)
+    narrow = frame.select(
+        "path",
+        F.struct(kind.alias("storageType"), place.alias("pathOrInlineDv")).alias("dv"),
+        names.alias("names"),
+    )
+    each = narrow.select("path", "dv", F.explode("names").alias("asked"))
+    found = each.join(F.broadcast(wanted), "asked", "left_semi").select("path", "dv").distinct()
+    for row in found.toLocalIterator():
+        vector = row["dv"].asDict()
+        yield {"path": row["path"], "deletionVector": vector if vector["storageType"] else None}
+
+
+def _names(locations: Collection[str]) -> set[str]:
+    """Last steps, and the identifiers of files of deletion vectors as descriptors have them."""
+    names = {posixpath.basename(location) for location in locations}
+    found = [match for name in names if (match := _VECTORS.fullmatch(name))]
+    return names | {encoded_id(uuid.UUID(match[1])) for match in found}
+
+
+def _decoded(text: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    # A plus is a plus in a path, but a blank in a form.
+    return F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B")))
+
+
+def _last_step(text: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.substring_index(text, "/", -1)

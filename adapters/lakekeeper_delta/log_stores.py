@@ -1,0 +1,94 @@
+"""Which log store Delta writes a table's commits with, and whether two drivers can lose one with it.
+
+    DelegatingLogStore ─ by scheme ─► LogStoreAdaptor ─► S3SingleDriverLogStore
+
+On S3 that last one asks whether N.json exists and then puts it. Two drivers that ask at the same time both put, and the
+later one replaces the commit of the earlier: its rows are gone, or its removed files are back. Maintenance beside a
+writer is that second driver, so it does not commit there unless the operator says that there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakekeeper.core.config.options import CONF_PREFIX
+from lakekeeper.core.model.finding import Finding
+from lakekeeper.errors import Unsupported
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta.native import Log
+
+OPTION = "single-driver"
+S3 = ("s3", "s3a", "s3n")
+SHOWN = (*S3, "abfss", "gs", "hdfs", "file")
+_OF_DELTA = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
+_SAFE_ON_S3 = ("io.delta.storage.S3DynamoDBLogStore",)
+_PAGE = "docs/how-to/s3.md says how"
+
+
+def store_class(store: Any, path: Any) -> str:
+    """The class that writes commits at a Hadoop path, behind all that Delta wraps around it."""
+    for _ in range(4):  # delegating, adaptor, implementation
+        name = str(store.getClass().getName())
+        if name == "org.apache.spark.sql.delta.storage.DelegatingLogStore":
+            store = store.getDelegate(path)
+        elif name == "org.apache.spark.sql.delta.storage.LogStoreAdaptor":
+            store = store.logStoreImpl()
+        else:
+            break
+    return str(store.getClass().getName())
+
+
+def loses_commits(scheme: str, store: str) -> bool:
+    """Can two drivers overwrite each other's commits? Stores of Delta's own on S3 can, but for the one by DynamoDB.
+
+    A store that is not Delta's is for whoever configured it to know.
+    """
+    return scheme.lower() in S3 and store.startswith(_OF_DELTA) and store not in _SAFE_ON_S3
+
+
+def refusal(log: Log, *, single_driver: bool) -> str:
+    """Why nothing may be committed to a table; empty if it may. ``single_driver``: the operator says there is one."""
+    path = log.log.logPath()
+    scheme = str(path.toUri().getScheme() or "")
+    if single_driver or scheme.lower() not in S3:
+        return ""
+    store = store_class(log.log.store(), path)
+    if not loses_commits(scheme, store):
+        return ""
+    return (
+        f"on {scheme}:// the log store {store} can overwrite the commit of another driver; nothing was written. "
+        f"Configure {_SAFE_ON_S3[0]} for every writer of the table (spark.delta.logStore.{scheme}.impl), "
+        f"or, if no other driver ever writes to it, set {CONF_PREFIX}{OPTION}=true; {_PAGE}"
+    )
+
+
+def refuse_second_driver(log: Log, *, single_driver: bool) -> None:
+    """Raise Unsupported where a commit could overwrite another driver's, or be overwritten."""
+    reason = refusal(log, single_driver=single_driver)
+    if reason:
+        raise Unsupported(log.name, "a log store for one driver", reason)
+
+
+def findings(jvm: Jvm, *, single_driver: bool) -> list[Finding]:
+    """For each scheme, which log store the session has for it and what that means."""
+    spark_conf, hadoop_conf = jvm.session.sparkContext().conf(), jvm.session.sessionState().newHadoopConf()
+    store = jvm.object("org.apache.spark.sql.delta.storage.LogStore").apply(spark_conf, hadoop_conf)
+    path = jvm.view.org.apache.hadoop.fs.Path
+    return [_finding(store, path(f"{scheme}://b/t/_delta_log"), scheme, single_driver) for scheme in SHOWN]
+
+
+def _finding(store: Any, path: Any, scheme: str, single_driver: bool) -> Finding:
+    name, expected = f"delta log store, {scheme}", "a log store that can be made"
+    try:
+        found = store_class(store, path)
+    except Exception as error:  # a class that is configured and not there: its jar is missing
+        advice = f"give the session the jar of spark.delta.logStore.{scheme}.impl, or take the conf out"
+        return Finding(name, ok=False, found=str(error).splitlines()[0], expected=expected, advice=advice)
+    if not found.startswith(_OF_DELTA):
+        found += " (not one of Delta's: it must keep two drivers from overwriting each other's commits)"
+    elif loses_commits(scheme, found):
+        said = (
+            f"commits are allowed by {CONF_PREFIX}{OPTION}=true" if single_driver else "commits are refused"
+        )
+        found += f" (for one driver only: {said}; {_PAGE})"
+    return Finding(name, ok=True, found=found, expected=expected)

@@ -1,0 +1,120 @@
+"""Where a few lost rows lie in the outputs, found by the driver in single row groups, without a Spark job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
+from lakekeeper.columnar.find import Lost as LostRows
+from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.spark.jvm import JavaFile, on_local_disk
+from lakekeeper.spi import Lost, Places
+from lakekeeper_delta.deletion_vectors import positions
+from lakekeeper_delta.deletion_writer import mask_of
+from lakekeeper_delta.native import Log, State
+
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark may pad such values as it reads them
+_ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
+_log = logging.getLogger(__name__)
+
+
+def places(log: Log, lost: Lost) -> Places | None:
+    """See ``spi.RowDeletes.places``. Files are read with the credentials of the table's own Hadoop configuration."""
+    base, found = lost.base, lost.native
+    if lost.rows is None or lost.rows > MOST_ROWS:
+        return None
+    try:
+        state = log.at(base.task.read_version, base.task.table_uuid)
+        identity = _identity(state, base.task)
+        inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
+        # A long answer of the JVM is waited for, up to 40 ms.
+        lost_at = in_parallel(partial(positions, log), found.lost.values())
+        taken = [
+            LostRows(files.source(inputs[path]), at, _first_id(inputs[path]))
+            for path, at in zip(found.lost, lost_at, strict=True)
+        ]
+        written = [
+            Written(
+                files.source(add),
+                positions(log, mask_of(log, base, output.path)) if output.masked else np.zeros(0, np.int64),
+            )
+            for output, add in zip(base.outputs, base.native.outputs, strict=True)
+        ]
+        return find(taken, written, identity, base.native.footers)
+    except Declined as why:
+        _log.debug("%s: lost rows are looked for by a scan: %s", log.name, why)
+    except Exception as error:
+        # A file that cannot be read so, whatever the reason: a scan says what is wrong with it, or reads it.
+        _log.debug("%s: lost rows are looked for by a scan: %r", log.name, error)
+    return None
+
+
+def _identity(state: State, task: MergeTask) -> Identity:
+    """All columns that are stored in files; a task lies in one partition."""
+    stored = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
+    plain = [f for f in stored if not _padded(f)]
+    key = [_steps(state, state.schema, column.path) for column in (task.key.columns if task.key else ())]
+    row_id = state.properties.get(_ROW_ID) if state.tracks_rows else None
+    if state.tracks_rows and row_id is None:
+        raise Declined("the column of row ids is not known")
+    return Identity(
+        columns=tuple(_steps(state, state.schema, (f["name"],)) for f in plain),
+        whole=len(plain) == len(stored),
+        key=tuple(key),
+        row_id=Column(((row_id, None),)) if row_id else None,
+    )
+
+
+def _steps(state: State, struct: Mapping[str, Any], path: Sequence[str]) -> Column:
+    steps: list[tuple[str, int | None]] = []
+    for name in path:
+        field = next(f for f in struct["fields"] if f["name"] == name)
+        metadata = field.get("metadata", {})
+        by_id = state.properties.get("delta.columnMapping.mode") == "id"
+        stored = metadata.get("delta.columnMapping.physicalName", name) if state.mapped else name
+        steps.append((str(stored), int(metadata["delta.columnMapping.id"]) if by_id else None))
+        struct = field["type"] if isinstance(field["type"], Mapping) else {"fields": ()}
+    return Column(tuple(steps))
+
+
+def _padded(field: Any) -> bool:
+    """Is there a CHAR column in it?"""
+    if isinstance(field, Mapping):
+        kind = field.get("metadata", {}).get(_CHAR, "") if isinstance(field.get("metadata"), Mapping) else ""
+        return "char(" in str(kind).replace("varchar(", "") or any(_padded(part) for part in field.values())
+    return isinstance(field, list) and any(map(_padded, field))
+
+
+def _first_id(add: Any) -> int | None:
+    first = add.baseRowId()
+    return int(first.get()) if first.isDefined() else None
+
+
+class _Files:
+    """Data files as a search opens them: local ones by their path, others by a stream of Hadoop's."""
+
+    def __init__(self, log: Log, known: dict[str, Source]) -> None:
+        self._root = str(log.log.dataPath().toString())
+        self._absolute = log.singleton("util.DeltaFileOperations").absolutePath
+        self._conf = log.log.newDeltaHadoopConf()
+        self._known = known
+
+    def source(self, add: Any) -> Source:
+        path = str(add.path())
+        if path not in self._known:
+            self._known[path] = self._opened(path, int(add.size()))
+        return self._known[path]
+
+    def _opened(self, path: str, size: int) -> Source:
+        place = self._absolute(self._root, path)
+        files = place.getFileSystem(self._conf)
+        if on_local_disk(files):
+            local = str(place.toUri().getPath())
+            return Source(path, lambda: local)
+        return Source(path, lambda: JavaFile(files.open(place), size))

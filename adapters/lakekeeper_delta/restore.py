@@ -1,0 +1,215 @@
+"""Put rows back that a delete of ours took out: satisfies ``spi.Restores`` with DataFrames.
+
+The rows are read from the files of the version before the delete, by the columns that the table has now: column mapping
+gives each its own name in files, whatever it is called in the schema. They come back as an append.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
+from lakekeeper.spark.predicates import check
+from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.commit import attempt, commit_tags, register_metrics, told
+from lakekeeper_delta.deletion_writer import rows_by_file
+from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.rewrite import described, discard, write_files
+from lakekeeper_delta.where import matching, table_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_IDENTITY = "delta.identity.allowExplicitInsert"
+_KEPT_TOKENS = "delta.settransactionretentionduration"
+_VERSION = 1  # of the transaction that a run id is the application of
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """AddFile actions of the rows, and the schema that they were written by."""
+
+    actions: Sequence[Any]
+    schema_id: str
+
+
+class DeltaRestores:
+    """How rows of one table come back."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def before(self, version: int, where: str) -> Snapshot:
+        """The version before one, whose columns are those that the delete saw."""
+        log = self._log
+        state = log.at(version - 1, log.latest().table_uuid)
+        check(log.jvm, table_frame(log, state), where, steady=True)
+        return Snapshot(
+            table=log.name,
+            format="delta",
+            version=state.version,
+            table_uuid=state.table_uuid,
+            schema_id=state.schema_id,
+            key=None,
+            blocks=read_blocks(log, state, None, [], matching(log, state, where)),
+            complete=False,
+            properties=state.properties,
+        )
+
+    def copy(
+        self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str
+    ) -> Prepared:
+        """The rows in new files. Raises Unsupported for what would come back as something else."""
+        log = self._log
+        was = log.at(-1 if then.version is None else then.version, then.table_uuid)
+        now = log.latest()
+        _refuse_changed(log, was, now)
+        written: list[str] = []
+        try:
+            rows = _rows(log, was, now, hits, whole)
+            run = run_folder(then.table_uuid, run_id)
+            made = [] if rows is None else write_files(log, now, rows, run, checked=True)
+            written += [json.loads(action.json())["add"]["path"] for action in made]
+            outputs = [described(log, action)[0] for action in made]
+        except LakekeeperError:
+            discard(log, written)
+            raise
+        except Exception as error:
+            discard(log, written)
+            raise Rejected(
+                f"{log.name}: rows of version {was.version} can not be restored ({told(error)}); nothing was committed"
+            ) from error
+        return Prepared({o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id))
+
+    def keep(self, copies: Prepared) -> bool:
+        """While columns and partitioning are as they were when the copies were written."""
+        return bool(self._log.latest().schema_id == copies.native.schema_id)
+
+    def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
+        """One attempt. The run id is also an application's transaction, of which Delta commits one."""
+        log = self._log
+        now = log.latest()
+        try:
+            transaction = log.transaction(now)
+            done = int(transaction.txnVersion(run_id)) >= _VERSION
+            known = _carried(log, now, since, run_id, done=done)
+            if known is not None:
+                return Commit(known, run_id, (), ())
+            moment = log.jvm.some(time.time_ns() // 1_000_000)
+            token = log.delta.actions.SetTransaction(run_id, _VERSION, moment)
+            outputs = [described(log, action)[0] for action in copies.native.actions]
+            metrics = {
+                "numFiles": len(outputs),
+                "numOutputRows": sum(o.rows for o in outputs),
+                "numOutputBytes": sum(o.bytes for o in outputs),
+            }
+            register_metrics(log, transaction, metrics)
+            actions = log.jvm.array_list([token, *copies.native.actions])
+            tags, operation = commit_tags(log, now, run_id), _append(log)
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            raise Rejected(f"{log.name}: the restore could not be prepared ({told(error)})") from error
+        version = attempt(log, transaction, now, actions, operation, tags, run_id)
+        return Commit(version, run_id, (), tuple(copies.rows))
+
+
+def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> int | None:
+    """The version of an earlier commit of this run id, if there is one.
+
+    ``done``: the table's state knows the transaction. It forgets such transactions only where a property says so;
+    then the log itself is asked, and Rejected is raised where it no longer has all commits.
+    """
+    forgets = any(name.lower() == _KEPT_TOKENS for name in now.properties)
+    if not done and not forgets:
+        return None
+    try:
+        winners = commits_between(log, since, now.version).winners
+    except NotFound as gap:
+        if done:
+            return now.version
+        raise Rejected(
+            f"{log.name}: nothing tells whether the rows are back already ({gap}); nothing was committed"
+        ) from gap
+    found = next((winner.version for winner in winners if winner.run_id == run_id), None)
+    return now.version if done and found is None else found
+
+
+def _append(log: Log) -> Any:
+    none = log.jvm.none()
+    mode = log.jvm.view.org.apache.spark.sql.SaveMode.Append
+    return getattr(log.delta, "DeltaOperations$Write")(mode, none, none, none, none, none, none, none, none)
+
+
+def _rows(
+    log: Log, was: State, now: State, hits: Held[DataFrame] | None, whole: Collection[str]
+) -> DataFrame | None:
+    """The rows, by the columns of ``now``: those that the table did not have then are NULL."""
+    parts: list[DataFrame] = []
+    if whole:
+        adds = {str(add.path()): add for add in log.add_files(was, sorted(whole))}
+        parts.append(log.scan(now, log.jvm.array_list(adds.values()), numbered=True))
+    some = [path for path, rows in hits.per_file.items() if rows] if hits else []
+    if hits is not None and some:
+        adds = {str(add.path()): add for add in log.add_files(was, sorted(some))}
+        parts.append(rows_by_file(log, now, (hits.hits, "left_semi"), adds, row_ids=False))
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def _refuse_changed(log: Log, was: State, now: State) -> None:
+    """Raise Unsupported for columns whose values can not be put back as they were."""
+    if was.table_uuid != now.table_uuid:
+        raise NotFound(log.name, "the table was made anew in the same place")
+    advice = (
+        "the dropped rows can not be brought back as they were; nothing was written. Read them from version "
+    )
+    for field in now.schema["fields"]:
+        if field["metadata"].get(_IDENTITY) is False:
+            raise Unsupported(
+                log.name,
+                f"GENERATED ALWAYS AS IDENTITY (column {field['name']})",
+                f"{advice}{was.version}",
+            )
+    types = {path: kind for path, (_, kind) in _columns(now.schema)}
+    for path, (name, kind) in _columns(was.schema):
+        if path not in types:
+            raise Unsupported(log.name, f"column {name}, which was dropped", f"{advice}{was.version}")
+        if types[path] != kind:
+            raise Unsupported(
+                log.name,
+                f"column {name}, whose type was {kind} and is {types[path]}",
+                f"{advice}{was.version}",
+            )
+
+
+def _columns(
+    kind: Any, path: tuple[str, ...] = (), name: str = ""
+) -> Iterator[tuple[tuple[str, ...], tuple[str, str]]]:
+    """(names in files, (name in the schema, type)) of all columns, nested ones too."""
+    if not isinstance(kind, Mapping):
+        yield path, (name, str(kind))
+    elif kind["type"] == "struct":
+        yield path, (name, "struct")
+        for column in kind["fields"]:
+            physical = column["metadata"].get("delta.columnMapping.physicalName", column["name"])
+            full = f"{name}.{column['name']}" if name else column["name"]
+            yield from _columns(column["type"], (*path, physical), full)
+    elif kind["type"] == "array":
+        yield path, (name, "array")
+        yield from _columns(kind["elementType"], (*path, "element"), f"{name}.element")
+    elif kind["type"] == "map":
+        yield path, (name, "map")
+        yield from _columns(kind["keyType"], (*path, "key"), f"{name}.key")
+        yield from _columns(kind["valueType"], (*path, "value"), f"{name}.value")
+    else:  # a type of its own, e.g. one that a class of Spark's stands for
+        yield path, (name, json.dumps(kind, sort_keys=True))

@@ -1,0 +1,66 @@
+"""Rows of files whose log entry does not tell how many they hold: counted, never assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.jvm import causes
+from lakekeeper_delta.filesystem import in_parallel
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.row_positions import file_and_position, spelled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def physical_rows(log: Log, state: State, paths: Sequence[str], masked: Sequence[str] = ()) -> dict[str, int]:
+    """Path → rows of the file, deleted ones included; ``masked`` are those of the files that have deletes.
+
+    A Spark job counts most of them. Files of which it shows no row are asked themselves: an empty one looks in a scan
+    just as one that is gone, or that Spark spells in another way. Raises AdapterError for a file that does not answer.
+    """
+    with_deletes = set(masked)
+    plain = [path for path in paths if path not in with_deletes]
+    counted = _scanned(log, state, plain) if plain else {}
+    names = spelled(log, plain)
+    rows = {path: counted[names[path]] for path in plain if names[path] in counted}
+    others = [path for path in paths if path not in rows]
+    return rows | dict(zip(others, in_parallel(lambda path: _footer(log, path), others), strict=True))
+
+
+def _scanned(log: Log, state: State, paths: Sequence[str]) -> dict[str, int]:
+    """File, as Spark spells it → rows."""
+    try:
+        frame: DataFrame = log.scan(state, log.add_files(state, paths))
+        file, _ = file_and_position(log, frame)
+        return {str(row["file"]): int(row["count"]) for row in frame.groupBy(file).count().collect()}
+    except AdapterError:
+        raise
+    except Exception as error:
+        raise _unknown(log, f"{len(paths)} files", error) from error
+
+
+def _footer(log: Log, path: str) -> int:
+    parquet = log.jvm.view.org.apache.parquet.hadoop
+    place = log.singleton("util.DeltaFileOperations").absolutePath(str(log.log.dataPath().toString()), path)
+    try:
+        reader = parquet.ParquetFileReader.open(
+            parquet.util.HadoopInputFile.fromPath(place, log.log.newDeltaHadoopConf())
+        )
+        try:
+            return int(reader.getRecordCount())
+        finally:
+            reader.close()
+    except Exception as error:
+        raise _unknown(log, path, error) from error
+
+
+def _unknown(log: Log, what: str, error: Exception) -> AdapterError:
+    told = causes(error)
+    why = (told[-1][1] if told else str(error)).strip().splitlines()
+    return AdapterError(
+        f"{log.name}: the log does not tell the number of rows of {what}, and it can not be counted "
+        f"({why[0] if why else type(error).__name__}); nothing was written"
+    )

@@ -1,0 +1,322 @@
+"""Delete rows by their places, and whole files by their paths, in one commit that changes data: our own DELETE.
+
+    with vectors      no data file is written; Delta works the change feed out of the vectors and removes
+    without them      files are copied without the rows, and the rows are written for the feed, where it is on
+
+A commit that has a file of the feed is read from such files alone. So where rows of one file are written for it, those
+of all files are, and where no file is copied, none are: files that leave whole are removes, which the feed shows.
+
+Everything is written before the commit, file by file, so that what stands after a lost attempt need not be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported
+from lakekeeper.spark.predicates import split_conjunction
+from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics, told
+from lakekeeper_delta.deletion_writer import (
+    count_places,
+    keep_vectors,
+    rows_by_file,
+    write_copies,
+    write_vectors,
+)
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
+from lakekeeper_delta.where import table_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# What Delta's own DELETE registers: it fails where one that it looks up is missing.
+_METRICS = (
+    "numAddedFiles",
+    "numRemovedFiles",
+    "numDeletedRows",
+    "numCopiedRows",
+    "numDeletionVectorsAdded",
+    "numDeletionVectorsRemoved",
+    "numDeletionVectorsUpdated",
+    "numAddedChangeFiles",
+    "numAddedBytes",
+    "numRemovedBytes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """What becomes of one file: it leaves whole, gets a vector, or is copied.
+
+    rows      physical rows of the file
+    vector    the descriptor of all its deletes (with ``mask``, the file of it), or None
+    copy      the AddFile that holds the rows that are left, or None
+    feed      the file of its deleted rows for the change feed, or None
+    """
+
+    rows: int
+    vector: Any = None
+    mask: str = ""
+    copy: Any = None
+    feed: Any = None
+
+    @property
+    def files(self) -> list[str]:
+        copy = [_path(self.copy, "add")] if self.copy is not None else []
+        feed = [_path(self.feed, "cdc")] if self.feed is not None else []
+        return [*([self.mask] if self.mask else []), *copy, *feed]
+
+
+@dataclass(slots=True)
+class _Actions:
+    """A commit in the making: its actions, the paths that it adds, and what it tells in its metrics."""
+
+    actions: list[Any] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    metrics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_METRICS, 0))
+
+    def count(self, **more: int) -> None:
+        for name, value in more.items():
+            self.metrics[name] += value
+
+
+def refuse_append_only(log: Log, state: State) -> None:
+    """Raise Unsupported where the table's owner forbade to delete rows."""
+    if state.switched_on("appendOnly"):
+        raise Unsupported(
+            log.name,
+            "appendOnly",
+            "the table property delta.appendOnly is true, which forbids to delete rows; nothing was written",
+        )
+
+
+def prepare(
+    log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
+) -> Prepared:
+    """See ``spi.RowDeletes.prepare``. Files of an attempt that failed are deleted."""
+    run = run_folder(snapshot.table_uuid, run_id)
+    state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+    refuse_append_only(log, state)
+    wanted = {path for path, rows in hits.per_file.items() if rows} if hits else set()
+    blocks = snapshot.blocks
+    physical, live = (
+        dict(zip(blocks.path.to_pylist(), counts.tolist(), strict=True))
+        for counts in (blocks.rows, blocks.live_rows)
+    )
+    if not (wanted | set(whole)) <= physical.keys():
+        raise AdapterError(f"{log.name}: places in files that are not in the snapshot; nothing was written")
+    gone = {path: _Gone(physical[path]) for path in whole}
+    rows = {path: live[path] for path in whole}
+    written: list[str] = []
+    try:
+        if hits is not None and wanted:
+            adds = {str(add.path()): add for add in log.add_files(state, sorted(wanted))}
+            counts = count_places(log, hits.hits, {path: physical[path] for path in wanted})
+            touched = _Touched(log, state, run, hits.hits, adds, counts, physical)
+            gone |= touched.by_vectors(written) if state.masks_rows else touched.by_copies(written)
+            rows |= counts
+        if _feeds(state, gone):
+            gone |= _with_feed(log, state, run, {path: gone[path] for path in whole}, written)
+    except LakekeeperError:
+        discard(log, written)
+        raise
+    except Exception as error:
+        discard(log, written)
+        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
+    return Prepared(rows, _files(gone.values()), gone)
+
+
+def keep(log: Log, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
+    """See ``spi.RowDeletes.keep``: vectors stand while the table takes them, copies while it takes none."""
+    state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+    feed = state.switched_on("enableChangeDataFeed")
+
+    def stands(one: _Gone) -> bool:
+        if one.copy is not None:
+            return not state.masks_rows and (one.feed is not None) == feed
+        return one.vector is None or state.masks_rows
+
+    gone = {path: one for path, one in prepared.native.items() if path in paths and stands(one)}
+    return Prepared({path: prepared.rows[path] for path in gone}, _files(gone.values()), gone)
+
+
+def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
+    """See ``spi.RowDeletes.delete``. The transaction has read the snapshot, the files and the predicate.
+
+    So Delta's own conflict checker judges, by the table's isolation level, what was committed since.
+    """
+    now = log.latest()
+    refuse_append_only(log, now)
+    refuse_obstacle(log, snapshot, now)
+    late: list[str] = []
+    try:
+        state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+        gone, rows = _together(log, prepared)
+        if not gone:
+            return Commit(now.version, run_id, (), ())
+        adds = {str(add.path()): add for add in log.add_files(state, sorted(gone))}
+        if _feeds(state, gone):
+            run = run_folder(snapshot.table_uuid, run_id)
+            whole = {path: one for path, one in gone.items() if one.copy is None}
+            gone |= _with_feed(log, state, run, whole, late)
+        made = _actions(log, state, gone, adds, rows)
+        transaction = log.transaction(state)
+        transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
+        _track_predicate(log, state, transaction, where)
+        register_metrics(log, transaction, made.metrics)
+        tags = commit_tags(log, state, run_id)
+        predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
+        operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
+    except LakekeeperError:
+        discard(log, late)
+        raise
+    except Exception as error:
+        discard(log, late)
+        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
+    had = sum(add.deletionVector() is not None for add in adds.values())
+    actions = log.jvm.array_list(made.actions)
+    try:
+        version = attempt(log, transaction, state, actions, operation, tags, run_id)
+    except Unknown:
+        raise
+    except LakekeeperError:
+        discard(log, late)
+        raise
+    return Commit(version, run_id, tuple(gone), tuple(made.added), had)
+
+
+def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone], dict[str, int]]:
+    """What becomes of each file, and its rows to delete. Raises AdapterError for a file that is in two parts."""
+    rows = {path: count for each in prepared for path, count in each.rows.items()}
+    if len(rows) < sum(len(each.rows) for each in prepared):
+        raise AdapterError(
+            f"{log.name}: a file with rows to delete was prepared twice; nothing was committed"
+        )
+    return {path: each.native[path] for each in prepared for path in each.rows}, rows
+
+
+def _track_predicate(log: Log, state: State, transaction: Any, where: str) -> None:
+    """Tell the transaction what was searched for, as Delta's own DELETE does."""
+    conditions = split_conjunction(log.jvm, table_frame(log, state), where)
+    transaction.trackReadPredicates(log.jvm.seq(conditions), False, True)
+
+
+def _feeds(state: State, gone: Mapping[str, _Gone]) -> bool:
+    """Has the commit files of the change feed? Then all its deleted rows have to be in such files."""
+    return state.switched_on("enableChangeDataFeed") and any(one.copy is not None for one in gone.values())
+
+
+def _with_feed(
+    log: Log, state: State, run: str, gone: Mapping[str, _Gone], written: list[str]
+) -> dict[str, _Gone]:
+    """Files that leave whole, with their live rows written for the change feed."""
+    from pyspark.sql import functions as F
+
+    bare = [path for path, one in gone.items() if one.feed is None]
+    if not bare:
+        return dict(gone)
+    adds = {str(add.path()): add for add in log.add_files(state, sorted(bare))}
+    rows = rows_by_file(log, state, None, adds, row_ids=False)
+    made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")), run)
+    written += [_path(action, "cdc") for action in made]
+    return {**gone, **{p: replace(gone[p], feed=action) for p, action in zip(adds, made, strict=True)}}
+
+
+def _actions(
+    log: Log, state: State, gone: Mapping[str, _Gone], adds: Mapping[str, Any], rows: Mapping[str, int]
+) -> _Actions:
+    made, feeds = _Actions(), _feeds(state, gone)
+    for path, one in gone.items():
+        add, had = adds[path], adds[path].deletionVector() is not None
+        made.count(numDeletedRows=rows[path])
+        if one.vector is not None:
+            pair = _counted(log, add, one.rows).removeRows(one.vector, True, True)
+            made.actions += [pair._2(), pair._1()]
+            made.added.append(path)
+            made.count(numDeletionVectorsUpdated=int(had), numDeletionVectorsAdded=int(not had))
+            continue
+        made.actions.append(add.removeWithTimestamp(time.time_ns() // 1_000_000, True))
+        made.count(numRemovedFiles=1, numRemovedBytes=int(add.size()), numDeletionVectorsRemoved=int(had))
+        if one.copy is not None:
+            output, data = described(log, one.copy)
+            made.actions.append(log.edited(one.copy, dataChange=True, **carried_marks(add, data)))
+            made.added.append(output.path)
+            made.count(numAddedFiles=1, numAddedBytes=output.bytes, numCopiedRows=output.rows)
+        if feeds and one.feed is not None:
+            made.actions.append(one.feed)
+            made.count(numAddedChangeFiles=1)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Files with rows to delete: actions by path, rows to delete and physical rows of each.
+
+    ``run`` is the folder of the run, in which all is written.
+    """
+
+    log: Log
+    state: State
+    run: str
+    places: DataFrame
+    adds: Mapping[str, Any]
+    counts: Mapping[str, int]
+    rows: Mapping[str, int]
+
+    def by_vectors(self, written: list[str]) -> dict[str, _Gone]:
+        present = {path: self.adds[path].deletionVector() for path in self.counts}
+        vectors = write_vectors(self.log, self.run, self.places, present, self.counts)
+        written += vectors.files
+        left = [path for path, v in vectors.by_file.items() if int(v.cardinality()) < self.rows[path]]
+        keep_vectors(self.log, vectors, left)
+        gone = {path: _Gone(self.rows[path]) for path in self.counts}
+        for path in left:
+            vector = vectors.by_file[path]
+            gone[path] = _Gone(self.rows[path], vector, vectors.file_of(self.log, path))
+        return gone
+
+    def by_copies(self, written: list[str]) -> dict[str, _Gone]:
+        log, state = self.log, self.state
+        kept = {path: rows for path in self.counts if (rows := self._left(path))}
+        readable = {path: self.adds[path] for path in kept}
+        copies = write_copies(log, state, self.run, self.places, readable, kept)
+        written += [_path(copy, "add") for copy in copies.values()]
+        gone = {path: _Gone(self.rows[path], copy=copies.get(path)) for path in self.counts}
+        if not _feeds(state, gone):
+            return gone
+        from pyspark.sql import functions as F
+
+        adds = {path: self.adds[path] for path in self.counts}
+        deleted = rows_by_file(log, state, (self.places, "left_semi"), adds, row_ids=False)
+        made = write_files(log, state, deleted.withColumn("_change_type", F.lit("delete")), self.run)
+        written += [_path(action, "cdc") for action in made]
+        return {path: replace(gone[path], feed=action) for path, action in zip(adds, made, strict=True)}
+
+    def _left(self, path: str) -> int:
+        """Live rows of a file after the delete."""
+        vector = self.adds[path].deletionVector()
+        dead = int(vector.cardinality()) if vector is not None else 0
+        return self.rows[path] - dead - self.counts[path]
+
+
+def _counted(log: Log, add: Any, rows: int) -> Any:
+    """An action that tells its number of rows: a file with deletes must."""
+    if add.numPhysicalRecords().isDefined():
+        return add
+    return log.edited(add, stats=json.dumps({"numRecords": rows, "tightBounds": False}))
+
+
+def _path(action: Any, kind: str) -> str:
+    return str(json.loads(action.json())[kind]["path"])
+
+
+def _files(gone: Collection[_Gone]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(file for one in gone for file in one.files))

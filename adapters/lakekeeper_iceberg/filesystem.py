@@ -1,0 +1,282 @@
+"""Files as the table's storage shows them: looked at, deleted, moved, listed. Through the table's own FileIO.
+
+A FileIO does not tell when a file was made, nor does it rename: where Hadoop's file system is under it, that one is
+asked. Links are looked for on local disks only; no other storage that Hadoop knows follows them by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lakekeeper.core.model.run_folders import folders_of_run
+from lakekeeper.core.vacuum.path_guard import (
+    Grounds,
+    below,
+    move_refusal,
+    refusal,
+    same_place,
+    spelled,
+)
+from lakekeeper.core.vacuum.vacuum_plan import Doomed, FileInfo, region_of
+from lakekeeper.errors import AdapterError, reason
+from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.reachability import path_key
+
+_HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
+_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+_BULK = "org.apache.iceberg.io.SupportsBulkOperations"
+_PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
+_INFO = "org.apache.iceberg.io.FileInfo"
+_OF_HADOOP = ("file", "hdfs", "viewfs")  # what a FileIO that looks at schemes gives to Hadoop
+_CHEAP_RENAME = (*_OF_HADOOP, "abfs", "abfss")
+_THREADS = 4
+_LISTED = 10_000
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The storage of one table. Raises AdapterError where it does not answer."""
+
+    jvm: Iceberg
+    name: str
+    io: Any
+    grounds: Grounds
+
+    def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """See ``spi.Storage.look``."""
+        links = _Links(self.grounds)
+        return [_of_file(info, links) for info in self._seen(paths)]
+
+    def delete(self, files: Sequence[Doomed]) -> list[str]:
+        """See ``spi.Storage.delete``."""
+        allowed = [f.path for f in files if not refusal(f.path, self.grounds, region_of(f.kind))]
+        links = _Links(self.grounds)
+        seen = dict(zip(allowed, self._seen(allowed), strict=True))
+        doomed = [
+            p for p, info in seen.items() if info is not None and info.bytes != FOLDER and not links.to(p)
+        ]
+        self._delete_all(doomed)
+        left = dict(zip(doomed, self._seen(doomed), strict=True))
+        gone = [path for path, info in seen.items() if info is None or (path in left and left[path] is None)]
+        folders = {folder for path in gone for folder in folders_of_run(path)}
+        for folder in sorted(folders, key=len, reverse=True):
+            self._drop_empty(folder)
+        return gone
+
+    def refuses_bin(self) -> str:
+        """See ``spi_storage.Storage.refuses_bin``."""
+        roots = self.grounds.roots
+        kinds = {_scheme(root) for root in roots}
+        if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
+            return f"the table's storage ({', '.join(sorted(kinds))}) copies a file to rename it"
+        if len({_store(root) for root in roots}) > 1:
+            return "the table's files lie in several stores, and a file cannot be renamed into another one"
+        return ""
+
+    def prune(self, folder: str) -> None:
+        """Remove a folder in which there are folders only, where the storage has real ones; one with a file stays."""
+        if _scheme(folder) == "file":
+            for place, _, _ in os.walk(_local(folder), topdown=False):
+                with suppress(OSError):  # it is not empty
+                    os.rmdir(place)  # noqa: PTH106  # of the text as it is
+        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+            hadoop.prune(folder)
+
+    def _drop_empty(self, folder: str) -> None:
+        """Remove a folder that is empty, where the storage has real ones and does so in one step; any other stays."""
+        if _scheme(folder) == "file":
+            with suppress(OSError):
+                os.rmdir(_local(folder))  # noqa: PTH106  # of the text as it is
+        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+            hadoop.drop_empty(folder)
+
+    def move(self, moves: Mapping[str, str]) -> list[str]:
+        """See ``spi.Storage.move``; nothing is moved where a rename would be a copy."""
+        links, hadoop = _Links(self.grounds), self._hadoop(moves)
+
+        def one(move: tuple[str, str]) -> bool:
+            source, target = move
+            if move_refusal(source, target, self.grounds) or any(links.to(path) for path in move):
+                return False
+            cheap = _scheme(source) in _CHEAP_RENAME and _store(source) == _store(target)
+            return hadoop is not None and cheap and self._rename(hadoop, source, target)
+
+        done = _in_threads(one, list(moves.items()))
+        return [source for source, moved in zip(moves, done, strict=True) if moved]
+
+    def files(self, folder: str) -> Iterator[FileInfo]:
+        """LIST: all files below a folder, at whatever depth; none where there is no folder."""
+        if not self.jvm.is_a(self.io, _PREFIX):
+            raise AdapterError(
+                f"{self.name}: the table's storage ({self.io.getClass().getName()}) cannot be listed"
+            )
+        links = _Links(self.grounds)
+        try:
+            hadoop = self._hadoop([folder])
+            if hadoop is not None and not hadoop.exists(folder):
+                return
+            # With the slash: object stores list by the beginning of a name.
+            found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
+            parts = self.jvm.collect.Iterators.partition(found, _LISTED)
+            while parts.hasNext():
+                yield from self._infos(parts.next(), links)
+        except AdapterError:
+            raise
+        except Exception as error:
+            raise self._failed(f"{folder} cannot be listed", error) from error
+
+    def _infos(self, part: Any, links: _Links) -> Iterator[FileInfo]:
+        columns = [
+            self.jvm.told(part, _INFO, method, returns)
+            for method, returns in (
+                ("location", "java.lang.String"),
+                ("size", "long"),
+                ("createdAtMillis", "long"),
+            )
+        ]
+        for path, size, at in zip(*columns, strict=True):
+            yield FileInfo(path, int(size), int(at), links.to(path))
+
+    def start(self, path: str, most: int | None) -> bytes:
+        """The first bytes of a file (None: all), unpacked."""
+        try:
+            stream = self.io.newInputFile(path).newStream()
+            try:
+                found = bytes(stream.readAllBytes() if most is None else stream.readNBytes(most))
+            finally:
+                stream.close()
+            return zlib.decompressobj(31).decompress(found) if found[:2] == b"\x1f\x8b" else found
+        except Exception as error:
+            raise self._failed(f"{path} cannot be read", error) from error
+
+    def _seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        """Files, folders (by their size), or nothing."""
+        hadoop = self._hadoop(paths)
+        if hadoop is None:
+            return _in_threads(self._seen_by_io, paths)
+        found: dict[str, FileInfo | None] = {}
+        try:
+            for part in _by_store(paths):
+                found |= zip(part, hadoop.seen(part), strict=True)
+        except Exception as error:
+            raise self._failed(f"{paths[0]} or one beside it cannot be looked at", error) from error
+        return [found[path] for path in paths]
+
+    def _seen_by_io(self, path: str) -> FileInfo | None:
+        try:
+            file = self.io.newInputFile(path)
+            return FileInfo(path, int(file.getLength())) if file.exists() else None
+        except Exception as error:
+            raise self._failed(f"{path} cannot be looked at", error) from error
+
+    def _delete_all(self, paths: Sequence[str]) -> None:
+        """Ask for it; whether it was done is seen afterwards."""
+        if not paths:
+            return
+        with suppress(Exception):  # some could not be deleted: those are still there
+            if self.jvm.is_a(self.io, _BULK):
+                self.io.deleteFiles(self.jvm.strings(paths))
+                return
+            for path in paths:
+                with suppress(Exception):
+                    self.io.deleteFile(path)
+
+    def _rename(self, hadoop: HadoopFiles, source: str, target: str) -> bool:
+        try:
+            (old, files), (new, _) = hadoop.place(source), hadoop.place(target)
+            if files.exists(old) and not files.exists(new):
+                files.mkdirs(new.getParent())
+                files.rename(old, new)
+            return bool(files.exists(new)) and not files.exists(old)
+        except Exception as error:
+            raise self._failed(f"{source} cannot be moved", error) from error
+
+    def _hadoop(self, paths: Iterable[str]) -> HadoopFiles | None:
+        """Hadoop's files, if that is what is under the FileIO for all these paths."""
+        own = self.jvm.is_a(self.io, _HADOOP)
+        if own or (self.jvm.is_a(self.io, _RESOLVING) and {_scheme(path) for path in paths} <= {*_OF_HADOOP}):
+            return HadoopFiles(self.jvm, self.io.getConf())
+        return None
+
+    def _failed(self, what: str, error: Exception) -> AdapterError:
+        return AdapterError(f"{self.name}: {what} ({reason(error)})")
+
+
+class _Links:
+    """Which paths of a local disk are reached by a symbolic link below the root that they lie in."""
+
+    def __init__(self, grounds: Grounds) -> None:
+        self._roots = [r.rstrip("/") for r in grounds.roots if _scheme(r) == "file"]
+        self._folders: dict[str, bool] = {}
+
+    def to(self, path: str) -> bool:
+        """Is it a link, or below one?"""
+        if _scheme(path) != "file":
+            return False
+        local = _local(path)
+        folder = posixpath.dirname(local)
+        if folder not in self._folders:
+            self._folders[folder] = self._linked(path, folder)
+        return self._folders[folder] or os.path.islink(local)  # noqa: PTH114  # a million paths may be asked for
+
+    def _linked(self, path: str, folder: str) -> bool:
+        for root in self._roots:
+            inside = below(path, (root,))
+            if inside != path:
+                home = os.path.realpath(_local(root))
+                return os.path.realpath(folder) != posixpath.dirname(posixpath.join(home, inside))
+        return False
+
+
+def _of_file(info: FileInfo | None, links: _Links) -> FileInfo | None:
+    if info is None or info.bytes == FOLDER:
+        return None
+    return FileInfo(info.path, info.bytes, info.modified_ms, links.to(info.path))
+
+
+def _by_store(paths: Sequence[str]) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        found.setdefault(_store(path), []).append(path)
+    return list(found.values())
+
+
+def _store(path: str) -> str:
+    """Scheme and authority, and how they are spelled: one file system of Hadoop's."""
+    return spelled(path).removesuffix(path_key(path))
+
+
+def _scheme(path: str) -> str:
+    return spelled(path).partition(":")[0]
+
+
+def _local(path: str) -> str:
+    return spelled(path).removeprefix("file:")
+
+
+def _in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+    if len(items) < 2 * _THREADS:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-disk") as pool:
+        return list(pool.map(work, items))
+
+
+def is_child(path: str, folder: str) -> bool:
+    """Does the path lie directly in a folder?"""
+    return spelled(path).rpartition("/")[0] == spelled(folder.rstrip("/"))
+
+
+def inside(path: str, folder: str) -> bool:
+    """Does the path lie below a folder, at whatever depth?"""
+    return below(path, (folder,)) != path and not same_place(path, folder)

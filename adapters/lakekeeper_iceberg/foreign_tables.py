@@ -1,0 +1,117 @@
+"""Other tables in or around a table's folders: their files would look like orphans.
+
+Several engines deleted a neighbour that way (amoro 4292, apache/iceberg 17213).
+
+inside     metadata of another table in what is listed
+around     metadata of another table directly in a folder that a root lies in
+catalog    a table that says it lies in one of these places, or puts its files there
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lakekeeper.core.vacuum.path_guard import meets, within
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.catalogs import Place, places
+from lakekeeper.spi import TableName
+from lakekeeper_iceberg.filesystem import Disk, is_child
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.reachability import keys_of, path_key
+
+_METADATA = re.compile(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$")
+_DELTA = re.compile(r"/_delta_log/[^/]+$")
+_UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
+_START = 1 << 16
+_THREADS = 4
+_SESSION = "spark_catalog"
+DECLARED = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.folder-storage.path",
+    "write.object-storage.path",
+)
+"""Properties by which a table declares places for its files, also outside of its location."""
+
+
+def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) -> set[str]:
+    """LIST: where metadata of other tables lies below folders. ``own`` are metadata files that the table names itself.
+
+    Raises AdapterError for one that cannot be read: it may be any table's.
+    """
+    known = keys_of(own)
+    found, asked = set(), []
+    for folder in folders:
+        for info in disk.files(folder):
+            if _DELTA.search(info.path):
+                found.add(info.path.rpartition("/")[0])
+            elif _METADATA.search(info.path) and path_key(info.path) not in known:
+                asked.append(info.path)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-strangers") as pool:
+        for path, strange in zip(
+            asked, pool.map(lambda path: _is_strange(disk, path, uuid), asked), strict=True
+        ):
+            if strange:
+                found.add(path.rpartition("/")[0])
+    return found
+
+
+def around(disk: Disk, roots: Sequence[str]) -> set[str]:
+    """LIST: metadata of other tables directly in a folder that a root lies in."""
+    found = set()
+    for folder in {above for root in roots for above in _above(root)}:
+        for metadata, pattern in ((f"{folder}/metadata", _METADATA), (f"{folder}/_delta_log", _DELTA)):
+            # A table beside it may be called "metadata": what lies deeper is no neighbour's.
+            if any(
+                is_child(info.path, metadata) and pattern.search(info.path) for info in disk.files(metadata)
+            ):
+                found.add(metadata)
+    return found
+
+
+def in_catalog(jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequence[str] | None) -> set[str]:
+    """Other tables of the catalog whose location is at, above or below a root, or a place that they declare.
+
+    Tables may share a place for their data, and put it into folders of runs that tell them apart: where only such
+    ``folders`` are listed, a declared place counts if it lies in one of them.
+    """
+    found = set()
+    for place in places(jvm, own.catalog, DECLARED):
+        if meets(place.location, roots) and not _is_own(place, own):
+            found.add(f"{place} at {place.location}")
+        for name, root in place.declared.items():
+            lies = meets(root, roots) if folders is None else any(within(root, folder) for folder in folders)
+            if lies and not _is_own(place, own):
+                found.add(f"{place}, whose {name} is {root}")
+    return found
+
+
+def _is_own(place: Place, own: TableName) -> bool:
+    here = (place.catalog, *place.namespace, place.name)
+    asked = (own.catalog, *own.namespace, own.name)
+    if own.catalog == _SESSION:  # names there do not depend on upper or lower case
+        return [step.lower() for step in here] == [step.lower() for step in asked]
+    return here == asked
+
+
+def _above(root: str) -> Iterator[str]:
+    """Folders above a root, nearest first, down to but without the file system's own."""
+    found = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.\-]*:)?(?://[^/]*)?)(/.*)", root.rstrip("/"), re.DOTALL)
+    if found is None:
+        return
+    store, steps = found[1], found[2].split("/")[1:-1]
+    while any(steps):
+        yield f"{store}/{'/'.join(steps)}"
+        steps = steps[:-1]
+
+
+def _is_strange(disk: Disk, path: str, uuid: str) -> bool:
+    told = _UUID.search(disk.start(path, _START))
+    if told is None:
+        raise AdapterError(
+            f"{disk.name}: {path} does not say which table's metadata it is; nothing was deleted. Move it away if it "
+            "belongs to none"
+        )
+    return told[1].decode().lower() != uuid.lower()

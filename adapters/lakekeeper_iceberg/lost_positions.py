@@ -1,0 +1,141 @@
+"""Which rows died since they were read for a rewrite: known by position, from the deletes alone.
+
+    deletes that the outputs reflect   ···x········
+    deletes now                        ···x··y··y··     y lost; of an input that is gone, all rows are dead
+
+Only where equality deletes were in force at the read does a scan have to say what lived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now
+from lakekeeper.errors import Conflict
+from lakekeeper.spi import Lost
+from lakekeeper_iceberg.block_tracking import Follower
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.position_deletes import equality
+from lakekeeper_iceberg.staging import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Lost rows by input path, as PositionDeleteIndexes, and what the next replay goes on from.
+
+    ``counted`` is False where equality deletes hide how many rows lived. ``clean`` are inputs that had no deletes
+    when the outputs were made: of these, all that is dead is lost.
+    """
+
+    lost: Mapping[str, Any]
+    kept: Kept
+    counted: bool
+    clean: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the search for lost rows needs to know of a table: ``table`` is pinned at the newest metadata."""
+
+    jvm: Iceberg
+    planner: Planner
+    follower: Follower
+    table: Any
+    name: str
+
+    def tasks(self, rewrite: Rewrite) -> Mapping[str, Any]:
+        """The inputs' scan tasks as they were read, by path."""
+        known: dict[str, Any] = rewrite.native.kept.tasks
+        if not known:
+            task = rewrite.task
+            found = self.planner.tasks(self.table, task.read_version, task.inputs)
+            known.update(zip(task.inputs, found, strict=True))
+        return known
+
+
+def find_lost(at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+    """See ``spi.RowDeletes.lost``. Reads deletes, and no data."""
+    now = _deletes_now(at, rewrite, snapshot, changes)
+    back = ""
+    for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
+        found = _dead(at, base, now, changes)
+        if isinstance(found, Dead) and not found.counted:
+            kept = replace(rewrite.written.native.kept, deletes=now)
+            return Lost(rewrite, rewrite.written, changes, None, replace(found, kept=kept))
+        if isinstance(found, Dead):
+            counts = (int(index.cardinality()) for index in found.lost.values())
+            return Lost(rewrite, base, changes, sum(counts), found)
+        back = found
+    raise Conflict(f"{at.name}: {back}", str(changes.winners[-1]) if changes.winners else "")
+
+
+def _deletes_now(
+    at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
+) -> dict[str, Sequence[Any]]:
+    """Delete files in force at the inputs that have others than when they were read; those of the last replay stay."""
+    task, tasks, known = rewrite.task, at.tasks(rewrite), rewrite.native.kept.deletes
+    applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
+    read = dict(zip(task.inputs, task.delete_ids, strict=True))
+    now: dict[str, Sequence[Any]] = {}
+    unknown = []
+    for path in (path for path, deletes in applied.items() if deletes not in (None, read[path])):
+        if path in known and applied[path] == rewrite.inputs_now[path]:
+            now[path] = known[path]
+            continue
+        found = at.follower.deletes_of(snapshot, changes, path, list(tasks[path].deletes()))
+        if found is None:
+            unknown.append(path)
+        else:
+            now[path] = found
+    if unknown:
+        planned = at.planner.tasks(at.table, changes.version, unknown)
+        now |= {path: list(scan.deletes()) for path, scan in zip(unknown, planned, strict=True)}
+    return now
+
+
+def _dead(at: Before, base: Rewrite, now: Mapping[str, Sequence[Any]], changes: Changes) -> Dead | str:
+    """What died since the outputs of ``base`` were masked; or a text where rows live again that were dead then."""
+    tasks, kept = at.tasks(base), base.native.kept
+    applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
+    touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
+    read = {path: list(tasks[path].deletes()) for path in touched}
+    counted = not any(equality(at.jvm, delete) for deletes in read.values() for delete in deletes)
+    if not counted:
+        return Dead({}, kept, counted, frozenset())
+
+    def compared(path: str) -> tuple[Any, Any]:
+        known = kept.dead.get(path)
+        before = _positions(at, read[path], path) if known is None else known
+        if applied[path] is None:
+            return before, at.jvm.all_rows(int(tasks[path].file().recordCount()))
+        return before, _positions(at, now.get(path, read[path]), path)
+
+    dead, lost, clean = dict(kept.dead), {}, set()
+    for path, (before, after) in zip(touched, in_parallel(compared, touched), strict=True):
+        back = at.jvm.without(before, after)
+        if not back.isEmpty():
+            return f"{back.cardinality()} rows of {path} that were deleted when it was read live again"
+        gone = at.jvm.without(after, before)
+        dead[path] = after
+        if not gone.isEmpty():
+            lost[path] = gone
+        if before.isEmpty():
+            clean.add(path)
+    return Dead(lost, replace(kept, deletes=now, dead=dead), counted, frozenset(clean))
+
+
+def _positions(at: Before, deletes: Sequence[Any], path: str) -> Any:
+    positional = [delete for delete in deletes if not equality(at.jvm, delete)]
+    return at.jvm.deleted_positions(at.table, positional, path) if positional else at.jvm.index_of(())
+
+
+def have_row_ids(table: Any, tasks: Any) -> bool:
+    """Has each row of these files an id? Files older than an upgrade to v3 have none until a commit gives it."""
+    if int(table.operations().current().formatVersion()) < 3:
+        return False
+    return all(task.file().firstRowId() is not None for task in tasks)

@@ -1,0 +1,157 @@
+"""Put rows back that a delete of ours took out: satisfies ``spi.Restores`` with DataFrames.
+
+The rows are read from the files of the snapshot before the delete, by the columns that the table has now: Iceberg finds
+values by field id, whatever their columns are called. They come back as an append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
+from lakekeeper.spark.predicates import check
+from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper_iceberg import staging
+from lakekeeper_iceberg.commit import append_once
+from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.lost_rows import Scans
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
+
+_TARGET = "write.target-file-size-bytes"
+_TARGET_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """DataFile objects, in the folder of a run."""
+
+    files: Sequence[Any]
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergRestores:
+    """How rows of one table come back.
+
+    ``table()`` is the table object at hand, freshly read; ``seen`` makes the snapshot of a pinned one, of blocks that
+    may hold a match; ``attempts`` is the record of a run's commits, ``lock`` the lock that commits to a table of this
+    uuid hold.
+    """
+
+    jvm: Iceberg
+    name: str
+    planner: Planner
+    table: Callable[[], Any]
+    seen: Callable[[Any, str], Snapshot]
+    attempts: Callable[[str], Attempts]
+    lock: Callable[[str], AbstractContextManager[Any]]
+
+    def before(self, version: int, where: str) -> Snapshot:
+        """The snapshot before one, with the columns that the delete saw."""
+        table = self.table()
+        made = table.snapshot(version)
+        parent = None if made is None else made.parentId()
+        if parent is None or table.snapshot(parent) is None:
+            raise NotFound(self.name, f"the snapshot before {version} is gone: it was expired")
+        pinned = self.jvm.as_of(table, int(parent), int(made.schemaId()))
+        check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
+        return self.seen(pinned, where)
+
+    def copy(
+        self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str
+    ) -> Prepared:
+        """The rows in new files. Raises Unsupported for what would come back as something else."""
+        table = self.jvm.pinned(self.table())
+        self._refuse_changed(table, then)
+        run = run_folder(then.table_uuid, run_id)
+        scans = Scans(self.jvm, table, self.name)
+        try:
+            rows = self._rows(scans, hits, whole, -1 if then.version is None else then.version)
+            target = _target_bytes(table)
+            files = [] if rows is None else staging.write_rows(self.jvm, table, rows, run, target)
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            raise Rejected(
+                f"{self.name}: rows of snapshot {then.version} can not be restored ({error}); nothing was committed"
+            ) from error
+        finally:
+            scans.free()
+        outputs = staging.outputs_of(files)
+        return Prepared(
+            {o.path: o.rows for o in outputs}, tuple(o.path for o in outputs), _Copies(files, run)
+        )
+
+    def keep(self, copies: Prepared) -> bool:
+        """Always: files follow their columns by id."""
+        return True
+
+    def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
+        """One attempt; the metadata that it replaces is searched for the run id."""
+        table = self.table()
+        with self.lock(str(table.operations().current().uuid())):
+            made: _Copies = copies.native
+            attempts = self.attempts(made.run)
+            version, before = append_once(self.jvm, table, self.name, made.files, since, run_id, attempts)
+        return Commit(version, run_id, (), () if before else tuple(copies.rows))
+
+    def _rows(
+        self, scans: Scans, hits: Held[DataFrame] | None, whole: Collection[str], version: int
+    ) -> DataFrame | None:
+        """The rows, by the columns that the table has now; ids and sequence numbers of rows are theirs no more."""
+        some = [path for path, rows in hits.per_file.items() if rows] if hits else []
+        parts = []
+        if whole:
+            scan = scans.of(self.planner.tasks(scans.table, version, sorted(whole)))
+            parts.append(scan.plain())
+        if hits is not None and some:
+            scan = scans.of(self.planner.tasks(scans.table, version, sorted(some)))
+            places = hits.hits.select(
+                F.col("file").alias("_at_file"), F.col("position").alias("_at_position")
+            )
+            rows = scan.plain()
+            at = (rows["_file"] == places["_at_file"]) & (rows["_pos"] == places["_at_position"])
+            parts.append(rows.join(places, at, "left_semi"))
+        if not parts:
+            return None
+        named = [part.select(*(f"c{i}" for i in range(len(scan.names)))).toDF(*scan.names) for part in parts]
+        return named[0] if len(named) == 1 else named[0].unionAll(named[1])
+
+    def _refuse_changed(self, table: Any, then: Snapshot) -> None:
+        """Raise Unsupported for columns whose values can not be put back as they were."""
+        if str(table.operations().current().uuid()) != then.table_uuid:
+            raise NotFound(self.name, "the table was dropped and created again under its name")
+        was = table.schemas().get(int(then.schema_id.partition("/")[0]))
+        now = dict(self._columns(table.schema()))
+        advice = (
+            f"the dropped rows can not be brought back as they were; nothing was written. Read them from snapshot "
+            f"{then.version}"
+        )
+        for number, (name, kind) in self._columns(was):
+            if number not in now:
+                raise Unsupported(self.name, f"column {name}, which was dropped", advice)
+            if now[number][1] != kind:
+                raise Unsupported(
+                    self.name, f"column {name}, whose type was {kind} and is {now[number][1]}", advice
+                )
+
+    def _columns(self, schema: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+        """(field id, (name, type)) of all columns, nested ones too."""
+        index = self.jvm.static("org.apache.iceberg.types.TypeUtil", "indexById")(schema.asStruct())
+        for number in index.keySet():
+            kind = index.get(number).type()
+            told = str(kind) if kind.isPrimitiveType() else str(kind.typeId())
+            yield int(number), (str(schema.findColumnName(number)), told)
+
+
+def _target_bytes(table: Any) -> int:
+    return int(table.properties().get(_TARGET) or _TARGET_BYTES)

@@ -1,0 +1,205 @@
+"""Delete rows by their places, and whole files by their paths: our own DELETE, step by step.
+
+All files are written before the commit lock is taken. A file's share of what was prepared stands by itself, so that a
+lost attempt costs the files that were touched and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.errors import AdapterError, LakekeeperError, Rejected
+from lakekeeper.spi import Held, Prepared
+from lakekeeper_iceberg.commit import RowChange
+from lakekeeper_iceberg.copy_on_write import anew
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import NO_FORM, Planner, expression
+from lakekeeper_iceberg.position_deletes import (
+    Mask,
+    Masked,
+    by_file,
+    equality,
+    format_version,
+    leaves_with_file,
+    unique,
+    write_masks,
+)
+
+_GRANULARITY = "write.delete.granularity"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """What becomes of one data file, as Java objects: it leaves whole, gets a mask, or is copied (v1).
+
+    mask       the delete file that names its rows, which may name those of others of the partition too
+    replaced   delete files that leave because the mask has what they say, or with the data file
+    copies     data files with the rows that are left
+    """
+
+    file: Any
+    mask: Any = None
+    replaced: tuple[Any, ...] = ()
+    copies: tuple[Any, ...] | None = None
+
+    @property
+    def written(self) -> Iterator[str]:
+        if self.mask is not None:
+            yield str(self.mask.location())
+        yield from (str(copy.location()) for copy in self.copies or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The native half of what was prepared: data file → what becomes of it, for tables of one format version."""
+
+    form: int
+    gone: dict[str, _Gone]
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Prepares deletes of one table, which stays at the snapshot where the rows were found, in the folder of a run."""
+
+    jvm: Iceberg
+    name: str
+    table: Any
+    planner: Planner
+    snapshot: Snapshot
+    run: str
+
+    def prepare(self, hits: Held[DataFrame] | None, whole: Collection[str]) -> Prepared:
+        """See ``spi.RowDeletes.prepare``; an error leaves no file behind."""
+        try:
+            return self._prepare(hits, whole)
+        except LakekeeperError:
+            raise
+        except Exception as error:
+            raise Rejected(f"{self.name}: the delete could not be prepared: {error}") from error
+
+    def _prepare(self, hits: Held[DataFrame] | None, whole: Collection[str]) -> Prepared:
+        some = [path for path, rows in hits.per_file.items() if rows] if hits else []
+        blocks = self.snapshot.blocks
+        live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
+        unknown = (set(some) | set(whole)) - live.keys()
+        if unknown:
+            raise AdapterError(
+                f"{self.name}: rows to delete in {min(unknown)}, which the snapshot does not list"
+            )
+        places = by_file(self.jvm, hits.hits) if hits is not None and some else {}
+        rows = {path: max(live[path], 0) for path in whole}
+        rows |= {path: int(index.cardinality()) for path, index in places.items()}
+        # With deletes of unknown effect in force a file counts as larger than it is: it is masked, never removed.
+        leaving = set(whole) | {path for path in places if rows[path] == live[path]}
+        paths = sorted(rows)
+        version = -1 if self.snapshot.version is None else self.snapshot.version
+        tasks = dict(zip(paths, self.planner.tasks(self.table, version, paths), strict=True))
+        gone = {
+            path: _Gone(tasks[path].file(), replaced=tuple(self._alone(tasks[path].deletes())))
+            for path in leaving
+        }
+        masks = [
+            Mask(tasks[path].file(), places[path], tuple(tasks[path].deletes()))
+            for path in paths
+            if path not in leaving
+        ]
+        form = format_version(self.table)
+        gone |= self._masked(masks, form) if form > 1 else self._copied(masks)
+        return _prepared(Removal(form, gone), rows)
+
+    def _masked(self, masks: Sequence[Mask], form: int) -> dict[str, _Gone]:
+        granularity = str(self.table.properties().get(_GRANULARITY) or "file").lower()
+        by_partition = form == 2 and granularity == "partition"
+        made = write_masks(self.jvm, self.table, masks, self.run, by_partition=by_partition)
+        if by_partition:
+            of = _by_data_file(self.jvm, self.table, masks, made)
+            return {m.path: _Gone(m.file, of[m.path]) for m in masks}
+        found = dict(zip((m.path for m in masks), in_order(self.jvm, masks, made), strict=True))
+        return {m.path: _Gone(m.file, found[m.path], tuple(self._alone(m.known))) for m in masks}
+
+    def _copied(self, masks: Sequence[Mask]) -> dict[str, _Gone]:
+        made = write_masks(self.jvm, self.table, masks, self.run)
+        pairs = list(zip((m.file for m in masks), in_order(self.jvm, masks, made), strict=True))
+        copies = anew(self.jvm, self.table, pairs, made.paths, self.run)
+        return {m.path: _Gone(m.file, copies=tuple(copies[m.path])) for m in masks}
+
+    def _alone(self, deletes: Any) -> Iterator[Any]:
+        """Deletes by position that are about one data file only: they leave with it, or for its new mask."""
+        return (d for d in deletes if not equality(self.jvm, d) and leaves_with_file(self.jvm, d))
+
+
+def in_order(jvm: Iceberg, masks: Sequence[Mask], made: Masked) -> list[Any]:
+    """The new delete file of each mask."""
+    target = jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
+    named = {str(target(delete)): delete for delete in made.added}
+    return [named[m.path] for m in masks]
+
+
+def _by_data_file(jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked) -> dict[str, Any]:
+    """Data file → the delete file of its partition."""
+    wrapper = jvm.api.util.StructLikeWrapper
+    known: dict[int, Any] = {}
+
+    def place(file: Any) -> Any:
+        return wrapper.forType(table.specs().get(file.specId()).partitionType()).set(file.partition())
+
+    for number, delete in enumerate(made.added):
+        known.setdefault(int(delete.specId()), jvm.view.java.util.HashMap()).put(place(delete), number)
+    return {m.path: made.added[int(known[int(m.file.specId())].get(place(m.file)))] for m in masks}
+
+
+def keep(prepared: Prepared, paths: Collection[str], form: int) -> Prepared:
+    """See ``spi.RowDeletes.keep``: what was written for another format version has to be written again."""
+    removal: Removal = prepared.native
+    if removal.form != form:
+        return Prepared(native=Removal(form, {}))
+    gone = {path: one for path, one in removal.gone.items() if path in paths}
+    return _prepared(Removal(form, gone), prepared.rows)
+
+
+def _prepared(removal: Removal, rows: Any) -> Prepared:
+    written = dict.fromkeys(path for one in removal.gone.values() for path in one.written)
+    return Prepared({path: rows[path] for path in removal.gone}, tuple(written), removal)
+
+
+def change_of(
+    jvm: Iceberg, name: str, table: Any, prepared: Sequence[Prepared], searched: int, run_id: str, where: str
+) -> RowChange:
+    """What takes the rows of all parts out of the table. Raises AdapterError for a file that is in two parts."""
+    parts: list[Removal] = [each.native for each in prepared if each.rows]
+    gone = {
+        path: part.gone[path]
+        for part, each in zip(parts, _with_rows(prepared), strict=True)
+        for path in each.rows
+    }
+    if len(gone) < sum(len(each.rows) for each in prepared):
+        raise AdapterError(f"{name}: a file with rows to delete was prepared twice; nothing was committed")
+    masked = {path: one for path, one in gone.items() if one.mask is not None}
+    return RowChange(
+        run_id=run_id,
+        searched=searched,
+        form=parts[0].form,
+        filter=_filter(jvm, table, where),
+        removed=[one.file for one in gone.values() if one.mask is None],
+        dropped_deletes=unique([d for one in gone.values() for d in one.replaced]),
+        deletes=unique([one.mask for one in masked.values()]),
+        rows=[copy for one in gone.values() for copy in one.copies or ()],
+        touched=list(masked),
+    )
+
+
+def _with_rows(prepared: Sequence[Prepared]) -> list[Prepared]:
+    return [each for each in prepared if each.rows]
+
+
+def _filter(jvm: Iceberg, table: Any, where: str) -> Any:
+    """What was searched for, as Iceberg's conflict checks know it; anything, where it has no such form."""
+    try:
+        return expression(jvm, table.schema(), where)
+    except NO_FORM:  # it may match any row
+        return jvm.static("org.apache.iceberg.expressions.Expressions", "alwaysTrue")()

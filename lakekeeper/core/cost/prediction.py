@@ -1,0 +1,105 @@
+"""The explanation of a plan: what queries open now and after it, and every live block exactly once.
+
+plan ─► tasks and blocks left ─► weighed on the scale of the snapshot ─► the same plan with predictions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.cost.reads import reads_of
+from lakekeeper.core.cost.scoring import Scale, groups_of, scale_of
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import (
+    Left,
+    Plan,
+    Prediction,
+    Tasks,
+)
+from lakekeeper.core.units import Floats
+from lakekeeper.core.workload.workload import Scan, Workload, collect
+
+_MOST_CHECKED = 200
+
+
+def explained(
+    plan: Plan, snapshot: Snapshot, options: Options, now_ms: int, workload: Workload | None = None
+) -> Plan:
+    """``plan``, made on ``snapshot`` with these options, with the worth of each task and what queries read of the rest.
+
+    Tasks are weighed by their columns and none is made: of 10⁵, a printed plan shows the first few.
+    Raises TypeError for a plan whose tasks do not tell where their blocks stand in the picture.
+    """
+    if not isinstance(plan.tasks, Tasks):
+        raise TypeError(
+            f"explained: wants the plan as make_plan returned it, got tasks in a {type(plan.tasks)}"
+        )
+    scale = scale_of(snapshot, options, now_ms, workload)
+    tasks = plan.tasks
+    groups, size = groups_of(snapshot.blocks, tasks.members, tasks.edges, options)
+    worths = scale.worth(groups, size)
+    own = scale.worth(groups, size, tasks.packs) if tasks.packs.any() else worths
+    known = workload is not None and len(workload) > 0
+    return replace(
+        plan,
+        tasks=tasks.weighed(own),
+        left=_left(plan.left, scale.reads.share),
+        prediction=Prediction(
+            worth=scale.everything(worths),
+            basis=_basis(workload, scale),
+            scanned=workload.unread / len(workload) if workload is not None and known else 0.0,
+            costs=scale.coefficients,
+            error=scan_error(snapshot, workload, now_ms) if workload is not None and known else None,
+            path=snapshot.blocks.path,
+            bytes=snapshot.blocks.bytes,
+            share=scale.reads.share,
+        ),
+    )
+
+
+def scan_error(snapshot: Snapshot, workload: Workload, now_ms: int) -> float | None:
+    """Median relative error of the files predicted for the newest scans, against what Spark opened; None if none told.
+
+    The prediction is made on the blocks as they are now, so that it is one only for scans since the last change.
+    """
+    told = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
+    wrong = [
+        abs(files - (scan.files_read or 0)) / (scan.files_read or 1)
+        for scan, files in zip(told, files_predicted(snapshot, told, now_ms), strict=True)
+    ]
+    return round(float(median(wrong)), 4) if wrong else None
+
+
+def files_predicted(snapshot: Snapshot, scans: Sequence[Scan], now_ms: int) -> list[float]:
+    """Files that each scan is predicted to open."""
+    return [
+        float(reads_of(snapshot, collect(snapshot.table, [scan], source=""), now_ms).share.sum())
+        for scan in scans
+    ]
+
+
+def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
+    """With the files that a query opens of each reason's blocks."""
+    if len(left) == 1 and left[0].blocks == len(share):
+        return (replace(left[0], files_per_query=float(share.sum())),)
+    if not left:
+        return ()
+    at = np.concatenate([item.at for item in left])
+    starts = np.cumsum([0, *(len(item.at) for item in left)])[:-1]
+    sums = np.add.reduceat(share[at], starts).tolist()
+    return tuple(replace(item, files_per_query=float(files)) for item, files in zip(left, sums, strict=True))
+
+
+def _basis(workload: Workload | None, scale: Scale) -> str:
+    rate = f"{scale.rate * 3600:,.3g} an hour"
+    if workload is None:
+        return f"no workload: queries for 1 % of the data around each row, {rate}"
+    unread = f", {workload.unread:,} not understood" if workload.unread else ""
+    return f"{len(workload):,} scans{unread}, {rate}" + (
+        f", from {workload.source}" if workload.source else ""
+    )

@@ -1,0 +1,33 @@
+"""A key that no query filters by: nothing is worth rewriting for it, and which column would be."""
+
+from __future__ import annotations
+
+from lakekeeper.core.cost.partition_pruning import partition_columns
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.workload.workload import Workload
+
+
+def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> str:
+    """Why no merge by the present key pays, and the column that would serve the workload; empty where the key is asked.
+
+    A key in layout ``linear`` is asked by a filter on its first column, one that follows a curve by one on any.
+    """
+    key = snapshot.key
+    if workload is None or key is None or not len(workload):
+        return ""
+    asked = {
+        column.lower()
+        for scan in workload.scans
+        for column, spans in scan.filters.items()
+        if not any(span.whole for span in spans)
+    }
+    leading = key.columns if key.curved else key.columns[:1]
+    if asked & {column.name.lower() for column in leading}:
+        return ""
+    other = [
+        f"{column} ({share:.0%})"
+        for column, share in workload.filtered(now_ms).items()
+        if column.lower() in asked - partition_columns(snapshot.blocks.partitions)
+    ]
+    help_ = f"; most filter by {other[0]}: cluster by it, see advise()" if other else ""
+    return f"no query filters by the key ({', '.join(column.name for column in leading)}){help_}"

@@ -1,0 +1,155 @@
+"""Clustering information, with the field names of Snowflake's SYSTEM$CLUSTERING_INFORMATION."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lakekeeper.core.layout.clustering_info_text import render_information
+from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
+from lakekeeper.core.layout.ranks import Intervals, has_null
+from lakekeeper.core.layout.snapshot_index import table_curve, table_line
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.text.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringInformation(Result):
+    """How well a table is clustered by a key. A *partition* here is Snowflake's word for a block.
+
+    cluster_by_keys                  the key, as text
+    total_partition_count            blocks looked at
+    total_constant_partition_count   blocks whose key is one single value
+    average_overlaps                 mean, per block, of the other blocks that share a point with it
+    average_depth                    mean, per block, of the greatest depth at any point that it covers
+    partition_depth_histogram        blocks per depth: 00000…00016, then (16, 32], (32, 64] …
+    average_point_depth              mean depth over overlapping points only (the article's AvgDepth)
+    max_depth                        blocks over the deepest point
+    blocks_with_null                 blocks that hold NULL in the first column (NULL is one more point)
+    blocks_without_statistics        blocks that count as covering everything
+    levels                           level → blocks: how often their rows were reclustered under this key
+    total_bytes, total_rows          of the blocks looked at, deleted rows included
+    notes                            what a reader should know
+    """
+
+    table: str
+    version: int | None
+    cluster_by_keys: str
+    total_partition_count: int
+    total_constant_partition_count: int
+    average_overlaps: float
+    average_depth: float
+    partition_depth_histogram: Mapping[str, int]
+    average_point_depth: float
+    max_depth: int
+    blocks_with_null: int
+    blocks_without_statistics: int
+    levels: Mapping[int, int]
+    total_bytes: int
+    total_rows: int
+    notes: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, fields as above."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return render_information(self)
+
+
+_NOTHING: dict[str, Any] = {
+    "total_constant_partition_count": 0,
+    "average_overlaps": 0.0,
+    "average_depth": 0.0,
+    "average_point_depth": 0.0,
+    "max_depth": 0,
+    "blocks_with_null": 0,
+    "blocks_without_statistics": 0,
+    "levels": {},
+    "notes": "no blocks",
+}
+
+
+def measure(snapshot: Snapshot) -> ClusteringInformation:
+    """The clustering of a snapshot that has a key; partitions are measured each on its own line."""
+    blocks = snapshot.blocks
+    count = len(blocks)
+    common: dict[str, Any] = {
+        "table": snapshot.table,
+        "version": snapshot.version,
+        "cluster_by_keys": str(snapshot.key),
+        "total_partition_count": count,
+        "total_bytes": int(blocks.bytes.sum()),
+        "total_rows": int(blocks.rows.sum()),
+    }
+    if not count:
+        return ClusteringInformation(
+            **common, **_NOTHING, partition_depth_histogram=histogram(np.zeros(0, np.int32))
+        )
+    intervals = table_line(snapshot)
+    curve = depth_curve(intervals)
+    deepest = block_depth(curve, intervals)
+    levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)
+    single = (intervals.lo == intervals.hi) & ~has_null(blocks) & ~intervals.missing
+    return ClusteringInformation(
+        **common,
+        total_constant_partition_count=int(single.sum()),
+        average_overlaps=round(float(overlaps(intervals).mean()), 4),
+        average_depth=round(float(deepest.mean()), 4),
+        partition_depth_histogram=histogram(deepest),
+        average_point_depth=round(curve.average, 4),
+        max_depth=curve.max,
+        blocks_with_null=int((blocks.null_count[0] > 0).sum()),
+        blocks_without_statistics=int(intervals.missing.sum()),
+        levels={int(n): int(c) for n, c in zip(levels, counts, strict=True)},
+        notes=_notes(snapshot, intervals),
+    )
+
+
+def mean_depth(snapshot: Snapshot) -> float:
+    """Mean block depth under the snapshot's key; 0.0 without blocks or key."""
+    if snapshot.key is None or not len(snapshot.blocks):
+        return 0.0
+    intervals = table_line(snapshot)
+    return round(float(block_depth(table_curve(snapshot), intervals).mean()), 4)
+
+
+def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
+    notes = []
+    if not snapshot.complete:
+        notes.append("only blocks that may match the predicate")
+    if intervals.missing.any():
+        notes.append("blocks without statistics count as covering everything: a recluster gives them some")
+    if snapshot.key is not None and snapshot.key.curved:
+        boxed = int((snapshot.blocks.curve_id < 0).sum())
+        said = f"depth is along the {snapshot.key.layout} curve"
+        these = "1 block by its box" if boxed == 1 else f"{boxed:,} blocks by their boxes"
+        notes.append(f"{said}; {these}, an upper bound" if boxed else said)
+    elif snapshot.key is not None and len(snapshot.key.columns) > 1:
+        notes.append("depth is over the boxes of the columns' own bounds: an upper bound for a compound key")
+    return "; ".join(notes)
+
+
+def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
+    """Text picture of the blocks over the deepest point, one line each, on the line of ranks."""
+    if snapshot.key is None or not len(snapshot.blocks):
+        return ""
+    intervals = table_line(snapshot, null_region=False)
+    curve = table_curve(snapshot, null_region=False)
+    if curve.max < 2:
+        return ""
+    point = int(np.argmax(curve.depth))
+    over = np.flatnonzero((intervals.lo <= point) & (intervals.hi >= point))
+    shown = over[np.lexsort((intervals.hi[over], intervals.lo[over]))][:lines]
+    first, last = int(intervals.lo[shown].min()), int(intervals.hi[shown].max())
+    scale = 58 / max(last - first, 1)
+    level = snapshot.blocks.level_under(snapshot.key)
+    drawn = []
+    for i in shown:
+        start, end = (round((int(p[i]) - first) * scale) for p in (intervals.lo, intervals.hi))
+        drawn.append(f"  L{level[i]:<3}{' ' * start}|{'-' * max(end - start - 1, 0)}|")
+    more = f"\n  … and {len(over) - lines} more" if len(over) > lines else ""
+    return "\n".join(drawn) + more

@@ -1,0 +1,286 @@
+"""Bounds to ranks: the coordinate compression under every depth curve.
+
+Each bound of a key column becomes a whole number that orders as Spark orders the value:
+NULL first, −0.0 equal to 0.0, NaN above every number, text and binary by bytes. Columns are then
+folded from the left into one number per tuple, so that a compound key is a line like any other.
+
+Per-column bounds of a compound key give the box's corners, [(min1, min2), (max1, max2)]: a superset of
+what the tuples cover, exact in column k only where all columns before it are constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, Bools, Index
+from lakekeeper.core.units import Ints
+
+_TOP = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """``N`` closed intervals over ``P`` points, the distinct bounds, in order.
+
+    lo, hi      N point numbers, 0 ≤ lo ≤ hi < P
+    group       P group numbers: intervals of different groups never share a point
+    null_lo, null_hi  where blocks also hold NULL in the first column beside other values, the extra
+                interval over their group's NULL region (−1 where there is none)
+    missing     N flags: no statistics, so the interval is the whole domain of its group
+    """
+
+    lo: Ints
+    hi: Ints
+    group: Ints
+    null_lo: Ints
+    null_hi: Ints
+    missing: Bools
+
+    @property
+    def points(self) -> int:
+        return len(self.group)
+
+    def at(self, index: Index) -> Intervals:
+        """Some of the intervals, in that order, over the same points (NULL regions left out)."""
+        none = np.full(len(index), -1, np.int64)
+        return Intervals(self.lo[index], self.hi[index], self.group, none, none, self.missing[index])
+
+    def take(self, mask: Bools) -> Intervals:
+        """The intervals of a mask, over the points that are bounds of theirs (NULL regions left out)."""
+        lo, hi, points = _compact(self.lo[mask], self.hi[mask])
+        none = np.full(len(lo), -1, np.int64)
+        return Intervals(lo, hi, self.group[points], none, none, self.missing[mask])
+
+
+def ordered(values: pa.Array) -> tuple[Ints, Bools]:
+    """(numbers that order as the values do, validity). Text and wide decimals come as dense ranks."""
+    valid = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return _ordered_floats(values), valid
+    if pa.types.is_decimal(kind):
+        return _ordered_decimals(values), valid
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        ranked = pc.rank(values, sort_keys="ascending", tiebreaker="dense")
+        return ranked.to_numpy(zero_copy_only=False).astype(np.int64), valid
+    if pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    numbers = values.cast(pa.int64())
+    if numbers.null_count:
+        numbers = numbers.fill_null(0)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.int64), valid
+
+
+def _ordered_floats(values: pa.Array) -> Ints:
+    numbers = (
+        values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    )  # -0.0 becomes 0.0
+    bits = numbers.view(np.int64)
+    folded = bits ^ ((bits >> 63) & _TOP)  # negative floats order backwards as integers
+    return np.where(np.isnan(numbers), _TOP, folded)
+
+
+def _ordered_decimals(values: pa.Array) -> Ints:
+    words = np.frombuffer(values.buffers()[1], dtype=np.uint64)
+    words = words[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1].view(np.int64)
+    low, high = np.where(pc.is_valid(values), low, 0), np.where(pc.is_valid(values), high, 0)
+    if values.type.precision <= 18:
+        return np.asarray(low.astype(np.uint64).view(np.int64))
+    order = np.lexsort((low, high))
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(new)
+    return ranks
+
+
+def dense(lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
+    """(lo, hi) as positions among the distinct values of both, and those values, sorted.
+
+    One sort of all bounds, then everything in that order: at 10⁶ blocks some ten times cheaper than
+    looking every bound up by binary search.
+    """
+    n = len(lo)
+    both = np.concatenate([lo, hi])
+    order = np.argsort(both)
+    line = both[order]
+    first = np.ones(len(line), dtype=np.bool_)
+    np.not_equal(line[1:], line[:-1], out=first[1:])
+    position = np.empty(len(line), np.int64)
+    position[order] = np.cumsum(first) - 1
+    return position[:n], position[n:], line[first]
+
+
+def column_ranks(blocks: BlockSet, column: int) -> tuple[Ints, Ints, int]:
+    """Ranks of one column's bounds: 0 for NULL, 1… for values; where statistics miss, 0 and the highest."""
+    lo, hi = blocks.lo[column], blocks.hi[column]
+    n = len(lo)
+    values, valid = ordered(pa.concat_arrays([lo, hi]))
+    known = valid[:n] & valid[n:]
+    nulls = blocks.null_count[column]
+    low, high = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    whole = bool(known.all())
+    a, b, distinct = dense(values[:n], values[n:]) if whole else dense(values[:n][known], values[n:][known])
+    at: Any = slice(None) if whole else known
+    low[at], high[at] = a + 1, b + 1
+    top = len(distinct) + 1
+    if not whole:
+        all_null = ~known & (nulls >= blocks.rows)
+        high[~known & ~all_null] = top
+    if column > 0:  # inside a tuple NULL is simply the least value
+        low[known & (nulls != 0)] = 0
+    return low, high, top
+
+
+def missing_statistics(blocks: BlockSet) -> Bools:
+    """Blocks with no bounds in some key column, though not all their values there are NULL."""
+    missing = np.zeros(len(blocks), dtype=np.bool_)
+    for lo, hi, nulls in zip(blocks.lo, blocks.hi, blocks.null_count, strict=True):
+        missing |= ~_both(lo, hi) & (nulls < blocks.rows)
+    return missing
+
+
+def has_bounds(blocks: BlockSet, column: int) -> Bools:
+    """Blocks with both bounds of a key column."""
+    return _both(blocks.lo[column], blocks.hi[column])
+
+
+def _both(lo: pa.Array, hi: pa.Array) -> Bools:
+    return np.asarray(pc.and_(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def has_null(blocks: BlockSet) -> Bools:
+    """Blocks that hold, or (unknown count) may hold, NULL in the first key column beside other values."""
+    nulls = blocks.null_count[0]
+    held: Bools = ((nulls > 0) | (nulls == UNKNOWN)) & (nulls < blocks.rows)
+    return held
+
+
+def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: bool = True) -> Intervals:
+    """The blocks as intervals of ranks, each group of blocks on its own stretch of the line.
+
+    For blocks that are placed on the curve of their key, the curve is the line; NULL is a place on it like any other.
+
+    ``group`` numbers each block (default: all in one). With ``null_region`` off, NULL is left out for
+    blocks that also hold values: a merge may only be chosen for what it does to the values' ranges.
+    """
+    n = len(blocks)
+    if blocks.placed_by:
+        nothing = np.empty(0, np.int64)
+        ends = blocks.curve_lo, blocks.curve_hi
+        blind = missing_statistics(blocks) & (blocks.curve_id < 0)
+        return _on_one_line(blocks, group, ends, (np.empty(0, np.intp), nothing, nothing), blind)
+    extra = (
+        np.flatnonzero(has_null(blocks) & ~missing_statistics(blocks))
+        if null_region
+        else np.empty(0, np.intp)
+    )
+    code_lo, code_hi = np.empty(0, np.int64), np.empty(0, np.int64)
+    extra_lo, extra_hi = np.zeros(len(extra), np.int64), np.zeros(len(extra), np.int64)
+    for column in range(len(blocks.lo)):
+        lo, hi, top = column_ranks(blocks, column)
+        if column == 0:
+            code_lo, code_hi = lo, hi
+            continue
+        # One more digit of the tuple. The left part is dense, so the product stays far below 2⁶³.
+        left_lo, left_hi, _ = dense(np.concatenate([code_lo, extra_lo]), np.concatenate([code_hi, extra_hi]))
+        width = top + 1
+        code_lo, code_hi = left_lo[:n] * width + lo, left_hi[:n] * width + hi
+        extra_lo, extra_hi = left_lo[n:] * width, left_hi[n:] * width + top
+    nulls = extra, extra_lo, extra_hi
+    return _on_one_line(blocks, group, (code_lo, code_hi), nulls, missing_statistics(blocks))
+
+
+def _on_one_line(
+    blocks: BlockSet,
+    group: Ints | None,
+    codes: tuple[Ints, Ints],
+    nulls: tuple[Index, Ints, Ints],
+    missing: Bools,
+) -> Intervals:
+    n = len(blocks)
+    extra, extra_lo, extra_hi = nulls
+    lo, hi = np.concatenate([codes[0], extra_lo]), np.concatenate([codes[1], extra_hi])
+    width = int(hi.max(initial=0)) + 1
+    lo[:n][missing] = 0
+    hi[:n][missing] = width - 1
+    grouped = group is not None and len(group) > 0 and int(group.max()) > 0
+    if grouped and group is not None:
+        owner = np.concatenate([group, group[extra]])
+        if (int(group.max()) + 1) > _TOP // width:
+            lo, hi, points = dense(lo, hi)
+            width = len(points)
+        lo, hi = owner * width + lo, owner * width + hi
+    low, high, points = _compact(lo, hi, full=len(blocks.lo) == 1 and not grouped)
+    null_lo, null_hi = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    null_lo[extra], null_hi[extra] = low[n:], high[n:]
+    of_point = points // width if grouped else np.zeros(len(points), np.int64)
+    return Intervals(low[:n], high[:n], of_point, null_lo, null_hi, missing)
+
+
+def _compact(lo: Ints, hi: Ints, *, full: bool = False) -> tuple[Ints, Ints, Ints]:
+    """:func:`dense`, by counting instead of sorting where the codes are small enough.
+
+    ``full`` says that all codes from 1 up are in use: then there is nothing to count.
+    """
+    top = int(hi.max(initial=0)) + 1
+    if full and len(lo) and lo.min() > 0:
+        return lo - 1, hi - 1, np.arange(1, top, dtype=np.int64)
+    if top > 8 * len(lo) + 1024:
+        return dense(lo, hi)
+    used = np.zeros(top, dtype=np.bool_)
+    used[lo] = True
+    used[hi] = True
+    position = np.cumsum(used) - 1
+    return position[lo], position[hi], np.flatnonzero(used).astype(np.int64)
+
+
+def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
+    """Which of the blocks ``among`` hold one single key, at the resolution of their statistics.
+
+    A truncated pair of bounds that agree up to the truncation counts too: no merge can ever make
+    the statistics of such a block narrower, so a planner that did not freeze it would never end.
+    """
+    if blocks.placed_by:  # one cell of the grid, or of a key: the curve tells no more apart
+        cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
+        return cell
+    asked = among & ~intervals.missing & ~has_null(blocks)
+    held: Bools = asked & (intervals.lo == intervals.hi)
+    blurred = np.flatnonzero(asked & ~held & _any_truncated(blocks))
+    held[blurred] = [all(_agree(blocks, column, int(i)) for column in range(len(blocks.lo))) for i in blurred]
+    return held
+
+
+def _any_truncated(blocks: BlockSet) -> Bools:
+    truncated: npt.NDArray[np.bool_] = np.zeros(len(blocks), dtype=np.bool_)
+    for exact in blocks.exact:
+        truncated |= ~exact
+    return truncated
+
+
+def _agree(blocks: BlockSet, column: int, i: int) -> bool:
+    """Do the bounds of block ``i`` agree, as far as they were kept?"""
+    lo, hi = blocks.lo[column][i], blocks.hi[column][i]
+    if not (lo.is_valid and hi.is_valid):
+        return int(blocks.null_count[column][i]) >= int(blocks.rows[i])
+    if blocks.null_count[column][i] != 0:
+        return False
+    if blocks.exact[column][i]:
+        return bool(lo == hi)
+    if pa.types.is_timestamp(lo.type):
+        return int(hi.value) - int(lo.value) < 1000  # kept in milliseconds
+    low, high = lo.as_py(), hi.as_py()
+    return isinstance(low, str | bytes) and len(low) > 0 and (high.startswith(low) or _follows(low, high))
+
+
+def _follows(low: str | bytes, high: str | bytes) -> bool:
+    """Is ``high`` the truncated ``low`` with its last character raised by one?"""
+    last = (lambda s: s[-1]) if isinstance(low, bytes) else (lambda s: ord(s[-1]))
+    return len(low) == len(high) and low[:-1] == high[:-1] and last(high) - last(low) == 1

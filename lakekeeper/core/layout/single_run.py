@@ -1,0 +1,48 @@
+"""Could some blocks be one sorted run, as far as their bounds tell? Then no reader gains by sorting them again.
+
+Bounds are kept column by column, so readers see a block of a compound key as a box. Blocks in the order of their boxes
+are one run where each begins no lower than the one before it ends:
+
+    first column     (4 … 5)  (5 … 5)  (5 … 5)  (5 … 7)         at 5 the next column decides between the two that hold
+    second column             (a … c)  (c … f)                  nothing else; the others show no ends
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakekeeper.core.layout.ranks import column_ranks
+from lakekeeper.core.layout.snapshot_index import table_line
+from lakekeeper.core.model.blocks import Bools, Index, Snapshot
+from lakekeeper.core.units import Ints
+
+
+class Boxes:
+    """The boxes of one snapshot's blocks."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
+        plain = len(blocks.lo) == 1 or bool(blocks.placed_by)
+        self._sides: list[tuple[Ints, Ints]] = [(line.lo, line.hi)]
+        self._rank = np.zeros(len(blocks), np.int64)
+        if not plain:
+            self._sides = [column_ranks(blocks, c)[:2] for c in range(len(blocks.lo))]
+            order = np.lexsort([end for lo, hi in reversed(self._sides) for end in (hi, lo)])
+            self._rank[order] = np.arange(len(blocks))
+
+    def one_run(self, at: Index, edges: Ints) -> Bools:
+        """Per batch ``at[edges[i]:edges[i + 1]]`` of blocks in the order of ``order_of``; False for a single block."""
+        count = np.diff(edges)
+        if len(self._sides) > 1:
+            at = at[np.lexsort((self._rank[at], np.repeat(np.arange(len(count)), count)))]
+        before, after = at[:-1], at[1:]
+        fits, open_ = np.zeros(len(before), np.bool_), np.ones(len(before), np.bool_)
+        for lo, hi in self._sides:
+            end, begin = hi[before], lo[after]
+            meet = open_ & (end == begin)
+            constant = (lo[before] == end) & (hi[after] == begin)
+            fits |= (open_ & (end < begin)) | (meet & ~constant)
+            open_ = meet & constant
+        broken = np.append(False, ~(fits | open_))
+        broken[edges[:-1]] = False
+        return np.asarray(~np.logical_or.reduceat(broken, edges[:-1]) & (count > 1))

@@ -1,0 +1,102 @@
+"""What several parts of one plan need of a snapshot, computed once: intervals by partition, and the mass line.
+
+Ranking the bounds is the most expensive step of planning. The results are kept with the snapshot, which never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.core.layout.depth import DepthCurve, depth_curve
+from lakekeeper.core.layout.key_distribution import Line, data_mass, places
+from lakekeeper.core.layout.levels import partition_group
+from lakekeeper.core.layout.overlap_groups import by_name
+from lakekeeper.core.layout.ranks import Intervals, has_null, rank_blocks
+from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.units import Ints
+from lakekeeper.errors import AdapterError
+
+T = TypeVar("T")
+
+
+def place_of(snapshot: Snapshot) -> Ints:
+    """A number per block for its (partition, spec)."""
+    return _kept(snapshot, "place", lambda: partition_group(snapshot.blocks))
+
+
+def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
+    """All blocks of a snapshot that has a key as intervals, each partition on a stretch of its own.
+
+    Raises AdapterError for blocks that are not on the curve of their key: see ``boundaries.placed``.
+    """
+    if not null_region and not _any_null(snapshot):
+        null_region = True  # there is none: one line serves both
+    return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
+
+
+def table_curve(snapshot: Snapshot, *, null_region: bool = True) -> DepthCurve:
+    """The depth along :func:`table_line`."""
+    line = table_line(snapshot, null_region=null_region)
+    shared = not (null_region or _any_null(snapshot))
+    return _kept(snapshot, f"curve {null_region or shared}", lambda: depth_curve(line))
+
+
+def order_of(snapshot: Snapshot) -> Index:
+    """The blocks along ``table_line(snapshot, null_region=False)``, by what they are and not by how they came.
+
+    Sums of doubles depend on their order; in this one they come out the same for the same blocks.
+    """
+    return _kept(snapshot, "order", lambda: _ordered(snapshot))
+
+
+def _ordered(snapshot: Snapshot) -> Index:
+    blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
+    code = line.lo * max(line.points, 1) + line.hi
+    order = np.argsort(code)
+    if (code[order][1:] != code[order][:-1]).all():
+        return order
+    keys = (blocks.added_at, blocks.deleted_rows, blocks.rows, blocks.bytes, code)
+    order = np.lexsort(keys)
+    same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    if not same.any():
+        return order
+    tied = np.append(same, False) | np.append(False, same)
+    place = np.zeros(len(order), np.int64)
+    place[order[tied]] = by_name(blocks.path.take(pa.array(order[tied])))
+    return np.lexsort((place, *keys))
+
+
+def data_line(snapshot: Snapshot) -> Line:
+    """The live bytes along ``table_line(snapshot, null_region=False)``."""
+
+    def made() -> Line:
+        line, order = table_line(snapshot, null_region=False), order_of(snapshot)
+        place = places(snapshot.blocks, line)
+        return data_mass(line.at(order), place, snapshot.blocks.live_bytes[order])
+
+    return _kept(snapshot, "mass", made)
+
+
+def _any_null(snapshot: Snapshot) -> bool:
+    return _kept(snapshot, "nulls", lambda: bool(has_null(snapshot.blocks).any()))
+
+
+def _ranked(snapshot: Snapshot, null_region: bool) -> Intervals:
+    key, place = snapshot.key, place_of(snapshot)
+    if len(snapshot.blocks) and (key is not None and key.curved) != bool(snapshot.blocks.placed_by):
+        raise AdapterError(
+            f"{snapshot.table}: its blocks are not placed by the key {key}; boundaries.placed(snapshot) does that"
+        )
+    return rank_blocks(snapshot.blocks, place if place.any() else None, null_region=null_region)
+
+
+def _kept(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
+    memo = snapshot.memo
+    if name not in memo:
+        memo[name] = make()
+    found: T = memo[name]
+    return found

@@ -1,0 +1,62 @@
+"""Rank boundaries: the quantiles that map the values of a cluster key's columns to the buckets of a curve's grid."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.model.keys import ClusterKey
+
+BITS = 10  # of one column: four columns make 40, far inside 63
+MOST = (1 << BITS) - 2  # boundaries of one column: a bucket for NULL, and one more than boundaries for values
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Ascending values (JSON form, see ``keys.to_json_value``) for each column of the key ``key_id``.
+
+    ``generation`` counts from 0; ``kinds`` are those of the columns when it was made.
+    """
+
+    key_id: str
+    generation: int
+    kinds: tuple[str, ...]
+    columns: tuple[tuple[Any, ...], ...]
+
+    @property
+    def id(self) -> str:
+        """Generation and eight hex digits over all that is in it: ranges compare under the same id only."""
+        return f"{self.generation}-{hashlib.sha256(self.to_json().encode()).hexdigest()[:8]}"
+
+    def to_json(self) -> str:
+        """One JSON object, some kilobytes; :meth:`from_json` reads it back equal."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Boundaries:
+        """Inverse of :meth:`to_json`; raises ValueError on anything else."""
+        try:
+            return boundaries_from(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"no rank boundaries: {error!r}") from error
+
+    def fits(self, key: ClusterKey) -> bool:
+        """Are they about this key, and its columns still of the kinds that they were made for?"""
+        kinds = tuple(c.kind for c in key.columns)
+        return self.key_id == key.key_id and [_family(k) for k in kinds] == [_family(k) for k in self.kinds]
+
+
+def boundaries_from(data: dict[str, Any]) -> Boundaries:
+    """Boundaries out of plain JSON data; raises KeyError, TypeError or ValueError."""
+    columns = tuple(tuple(column) for column in data["columns"])
+    kinds = tuple(str(kind) for kind in data["kinds"])
+    if len(columns) != len(kinds) or any(len(c) > MOST for c in columns):
+        raise ValueError(f"{len(columns)} columns of at most {MOST} boundaries, {len(kinds)} kinds")
+    return Boundaries(str(data["key_id"]), int(data["generation"]), kinds, columns)
+
+
+def _family(kind: str) -> str:
+    return kind.partition("(")[0]

@@ -1,0 +1,325 @@
+"""Choices, tasks and plans: what a policy says, what is done about it, and how it prints.
+
+    plan ─┬─► MergeTask ─► Rewrite ─┐
+          ├─► MergeTask ─► Rewrite ─┼─► Commit        any subset of the rewrites may be committed
+          └─► MergeTask ─► Rewrite ─┘
+
+A plan is plain data that pins the version it was made on; its tasks are self-contained and go through JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, overload
+
+import pyarrow as pa
+
+from lakekeeper.core.model.benefit import Worth
+from lakekeeper.core.model.blocks import Bools, Index
+from lakekeeper.core.model.boundaries import Boundaries, boundaries_from
+from lakekeeper.core.model.coefficients import Coefficients
+from lakekeeper.core.model.keys import ClusterKey, key_from_json, key_to_json
+from lakekeeper.core.model.plan_table import plan_table
+from lakekeeper.core.model.plan_text import render_plan
+from lakekeeper.core.text.result import Result
+from lakekeeper.core.units import Floats, Ints
+
+FROZEN = -1
+ON_CURVE = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge:
+    """Merge these blocks into one sorted run of ``level``.
+
+    score      ranks the merges of one policy (higher first)
+    reason     names the rule and its numbers
+    packs      the merge is for queries that read everything: it makes fewer files, and no query opens less of them
+    born_ms    when what is merged was born, on average, where the merge is a part of one that a bound cut; else 0
+    """
+
+    blocks: Index
+    level: int
+    score: float
+    reason: str
+    packs: bool = False
+    born_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Freeze:
+    """These blocks are constant in the key and full: no merge can better them."""
+
+    blocks: Index
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skip:
+    """These blocks were looked at and left, for this reason."""
+
+    blocks: Index
+    reason: str
+
+
+Choice = Merge | Freeze | Skip
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """One merge, self-contained: everything that reading, sorting and writing its blocks takes.
+
+    inputs, delete_ids   the logical files (path, deletes in force) as of ``read_version``
+    input_rows           physical rows; ``live_rows`` without the deleted ones, or None where the log does not tell
+    key                  sort order; None leaves rows in the order of the inputs
+    input_level, level   the highest level among the inputs, and that of the outputs
+    target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
+    cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one task
+                         each; no cuts: the whole group is sorted by one task, without a shuffle.
+                         ``ON_CURVE`` for a column says that the cuts are places on the key's curve
+    boundaries           what turns rows into places on the curve, for a key that follows one; else None
+    score                what the policy ranks its merges by
+    born_ms              of a part of a merge that a bound cut: when what it merges was born (ms since the epoch), so
+                         that the next round takes up what is left; else 0
+    worth                what the merge is predicted to bring, on a scale that compares across tables and policies
+    """
+
+    id: str
+    policy: str
+    table: str
+    table_uuid: str
+    read_version: int
+    inputs: tuple[str, ...]
+    delete_ids: tuple[str, ...]
+    partition: str
+    spec: int
+    key: ClusterKey | None
+    input_level: int
+    level: int
+    target_bytes: int
+    target_rows: int
+    max_bytes: int
+    input_bytes: int
+    input_rows: int
+    live_rows: int | None
+    score: float
+    reason: str
+    cut_column: int = 0
+    cuts: tuple[Any, ...] = ()
+    boundaries: Boundaries | None = None
+    worth: Worth | None = None
+    born_ms: int = 0
+
+    def to_json(self) -> str:
+        """One JSON object; :meth:`from_json` reads it back equal."""
+        data = {**asdict(self), "key": key_to_json(self.key) if self.key else None}
+        return json.dumps(data, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> MergeTask:
+        """Inverse of :meth:`to_json`; raises ValueError or TypeError on anything else."""
+        data = json.loads(text)
+        data["key"] = key_from_json(data["key"]) if data["key"] else None
+        kept = data.get("boundaries")
+        data["boundaries"] = boundaries_from(kept) if kept else None
+        data["worth"] = Worth.from_dict(data["worth"]) if data.get("worth") else None
+        for name in ("inputs", "delete_ids", "cuts"):
+            data[name] = tuple(data[name])
+        return cls(**data)
+
+
+def _plain(task: MergeTask) -> dict[str, Any]:
+    """A task for people: boundaries by their id, not by the thousand."""
+    named = task.boundaries.id if task.boundaries else None
+    return {**json.loads(replace(task, boundaries=None).to_json()), "boundaries": named}
+
+
+class Tasks(Sequence[MergeTask]):
+    """Tasks that are made when they are looked at: of 10⁵, a printed plan shows the first few.
+
+    sizes            bytes that each reads
+    packs            whether each is for queries that read everything
+    members, edges   positions of their blocks in the picture that was planned on: task ``i`` reads
+                     ``members[edges[i]:edges[i + 1]]``, in the order of its inputs
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], MergeTask],
+        sizes: Sequence[int],
+        members: Index,
+        edges: Ints,
+        packs: Bools,
+    ) -> None:
+        self._make = make
+        self._made: dict[int, MergeTask] = {}
+        self.sizes = sizes
+        self.members = members
+        self.edges = edges
+        self.packs = packs
+
+    def weighed(self, worths: Sequence[Worth]) -> Tasks:
+        """The same tasks, each with its worth."""
+        make = self._make
+        return Tasks(
+            lambda i: replace(make(i), worth=worths[i]), self.sizes, self.members, self.edges, self.packs
+        )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, at: int) -> MergeTask: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[MergeTask, ...]: ...
+    def __getitem__(self, at: int | slice) -> MergeTask | tuple[MergeTask, ...]:
+        numbers = range(len(self.sizes))[at]
+        if isinstance(numbers, range):
+            return tuple(self[i] for i in numbers)
+        if numbers not in self._made:
+            self._made[numbers] = self._make(numbers)
+        return self._made[numbers]
+
+    def __iter__(self) -> Iterator[MergeTask]:
+        return (self[i] for i in range(len(self)))  # an IndexError on the way is one, and no end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
+    """Twelve hex digits: the same inputs on the same picture have the same id, in whatever order they come."""
+    digest = hashlib.sha256(f"{table_uuid}|{version}|".encode())
+    for path in sorted(inputs):
+        digest.update(path.encode() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Left:
+    """Blocks that were looked at and left: how many, how large (bytes), why, and which.
+
+    ``at`` are their positions among ``named``, the paths of all blocks of the picture that was planned on; ``level`` is
+    -1 for frozen blocks, else None; ``files_per_query`` is how many of them a query opens on average, None where nobody
+    asked.
+    """
+
+    reason: str
+    blocks: int
+    bytes: int
+    at: Index
+    named: pa.Array
+    level: int | None = None
+    files_per_query: float | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Full blocks that are constant in the key: no merge can improve them."""
+        return self.level == FROZEN
+
+    @property
+    def paths(self) -> pa.Array:
+        """Their paths, an Arrow array of text."""
+        return self.named if len(self.at) == len(self.named) else self.named.take(pa.array(self.at))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the paths: a plan of a large table leaves a million blocks."""
+        plain = ("reason", "blocks", "bytes", "level", "files_per_query")
+        return {name: getattr(self, name) for name in plain}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What a plan is predicted to bring, and what that rests on.
+
+    worth      of the whole table: what a query reads now, and once all tasks are done
+    basis      which queries, and how many an hour
+    scanned    share of the scans seen with a filter that could not be read; they count as scans of everything
+    costs      the coefficients: bytes of opening a file, share of columns read …, and the error of their fit
+    error      median relative error of the files predicted for the scans that told how many they opened; None if none
+    path, bytes, share    N blocks, their sizes, and the share of the queries that opens each
+    """
+
+    worth: Worth
+    basis: str
+    scanned: float
+    costs: Coefficients
+    error: float | None
+    path: pa.Array
+    bytes: Ints
+    share: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the blocks."""
+        plain = {name: getattr(self, name) for name in ("basis", "scanned", "error")}
+        return {**plain, **self.worth.to_dict(), "costs": self.costs.to_dict()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan(Result):
+    """What a run will do and what it leaves, on one version. ``str(plan)`` explains it.
+
+    ``depth`` is the mean block depth before; ``drawing`` the deepest stretch of the key in text; ``prediction`` what
+    queries gain by it, where that was asked.
+    """
+
+    table: str
+    version: int | None
+    key: str
+    policies: tuple[str, ...]
+    tasks: Sequence[MergeTask]
+    left: tuple[Left, ...]
+    blocks: int
+    bytes: int
+    depth: float
+    levels: Mapping[int, int] = field(default_factory=dict)
+    drawing: str = ""
+    prediction: Prediction | None = None
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that the tasks read."""
+        if isinstance(self.tasks, Tasks):
+            return sum(self.tasks.sizes)
+        return sum(task.input_bytes for task in self.tasks)
+
+    @property
+    def input_files(self) -> int:
+        """Files that the tasks read."""
+        if isinstance(self.tasks, Tasks):
+            return len(self.tasks.members)
+        return sum(len(task.inputs) for task in self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; of the blocks left, counts and bytes by reason."""
+        tasks = [_plain(task) for task in self.tasks]
+        left = [item.to_dict() for item in self.left]
+        plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
+        return {
+            **plain,
+            "policies": list(self.policies),
+            "levels": dict(self.levels),
+            "tasks": tasks,
+            "left": left,
+            "prediction": self.prediction.to_dict() if self.prediction else None,
+        }
+
+    def rows(self) -> pa.Table:
+        """One row for each live block; columns as in :func:`lakekeeper.core.model.plan_table.plan_table`."""
+        return plan_table(self)
+
+    def to_frame(self, spark: Any) -> Any:
+        """:meth:`rows` as a DataFrame of the session."""
+        return spark.createDataFrame(self.rows())
+
+    def __str__(self) -> str:
+        return render_plan(self)

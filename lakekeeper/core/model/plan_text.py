@@ -1,0 +1,116 @@
+"""A plan as text: what it merges and why, what that saves, and what it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.text.formatting import duration, indent, size, table
+
+if TYPE_CHECKING:
+    from lakekeeper.core.model.benefit import Worth
+    from lakekeeper.core.model.plan import Plan
+
+_SHOWN_TASKS = 20
+
+
+def render_plan(plan: Plan) -> str:
+    """A plan with every group and, by reason, every block that is left."""
+    version = "no version yet" if plan.version is None else f"version {plan.version}"
+    head = f"plan for {plan.table} ({version}) by {', '.join(plan.policies)}"
+    levels = ", ".join(f"L{n}: {c:,}" for n, c in plan.levels.items()) or "none"
+    lines = [
+        head + (f", key {plan.key}" if plan.key else ""),
+        f"  {plan.blocks:,} blocks, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
+    ]
+    lines += _prediction(plan)
+    if plan.drawing:
+        lines += ["  blocks over the deepest point of the key:", plan.drawing]
+    if plan.tasks:
+        lines.append(
+            f"  {len(plan.tasks):,} group{'' if len(plan.tasks) == 1 else 's'} to merge: {plan.input_files:,} files, "
+            f"{size(plan.input_bytes)}"
+        )
+        lines.append(indent(_tasks(plan)))
+    else:
+        lines.append("  nothing to do")
+    if plan.left:
+        lines.append("  left as they are:")
+        lines.append(indent(_left(plan)))
+    return "\n".join(lines)
+
+
+def _prediction(plan: Plan) -> list[str]:
+    """What a query opens now and afterwards, what that rests on, and when the work has paid for itself."""
+    told = plan.prediction
+    if told is None:
+        return []
+    before, after = told.worth.before, told.worth.after
+    lines = [f"  a query opens {before.files:,.2f} files, {size(before.bytes)}"]
+    if plan.tasks:
+        lines[0] += f"; after this plan {after.files:,.2f} files, {size(after.bytes)}"
+        lines.append(f"  score {told.worth.score:.0f} of 100: {_pays_back(told.worth)}")
+    lines.append(f"  predicted for {told.basis}")
+    if plan.tasks:
+        c = told.costs
+        lines.append(
+            f"  costs are in bytes read: {size(c.open_bytes)} to open a file, {c.column_share:.0%} of its bytes; "
+            f"{c.rewrite:.3g} for each byte rewritten"
+        )
+    if told.error is not None:
+        lines.append(f"  files predicted for these scans were off by {told.error:.0%} (median)")
+    if told.costs.error is not None:
+        off = f"off by {told.costs.error:.0%} (median)"
+        lines.append(f"  costs fitted to {told.costs.measured:,} measurements, {off}")
+    return lines
+
+
+def _pays_back(worth: Worth) -> str:
+    after = worth.pays_back_seconds
+    if after is None:
+        return "queries gain nothing by it"
+    return f"the work is paid back in {duration(after)}"
+
+
+def _left(plan: Plan) -> str:
+    asked = plan.prediction is not None
+    rows = [("blocks", "size", *(("files/query",) if asked else ()), "why")]
+    for item in plan.left:
+        files = (f"{item.files_per_query or 0:,.2f}",) if asked else ()
+        rows.append((f"{item.blocks:,}", size(item.bytes), *files, item.reason))
+    return table(rows, right=frozenset({0, 1, 2} if asked else {0, 1}))
+
+
+def _tasks(plan: Plan) -> str:
+    asked = plan.prediction is not None
+    weighed = ("files/query", "costs", "saves a day", "paid back in") if asked else ()
+    rows = [("group", "policy", "files", "size", *weighed, "level", "partition", "why")]
+    rows += [
+        (
+            task.id,
+            task.policy,
+            f"{len(task.inputs):,}",
+            size(task.input_bytes),
+            *(_weighed(task.worth) if asked else ()),
+            f"L{task.input_level}->L{task.level}",
+            task.partition or "-",
+            task.reason,
+        )
+        for task in plan.tasks[:_SHOWN_TASKS]
+    ]
+    more = len(plan.tasks) - _SHOWN_TASKS
+    right = frozenset({2, 3, 4, 5, 6, 7} if asked else {2, 3})
+    return table(rows, right=right) + (f"\n… and {more:,} more groups" if more > 0 else "")
+
+
+def _weighed(worth: Worth | None) -> tuple[str, str, str, str]:
+    """Files that a query opens before and after, what the rewrite costs, what it saves a day, when it has paid."""
+    if worth is None:
+        return "", "", "", ""
+    back = worth.pays_back_seconds
+    files = f"{worth.before.files:,.2f}->{worth.after.files:,.2f}"
+    return (
+        files,
+        size(worth.work),
+        size(worth.gain_per_second * 86_400),
+        "never" if back is None else duration(back),
+    )

@@ -1,0 +1,241 @@
+"""What a user gets from a maintenance call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.model.report_text import render_delete, render_report, render_restore
+from lakekeeper.core.text.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
+
+    Bytes and files in and out; ``reason`` is why it was chosen, ``detail`` why it did not land or what a race
+    did to it; ``replayed_rows`` were deleted by others meanwhile, and are deleted in the outputs too.
+    """
+
+    id: str
+    status: str
+    files_in: int
+    bytes_in: int
+    files_out: int = 0
+    bytes_out: int = 0
+    level: int = 0
+    partition: str = ""
+    reason: str = ""
+    detail: str = ""
+    replayed_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport(Result):
+    """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts carry Iceberg's names.
+
+    run_ids          one for each commit, found in the table's log
+    depth_*          mean block depth before and after (equal in a dry run); None where there is no key
+    duration_ms      wall time of the call
+    conflicts        commits tried again, groups replayed and groups dropped, because somebody else was faster
+    replayed_*       rows that others deleted meanwhile, deleted in our outputs too
+    *_delete_files_* delete files that apply to nothing any more or were merged, and what they were merged into
+    files_per_query_*  files that a query opens: before, predicted by the plan of the last round, and after; of the
+                     queries that the plan rests on, from the files' bounds. None where nothing was predicted
+    plan             the plan of the first round
+    """
+
+    table: str
+    verb: str
+    dry_run: bool
+    version_before: int | None
+    version_after: int | None
+    rewritten_data_files_count: int = 0
+    added_data_files_count: int = 0
+    rewritten_bytes_count: int = 0
+    added_bytes_count: int = 0
+    removed_delete_files_count: int = 0
+    added_delete_files_count: int = 0
+    failed_data_files_count: int = 0
+    depth_before: float | None = None
+    depth_after: float | None = None
+    rounds: int = 0
+    commits: int = 0
+    conflicts: int = 0
+    replayed_rows_count: int = 0
+    duration_ms: int = 0
+    run_ids: tuple[str, ...] = ()
+    ended: str = ""
+    groups: tuple[GroupResult, ...] = ()
+    files_per_query_before: float | None = None
+    files_per_query_predicted: float | None = None
+    files_per_query_after: float | None = None
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def prediction_error(self) -> float | None:
+        """How far the files predicted for a query were off, relative to those it opens now; None in a dry run."""
+        told, real = self.files_per_query_predicted, self.files_per_query_after
+        return round(abs(told - real) / real, 4) if told is not None and real else None
+
+    @property
+    def changed(self) -> bool:
+        """Was anything committed?"""
+        return self.commits > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, the plan included."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("plan", "groups")
+        }
+        plain["run_ids"] = list(self.run_ids)
+        plain["prediction_error"] = self.prediction_error
+        plain["groups"] = [asdict(group) for group in self.groups]
+        plain["plan"] = self.plan.to_dict() if self.plan else None
+        return plain
+
+    def __str__(self) -> str:
+        return render_report(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReport(Result):
+    """The result of ``delete`` and ``drop_partition``.
+
+    deleted_rows_count       rows that live no more by this commit. Files that left whole under deletes of unknown
+                             effect (Iceberg's equality deletes) count none
+    touched_data_files_count files with rows that were deleted
+    unread_data_files_count  those of them that left by their paths: metadata alone proved that every row matches
+    retries                  attempts that lost to a concurrent commit
+    followed_rows_count      rows that were found in files that came meanwhile
+    winners                  those commits, oldest first
+    run_id                   of the commit, in the table's log; empty where no row matched and nothing was committed
+    """
+
+    table: str
+    where: str
+    version_before: int | None
+    version_after: int | None
+    deleted_rows_count: int = 0
+    touched_data_files_count: int = 0
+    unread_data_files_count: int = 0
+    retries: int = 0
+    followed_rows_count: int = 0
+    winners: tuple[str, ...] = ()
+    run_id: str = ""
+    duration_ms: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Was anything committed?"""
+        return bool(self.run_id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "winners": list(self.winners)}
+
+    def __str__(self) -> str:
+        return render_delete(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport(Result):
+    """The result of ``restore``: what came back, and by which version it is in the table.
+
+    kind       ``files`` (they are where they were) or ``partition`` (its rows are in new files)
+    rows       rows of the partition; 0 where an earlier restore had brought them back and their number is not known
+    already    an earlier restore, or one at the same time, had brought them back: nothing was added
+    version    the version that has the rows; for files, the one that is current
+    run_id     of the commit, in the table's log; empty for files
+    """
+
+    table: str
+    name: str
+    kind: str
+    where: str = ""
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    version: int | None = None
+    already: bool = False
+    run_id: str = ""
+    duration_ms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return render_restore(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReport(Result):
+    """The result of ``compact_metadata``: files that planning opens, before and after.
+
+    version      the one that was made (Iceberg), or that a checkpoint was written of (Delta); None: nothing was done
+    """
+
+    table: str
+    dry_run: bool
+    files_before: int
+    files_after: int
+    version: int | None
+    ended: str
+    duration_ms: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Was anything written?"""
+        return self.version is not None and not self.dry_run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        would = "would open" if self.dry_run else "opens"
+        files = f"{self.files_after:,} metadata files ({self.files_before:,} before)"
+        return f"{self.table}: {self.ended}; planning {would} {files}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport(Result):
+    """The result of ``cluster_by``: the key before and after (empty for none), and where it is kept.
+
+    ``changes`` are what else changes in the table, each as (what, before, after): protocol versions and features of
+    Delta, the sort order of Iceberg.
+    """
+
+    table: str
+    dry_run: bool
+    key_before: str
+    key_after: str
+    kept_as: str
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        changes = [dict(zip(("what", "before", "after"), change, strict=True)) for change in self.changes]
+        return {**asdict(self), "changes": changes}
+
+    def __str__(self) -> str:
+        verb = "would become" if self.dry_run else "->"
+        kept = f", kept as {self.kept_as}" if self.key_after else ""
+        lines = [
+            f"{self.table}: cluster key {self.key_before or 'none'} {verb} {self.key_after or 'none'}{kept}"
+        ]
+        lines += [
+            f"  {what}: {before or 'none'} -> {after or 'none'}" for what, before, after in self.changes
+        ]
+        return "\n".join(lines)
+
+
+def count_status(groups: tuple[GroupResult, ...]) -> Mapping[str, int]:
+    """Groups by status."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        counts[group.status] = counts.get(group.status, 0) + 1
+    return counts

@@ -1,0 +1,99 @@
+"""Reports of maintenance calls as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.model.plan_text import render_plan
+from lakekeeper.core.text.formatting import counted, size
+
+if TYPE_CHECKING:
+    from lakekeeper.core.model.report import DeleteReport, MergeReport, RestoreReport
+
+
+def render_report(report: MergeReport) -> str:
+    """A report in a few lines; groups that did not land are named with the reason."""
+    if report.dry_run and report.plan is not None:
+        return f"dry run of {report.verb}: nothing was written\n{render_plan(report.plan)}"
+    head = f"{report.table}: {report.verb} "
+    if not report.commits:
+        lines = [head + f"committed nothing ({report.ended})"]
+    else:
+        lines = [
+            head
+            + f"in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
+        ]
+        if report.rewritten_data_files_count:
+            lines += [
+                f"  rewritten   {report.rewritten_data_files_count:,} files, {size(report.rewritten_bytes_count)}",
+                f"  added       {report.added_data_files_count:,} files, {size(report.added_bytes_count)}",
+            ]
+        if report.removed_delete_files_count:
+            instead = report.added_delete_files_count
+            into = f", {instead:,} in their place" if instead else ""
+            lines.append(f"  removed     {report.removed_delete_files_count:,} delete files{into}")
+        rounds = f" in {report.rounds} rounds" if report.rounds else ""
+        lines.append(f"  commits     {report.commits}{rounds}; ended: {report.ended}")
+        lines.append(f"  run         {', '.join(report.run_ids)}")
+    if report.depth_before is not None and report.depth_after is not None:
+        lines.insert(
+            1, f"  depth       {report.depth_before:g} -> {report.depth_after:g} (average per block)"
+        )
+    if report.files_per_query_before is not None and report.files_per_query_after is not None:
+        told = (
+            f"{report.files_per_query_before:,.2f} -> {report.files_per_query_after:,.2f} opened by a query"
+        )
+        off = (
+            f" (predicted {report.files_per_query_predicted:,.2f})"
+            if report.files_per_query_predicted
+            else ""
+        )
+        lines.insert(2, f"  files       {told}{off}")
+    if report.conflicts:
+        replayed = (
+            f", {report.replayed_rows_count:,} deleted rows replayed" if report.replayed_rows_count else ""
+        )
+        lines.append(f"  conflicts   {report.conflicts}{replayed}")
+    lost = [g for g in report.groups if g.status in ("dropped", "failed")]
+    lines += [f"  {g.status:<11} group {g.id} ({g.files_in} files): {g.detail}" for g in lost]
+    return "\n".join(lines)
+
+
+def render_delete(report: DeleteReport) -> str:
+    """A delete in a few lines, with the commits that it went over."""
+    head = f"{report.table}: delete where {report.where}"
+    if report.changed:
+        versions = f"version {report.version_before} -> {report.version_after}"
+        rows, files = report.deleted_rows_count, report.touched_data_files_count
+        lines = [
+            f"{head} in {report.duration_ms / 1000:.1f} s, {versions}",
+            f"  deleted     {counted(rows, 'row')} in {counted(files, 'file')}{_unread(report)}",
+            f"  run         {report.run_id}",
+        ]
+    else:
+        lines = [f"{head}: no row matches, nothing was committed"]
+    if report.retries:
+        over = ", ".join(report.winners) or "concurrent commits"
+        again = counted(report.followed_rows_count, "row")
+        lines.append(f"  retries     {report.retries}, {again} found again after {over}")
+    return "\n".join(lines)
+
+
+def _unread(report: DeleteReport) -> str:
+    count = report.unread_data_files_count
+    return f", {count:,} of them without reading a row" if count else ""
+
+
+def render_restore(report: RestoreReport) -> str:
+    """What came back, in a line or two."""
+    if report.kind == "files":
+        return f"{report.table}: {counted(report.files, 'file')} back from the recycle bin ({size(report.bytes)})"
+    if report.already:
+        return (
+            f"{report.table}: the rows where {report.where} came back with version {report.version} already"
+        )
+    rows, files = counted(report.rows, "row"), counted(report.files, "file")
+    return (
+        f"{report.table}: {rows} where {report.where} are back, in {files}, version {report.version}\n"
+        f"  run         {report.run_id}"
+    )

@@ -1,0 +1,40 @@
+"""A block's age: for how long queries have read it as it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.units import Floats, Ints
+
+
+def ages(snapshot: Snapshot, now_ms: int) -> Floats:
+    """N ages in seconds.
+
+    A block whose birth is unknown counts as old as the oldest that is known: its commit is no longer in the table's
+    metadata. One that is yet to be born (clocks differ) is fresh. Without a clock (``now_ms`` 0) it is as late as the
+    newest moment that the snapshot knows.
+    """
+    born = snapshot.blocks.added_at
+    return _since(born, _moments(snapshot), now_ms)
+
+
+def delete_ages(snapshot: Snapshot, now_ms: int) -> Floats:
+    """N mean ages in seconds of the deletes in force, 0 where unknown: files that came one by one are half as old."""
+    blocks = snapshot.blocks
+    files = np.maximum(blocks.delete_files, 1)
+    age = _since(np.where(blocks.deleted_at > 0, blocks.deleted_at, now_ms), _moments(snapshot), now_ms)
+    return np.asarray(np.where(blocks.deleted_at > 0, age * (files + 1) / (2 * files), 0.0))
+
+
+def _moments(snapshot: Snapshot) -> Ints:
+    born = snapshot.blocks.added_at
+    return np.concatenate([born[born > 0], snapshot.commits_ms[:1], snapshot.commits_ms[-1:]])
+
+
+def _since(at_ms: Ints, known: Ints, now_ms: int) -> Floats:
+    if not len(known):
+        return np.zeros(len(at_ms))
+    now = now_ms or int(known.max())
+    at = np.where(at_ms > 0, at_ms, int(known.min()))
+    return np.asarray(np.maximum(now - at, 0) / 1000.0)

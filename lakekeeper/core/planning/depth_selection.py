@@ -1,0 +1,224 @@
+"""Selection by depth: what the policies that read the depth curve have in common.
+
+    levels ─► curve per (partition, spec, level) ─► gate ─► hot points ─► runs ─► blocks ─► bounded groups
+
+A policy of this family only says which points of a level above its gate are hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.layout.depth import Counts, DepthCurve, depth_curve, range_max
+from lakekeeper.core.layout.levels import (
+    Gates,
+    frozen,
+    gates,
+    partition_group,
+    run_floor,
+)
+from lakekeeper.core.layout.overlap_groups import Groups, bounded_groups
+from lakekeeper.core.layout.ranks import Intervals, rank_blocks
+from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
+from lakekeeper.core.model.plan import Choice, Freeze, Merge, Skip
+from lakekeeper.core.units import Ints
+
+Hot = Callable[[DepthCurve, Gates], Bools]
+"""Points of the curve that call for a merge; only those of levels above their gate are looked at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Field:
+    """The blocks that may be merged: positions in the snapshot, their level and group, their intervals."""
+
+    at: Index
+    blocks: BlockSet
+    level: Ints
+    place: Ints
+    group: Ints
+    intervals: Intervals
+
+
+def select_by_depth(
+    snapshot: Snapshot, candidates: Index, options: Options, hot: Hot, *, one_level: bool
+) -> list[Choice]:
+    """Merges of the levels above their gate, and why every other candidate is left.
+
+    With ``one_level``, a partition merges one level at a time, that of the greatest average depth (seed 002 sorts
+    levels by AvgDepth); without, all of them, the lowest first (seed 000). Merging only the lowest would starve the
+    others on every stream that keeps level 0 above its gate.
+    """
+    if snapshot.key is None:
+        return [Skip(candidates, "the table has no cluster key")]
+    if not len(candidates):
+        return []
+    everything = len(candidates) == len(snapshot.blocks)
+    blocks = snapshot.blocks if everything else snapshot.blocks.take(candidates)
+    field, choices = _field(snapshot, blocks, candidates, options)
+    if not len(field.at):
+        return choices
+    curve = depth_curve(field.intervals)
+    level = np.zeros(int(field.group.max()) + 1, np.int64)
+    level[field.group] = field.level
+    gate = gates(curve, field.intervals, options, level, run_floor(snapshot.key, field.blocks, field.group))
+    lo, hi = field.intervals.lo, field.intervals.hi
+    run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
+    groups, cut = _groups(field, run, options)
+    waiting = _waiting(field, groups, gate) if one_level else np.zeros(len(field.at), dtype=np.bool_)
+    merges = _merges(field, groups, run, peak, waiting)
+    return [*merges, *choices, *_left(field, gate, run, cut, waiting, merges)]
+
+
+def _field(
+    snapshot: Snapshot, blocks: BlockSet, candidates: Index, options: Options
+) -> tuple[_Field, list[Choice]]:
+    level = blocks.level_under(snapshot.key)
+    top = options.integer("max-level")
+    place = partition_group(blocks)
+    code = place * (int(level.max(initial=0)) + 1) + level
+    distinct, group = np.unique(code, return_inverse=True) if code.any() else (code[:1], code)
+    intervals = rank_blocks(blocks, group if len(distinct) > 1 else None, null_region=False)
+    still = frozen(blocks, intervals, options)
+    done = (level >= top) & ~still
+    keep = ~still & ~done
+    choices: list[Choice] = []
+    if still.any():
+        choices.append(Freeze(candidates[still], "full and constant in the key (level -1)"))
+    if done.any():
+        choices.append(Skip(candidates[done], f"reached max-level {top}"))
+    if keep.all():
+        return _Field(candidates, blocks, level, place, group, intervals), choices
+    at = candidates[keep]
+    field = _Field(at, blocks.take(keep), level[keep], place[keep], group[keep], intervals.take(keep))
+    return field, choices
+
+
+def assign(curve: DepthCurve, lo: Ints, hi: Ints, hot: Bools) -> tuple[Ints, Counts]:
+    """Per block the number of the deepest hot run that it touches (ties: the leftmost), or -1; each run's depth.
+
+    Neighbouring hot points are one run as long as some block spans the stretch between them. Each block
+    is in one run at most, so batches are disjoint.
+    """
+    run_of_block = np.full(len(lo), -1, np.int64)
+    if not hot.any():
+        return run_of_block, np.zeros(0, np.int32)
+    joined = hot[1:] & hot[:-1] & (curve.through[:-1] > 0) & (curve.group[1:] == curve.group[:-1])
+    starts, ends = hot.copy(), hot.copy()
+    starts[1:] &= ~joined
+    ends[:-1] &= ~joined
+    first, last = np.flatnonzero(starts), np.flatnonzero(ends)
+    before = np.cumsum(ends, dtype=np.int32) - ends  # runs that end before a point
+    begun = np.cumsum(starts, dtype=np.int32)  # runs that start at or before it
+    left, right = before[lo], begun[hi] - 1  # the runs that a block touches
+    run_of_block = np.where(left <= right, left, -1).astype(np.int64)
+    several = np.flatnonzero(left < right)
+    peak = _peaks(curve.folded, first, last)
+    if len(several):
+        rank = peak.astype(np.int64) * len(first) + (len(first) - 1 - np.arange(len(first)))
+        order = np.argsort(rank)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        run_of_block[several] = order[range_max(place, left[several], right[several])]
+    return run_of_block, peak
+
+
+def _peaks(depth: Counts, first: Index, last: Index) -> Counts:
+    """The greatest depth in each of some runs, which lie one behind the other."""
+    ends = np.stack([first, last + 1], axis=1).ravel()
+    return np.maximum.reduceat(depth, ends[: -1 if last[-1] + 1 == len(depth) else None])[::2]
+
+
+def _groups(field: _Field, run: Ints, options: Options) -> tuple[Groups, Bools]:
+    """Merge groups as positions in the field; and which blocks lost theirs to the size bounds."""
+    chosen: Index = np.flatnonzero(run >= 0)
+    cut = np.zeros(len(run), dtype=np.bool_)
+    if not len(chosen):
+        return Groups(chosen, np.zeros(1, np.int64)), cut
+    groups, lost = bounded_groups(
+        run[chosen],
+        field.intervals.lo[chosen],
+        field.intervals.hi[chosen],
+        field.blocks.bytes[chosen],
+        names=lambda at: field.blocks.path.take(pa.array(chosen[at])),
+        max_bytes=options.integer("max-file-group-size-bytes"),
+        max_files=options.integer("max-file-group-input-files"),
+    )
+    cut[chosen] = lost
+    return Groups(chosen[groups.members], groups.edges), cut
+
+
+def _waiting(field: _Field, groups: Groups, gate: Gates) -> Bools:
+    """Blocks of groups whose level is not the deepest on average in their partition; equal ones lowest first."""
+    waiting = np.zeros(len(field.at), dtype=np.bool_)
+    if not len(groups):
+        return waiting
+    head = groups.members[groups.edges[:-1]]
+    level, place = field.level[head], field.place[head]
+    order = np.lexsort((level, -gate.average[field.group[head]], place))
+    first = order[np.append(True, place[order][1:] != place[order][:-1])]
+    chosen = np.zeros(int(place.max()) + 1, np.int64)
+    chosen[place[first]] = level[first]
+    waiting[groups.members] = np.repeat(level != chosen[place], np.diff(groups.edges))
+    return waiting
+
+
+def _merges(field: _Field, groups: Groups, run: Ints, peak: Counts, waiting: Bools) -> list[Merge]:
+    """The groups that do not wait: low levels first, the deepest and largest of a level first."""
+    if not len(groups):
+        return []
+    members, edges = groups.members, groups.edges
+    head = members[edges[:-1]]
+    level, depth = field.level[head], peak[run[head]]
+    size = np.add.reduceat(field.blocks.bytes[members], edges[:-1])
+    order = np.lexsort((field.intervals.lo[head], -size, -depth, level))
+    order = order[~waiting[head][order]]
+    at = field.at[members]
+    described = zip(
+        edges[order].tolist(),
+        edges[order + 1].tolist(),
+        level[order].tolist(),
+        depth[order].tolist(),
+        strict=True,
+    )
+    return [
+        Merge(at[a:b], own + 1, float(deep), f"level {own}: {b - a} blocks overlap, up to {deep} deep")
+        for a, b, own, deep in described
+    ]
+
+
+def _left(
+    field: _Field, gate: Gates, run: Ints, cut: Bools, waiting: Bools, merges: list[Merge]
+) -> list[Choice]:
+    """Why each block of the field that is in no merge is left."""
+    merged = np.zeros(int(field.at.max()) + 1, dtype=np.bool_)
+    for merge in merges:
+        merged[merge.blocks] = True
+    free = ~merged[field.at]
+    enough = ~gate.above[field.group]
+    reasons = (
+        (
+            free & enough,
+            "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})",
+        ),
+        (free & ~enough & waiting, "waits: another level of its partition is deeper on average"),
+        (
+            free & ~enough & cut & ~waiting,
+            "bounded: with any overlapping neighbour the group would be too large",
+        ),
+        (free & ~enough & (run < 0), "outside the deep ranges of its level"),
+        (free & ~enough & (run >= 0) & ~waiting & ~cut, "no overlapping block left to merge with"),
+    )
+    left: list[Choice] = []
+    for mask, reason in reasons:
+        at = np.flatnonzero(mask)
+        if len(at):
+            average, threshold = gate.average[field.group[at]], gate.threshold[field.group[at]]
+            worst = average.max()
+            text = reason.format(average=worst, threshold=threshold[average == worst].min())
+            left.append(Skip(field.at[at], text))
+    return left

@@ -1,0 +1,84 @@
+"""A change of the cluster key, step by step: blocks of another key or layout are taken in a share at a time.
+
+They count as level 0 under the new key, and all of them overlap there: without a bound the first run after
+``cluster_by`` would rewrite the table whole, whoever asked for it or not.
+
+    round 1   ████░░░░░░░░░░░░   a share of the table's bytes, and whatever is new
+    round 2   ▒▒▒▒████░░░░░░░░   the next; what is done already waits at level 1
+
+Only policies that lay data out are held back. Deleted rows are purged and small files packed whatever key the blocks
+were clustered by: those policies choose a block for what is in it, and few are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Bools, Index, Snapshot
+from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.units import Ints
+
+_NO_LAYOUT = frozenset({"sizes", "deletes"})
+"""Policies that rewrite a block for its size or its deletes: a change of the key gives them nothing more to do."""
+WAITS = "clustered by another key: taken in step by step, at most {share} a round (key-change-ratio)"
+
+
+@dataclass(slots=True)
+class Share:
+    """What one round may still take in of other keys, in bytes; ``most`` bounds a single group."""
+
+    foreign: Bools
+    size: Ints
+    most: int
+    left: int
+
+    @property
+    def reason(self) -> str:
+        """Why a block waits."""
+        return WAITS.format(share=f"{self.most:,} bytes")
+
+    def needed(self, every: Index, starts: Ints) -> list[int]:
+        """Of groups of blocks that stand one after another in ``every``, the bytes of other keys."""
+        if not self.foreign.any():
+            return [0] * len(starts)
+        sums: list[int] = np.add.reduceat(np.where(self.foreign[every], self.size[every], 0), starts).tolist()
+        return sums
+
+    def takes(self, policy: str, needed: int) -> bool:
+        """Is there room for a merge with so many bytes of other keys? Then it is used up; the first always fits."""
+        if policy in _NO_LAYOUT:
+            return True
+        if needed > self.left and self.left < self.most:
+            return False
+        self.left -= needed
+        return True
+
+
+def share_of(snapshot: Snapshot, policies: Sequence[Policy], options: Options) -> Share:
+    """The share of a round. Without other keys, or where ``full`` is asked for, there is room for everything."""
+    blocks = snapshot.blocks
+    foreign: Bools = blocks.key_id >= 0
+    if snapshot.key is not None and snapshot.key.key_id in blocks.key_ids:
+        foreign = foreign & (blocks.key_id != blocks.key_ids.index(snapshot.key.key_id))
+    if snapshot.key is None or any(p.name == "full" for p in policies):
+        foreign = np.zeros(len(blocks), dtype=np.bool_)
+    if not foreign.any():
+        return Share(foreign, blocks.bytes, 1 << 62, 1 << 62)
+    wanted = int(options.number("key-change-ratio") * int(blocks.bytes.sum()))
+    most = max(wanted, options.integer("single-task-bytes"))
+    return Share(foreign, blocks.bytes, most, most)
+
+
+def bounded(options: Options, share: Share, policy: str) -> Options:
+    """Options for this policy whose groups are no larger than the share."""
+    if (
+        policy in _NO_LAYOUT
+        or not share.foreign.any()
+        or share.most >= options.integer("max-file-group-size-bytes")
+    ):
+        return options
+    return options.with_(**{"max-file-group-size-bytes": share.most})

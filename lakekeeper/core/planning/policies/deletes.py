@@ -1,0 +1,215 @@
+"""``deletes``: blocks of which too many rows are deleted are written again without them (seed 001's deleted tuples).
+
+A reader reads a deleted row and throws it away, and opens the deletes themselves besides. A block is due where
+
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block,
+  ``delete-ratio-threshold-old`` of one of seven days, falling further with age (``planning.time_decay``), so that all
+  deleted rows are cleaned up in the end, whether queries read them or not; or
+* opening its deletes has cost queries half of what a rewrite costs (``planning.ski_rental``): many delete
+  files on one block, as a stream of upserts leaves them, or deletes as large as the block.
+
+Where the log does not say how many rows are deleted (equality deletes, position deletes of a whole partition, two
+deletes that may name one row), the share is an average: rows that the deletes name, by the rows of all blocks of the
+partition that they may apply to.
+
+    delete, 100 rows   ·  ·   ·     ·  ·      applies to    |--a--|--b--|--c--|--d--|    25 of each, not 100
+
+Neighbours along the key that are due go together, so that ten half-empty files do not become ten half-size ones:
+
+    due |--|   due |--|   stays |--------|   due |--|          {1, 2} are merged, the third is written again alone
+
+A group reads no more than one task sorts without a shuffle. The level stays: this is no merge of the LSM kind. It
+ends because no delete applies to what was written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.cost.scoring import scale_of
+from lakekeeper.core.layout.adjacency import Line, group_of, line_of, stretches
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.layout.snapshot_index import place_of
+from lakekeeper.core.model.blocks import (
+    UNKNOWN,
+    BlockSet,
+    Bools,
+    Index,
+    Snapshot,
+)
+from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.planning.block_age import delete_ages
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.ski_rental import DUE
+from lakekeeper.core.planning.time_decay import Youth, youth_of
+from lakekeeper.core.text.formatting import size
+
+Shares = npt.NDArray[np.float64]
+_ROW_BYTES = 8  # of a delete file, where nothing tells how many rows it names: no row takes less
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Groups of neighbours that are due, those first that free the largest share of what they read."""
+
+    name: str = "deletes"
+
+    def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
+        if not len(candidates):
+            return []
+        found = _judge(snapshot, candidates, options, env)
+        blocks = snapshot.blocks.take(candidates)
+        most = options.integer("max-file-group-size-bytes")
+        fits = blocks.bytes <= most
+        level = blocks.level_under(snapshot.key)
+        group = group_of(blocks, level)
+        keyed = snapshot.key is not None
+        line = line_of(blocks, group, rank_blocks(blocks, group, null_region=False) if keyed else None)
+        merges = [
+            Merge(candidates[at], int(level[at[0]]), _freed(blocks, found, at), _why(blocks, found, at))
+            for at in _groups(blocks, line, found.due & fits, options)
+        ]
+        skips = [
+            Skip(candidates[mask], reason)
+            for mask, reason in (
+                (~found.applies, "no delete applies to it"),
+                (found.applies & ~found.due, _below(found)),
+                (found.due & ~fits, f"above max-file-group-size-bytes {most:,}: no group may read it"),
+            )
+            if mask.any()
+        ]
+        return [*sorted(merges, key=lambda merge: -merge.score), *skips]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """Per block: does any delete apply, is the number of deleted rows known, their share (or what it is on average).
+
+    due        the share is at the threshold, or the rent is half of the work
+    rent       what opening the deletes has cost queries so far, in byte-equivalents, and ``work``, what a rewrite costs
+    """
+
+    applies: Bools
+    known: Bools
+    share: Shares
+    threshold: Shares
+    rent: Shares
+    work: Shares
+    youth: Youth
+
+    @property
+    def due(self) -> Bools:
+        over = (self.share >= self.threshold) | (self.rent >= DUE * self.work)
+        due: Bools = self.applies & over
+        return due
+
+
+def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> _Judged:
+    scale = scale_of(snapshot, options, env.now_ms, env.workload)
+    blocks, youth = snapshot.blocks, youth_of(snapshot.blocks.take(candidates), env.now_ms)
+    rent = scale.rate * scale.reads.share * scale.deletes * delete_ages(snapshot, env.now_ms)
+    return _Judged(
+        applies=blocks.delete_files[candidates] > 0,
+        known=blocks.deleted_rows[candidates] != UNKNOWN,
+        share=_shares(snapshot)[candidates],
+        threshold=youth.between(
+            options.number("delete-ratio-threshold"), options.number("delete-ratio-threshold-old")
+        ),
+        rent=rent[candidates],
+        work=scale.work()[candidates],
+        youth=youth,
+    )
+
+
+def _shares(snapshot: Snapshot) -> Shares:
+    """Per block the deleted share of its rows; where it is not known, what it is on average."""
+    blocks, place = snapshot.blocks, place_of(snapshot)
+    rows = np.maximum(blocks.rows, 1)
+    unknown = blocks.deleted_rows == UNKNOWN
+    if not unknown.any():
+        return np.asarray(blocks.deleted_rows / rows)
+    named = np.where(blocks.delete_rows == UNKNOWN, blocks.delete_bytes // _ROW_BYTES, blocks.delete_rows)
+    among = np.bincount(place, np.where(unknown, rows, 0))[place]
+    spread = np.minimum(named / np.maximum(among, rows), 1.0)
+    return np.asarray(np.where(unknown, spread, blocks.deleted_rows / rows))
+
+
+def _groups(blocks: BlockSet, line: Line, due: Bools, options: Options) -> list[Index]:
+    """Stretches of neighbours, filled up to what one task sorts, but never less than a file of the target size."""
+    task = max(options.integer("single-task-bytes"), options.integer("target-file-size-bytes"))
+    return stretches(
+        blocks,
+        line,
+        due,
+        max_bytes=min(task, options.integer("max-file-group-size-bytes")),
+        max_files=options.integer("max-file-group-input-files"),
+    )
+
+
+def _freed(blocks: BlockSet, found: _Judged, at: Index) -> float:
+    """The share of what the group reads that no query has to read after it: dead rows, and the deletes themselves."""
+    read, deletes = blocks.bytes[at], blocks.delete_bytes[at]
+    spared = float((found.share[at] * read).sum() + deletes.sum())
+    return spared / max(int(read.sum() + deletes.sum()), 1)
+
+
+def _why(blocks: BlockSet, found: _Judged, at: Index) -> str:
+    said = [_deleted(blocks, found, at)]
+    over = found.share[at] >= found.threshold[at]
+    if over.any():
+        said.append(f"the threshold is {_span(found.threshold[at][over])}{found.youth.described(at[over])}")
+    if not over.all():
+        late = at[~over]
+        paid, work = size(float(found.rent[late].sum())), size(float(found.work[late].sum()))
+        said.append(f"queries have paid {paid} for opening its deletes, a rewrite costs {work}")
+    return f"{_files(at)}: {'; '.join(said)}"
+
+
+def _deleted(blocks: BlockSet, found: _Judged, at: Index) -> str:
+    known = found.known[at]
+    rows, dead = int(blocks.rows[at][known].sum()), int(blocks.deleted_rows[at][known].sum())
+    said = [f"{dead:,} of {rows:,} rows deleted ({_percent(dead / max(rows, 1))})"] if known.any() else []
+    unsure = at[~known]
+    if len(unsure):
+        where = f" of {len(unsure):,} of them" if known.any() else ""
+        deletes = int(blocks.delete_files[unsure].max())
+        said.append(
+            f"about {_span(found.share[unsure])} of the rows{where} deleted, by up to {deletes:,} delete files"
+        )
+    return ", ".join(said)
+
+
+def _below(found: _Judged) -> str:
+    """Why blocks with deletes are left, and when they would not be."""
+    under = found.applies & ~found.due
+    if not under.any():
+        return ""
+    threshold = _span(np.ceil(found.threshold[under] * 1000 - 1e-9) / 1000)
+    about = "" if found.known[under].all() else "about "
+    return (
+        f"{about}{_span(found.share[under])} of its rows deleted: due at {threshold}{found.youth.described(under)}, "
+        "falling as it ages"
+    )
+
+
+def _span(share: Shares) -> str:
+    least, most = _percent(float(share.min())), _percent(float(share.max()))
+    return most if least == most else f"{least} to {most}"
+
+
+def _percent(share: float) -> str:
+    """Rounded down, so that what is under a threshold never looks like it; not ``0 %`` for a few rows."""
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
+
+
+def _files(at: Index) -> str:
+    return "1 file" if len(at) == 1 else f"{len(at):,} neighbours"
+
+
+DELETES = Deletes()

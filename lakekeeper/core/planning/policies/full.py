@@ -1,0 +1,50 @@
+"""``full``: sorts everything that it is shown, each time it is asked. The baseline to measure the others by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.layout.levels import partition_group
+from lakekeeper.core.layout.overlap_groups import by_name, fill
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.planning.policy import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """All blocks of a partition in one group, or in consecutive groups along the key where they exceed its bounds."""
+
+    name: str = "full"
+
+    def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
+        if snapshot.key is None:
+            return [Skip(candidates, "the table has no cluster key")]
+        if not len(candidates):
+            return []
+        blocks = snapshot.blocks.take(candidates)
+        place, lo = partition_group(blocks), rank_blocks(blocks, null_region=False).lo
+        order = np.lexsort((by_name(blocks.path), lo, place))
+        part = fill(
+            place[order],
+            blocks.bytes[order],
+            max_bytes=options.integer("max-file-group-size-bytes"),
+            max_files=options.integer("max-file-group-input-files"),
+        )
+        level = blocks.level_under(snapshot.key)
+        top = options.integer("max-level")
+        choices: list[Choice] = []
+        for group in np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1):
+            out = min(int(level[group].max()) + 1, top)
+            choices.append(
+                Merge(candidates[group], out, float(len(group)), f"full: {len(group)} blocks re-sorted")
+            )
+        return choices
+
+
+FULL = Full()

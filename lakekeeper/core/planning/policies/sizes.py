@@ -1,0 +1,181 @@
+"""``sizes``: small neighbours of one level, partition and spec are packed together (seed 001's small files).
+
+With a cluster key, neighbours are neighbours along the key, and two small blocks with a larger one wholly
+between them are none: packing them would stretch one file over the other.
+
+    small |--|   |--| small   large |--------|   small |--|          {1, 2} are packed, the third is alone
+
+Files are packed by tiers: one joins where its group weighs at least twice as much as it does, or makes a full file. So
+each time a byte is packed its file doubles, and it is packed O(log) times however small commits are:
+
+    ▂▂         packed            █▂▂        one is larger than the others together: only these are packed
+    █▂▂▂▂▂     packed            █ ▄
+
+The factor is 2 while the oldest of the group is fresh and falls to 1 at seven days (the time factor of seed 001): the
+last few of a stream are packed too. A group has ``min-input-files`` and must come out as fewer files than went in;
+packing keeps the level, since it does not count as a merge of the LSM kind.
+
+Packing is for queries that read many files: each costs its opening. Where a workload is known, and for its queries the
+packed files cost more than the small ones (point queries read larger files then), they are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.cost.scoring import groups_of, scale_of
+from lakekeeper.core.layout.adjacency import group_of, line_of, split, stretches
+from lakekeeper.core.layout.levels import frozen
+from lakekeeper.core.layout.overlap_groups import fill
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
+from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.time_decay import youth_of
+from lakekeeper.core.units import Floats
+
+GROWTH = 2.0
+"""How many times as much as its largest file a fresh group weighs."""
+_OLD = 1.0  # the same at seven days
+_ROW_SLACK = 0.6
+_UNIT = 1 << 30  # one file's worth in whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Groups of small neighbours, tier by tier."""
+
+    name: str = "sizes"
+
+    def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
+        if not len(candidates):
+            return []
+        scale = scale_of(snapshot, options, env.now_ms, env.workload)
+        if not scale.rate:
+            return [Skip(candidates, "no queries: no reader would gain by packing")]
+        blocks = snapshot.blocks.take(candidates)
+        level = blocks.level_under(snapshot.key)
+        group = group_of(blocks, level)
+        target = options.integer("target-file-size-bytes")
+        full = options.number("min-file-size-ratio") * target
+        small = blocks.live_bytes < full
+        intervals = None
+        if snapshot.key is not None:
+            intervals = rank_blocks(blocks, group, null_region=False)
+            small &= ~frozen(blocks, intervals, options)
+        found = stretches(
+            blocks,
+            line_of(blocks, group, intervals),
+            small,
+            max_bytes=options.integer("max-file-group-size-bytes"),
+            max_files=options.integer("max-file-group-input-files"),
+        )
+        factor = youth_of(blocks, env.now_ms).between(GROWTH, _OLD)
+        facts = _Facts(blocks.live_bytes.astype(np.float64), factor, _files_worth(blocks, options), full)
+        packs = [part for one in found for part in _packed(facts, one, options.integer("min-input-files"))]
+        merges, dear = _paying(snapshot, candidates, packs, options, env)
+        choices: list[Choice] = [
+            Merge(
+                candidates[at],
+                int(level[at[0]]),
+                float(len(at)),
+                f"{len(at):,} small neighbours of level {level[at[0]]}",
+                packs=True,
+            )
+            for at in sorted(merges, key=lambda at: -len(at))
+        ]
+        done = np.zeros(len(blocks), dtype=np.bool_)
+        for at in (*merges, *dear):
+            done[at] = True
+        skips = (
+            (~small, "not a small file"),
+            (small & ~done, "small, but its neighbours do not weigh enough yet to pack it with"),
+        )
+        if dear:
+            why = "small, but the queries of the workload would read more of a packed file"
+            choices.append(Skip(candidates[np.concatenate(dear)], why))
+        return [*choices, *(Skip(candidates[mask], why) for mask, why in skips if mask.any())]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """Per block its live bytes, how many times as much its group has to weigh, and the output files that it fills.
+
+    ``full`` are the bytes from which on a file is small no more.
+    """
+
+    size: Floats
+    factor: Floats
+    weight: Floats
+    full: float
+
+
+def _packed(facts: _Facts, members: Index, fewest: int) -> list[Index]:
+    """Groups of a stretch of neighbours, none of which weighs less than so many times its largest file."""
+    pending, found = [members], []
+    while pending:
+        some = pending.pop()
+        if len(some) < fewest:
+            continue
+        size = facts.size[some]
+        largest = int(np.argmax(size))
+        if not _grows(facts, some):
+            pending += [some[:largest], some[largest + 1 :]]
+            continue
+        for part in _filled(facts.weight, some):
+            if len(part) == len(some) or _grows(facts, part):
+                found += [part] if len(part) >= fewest else []
+            else:
+                pending.append(part)
+    return found
+
+
+def _grows(facts: _Facts, part: Index) -> bool:
+    """Does each file of the group come out as much larger, or as a full one?"""
+    size = facts.size[part]
+    return bool(size.sum() >= min(facts.factor[part].min() * size.max(), facts.full))
+
+
+def _filled(weight: Floats, members: Index) -> list[Index]:
+    """All of a group where it is sure to come out as fewer files; else what fits into single files."""
+    total = float(weight[members].sum())
+    if total <= 1 or 2 * total + 1 < len(members):
+        return [members]
+    share = (weight[members] * _UNIT).astype(np.int64)
+    return split(members, fill(members * 0, share, max_bytes=_UNIT, max_files=len(members)))
+
+
+def _paying(
+    snapshot: Snapshot, candidates: Index, packs: list[Index], options: Options, env: Env
+) -> tuple[list[Index], list[Index]]:
+    """Groups that queries gain by, and those that they do not."""
+    if not packs:
+        return [], []
+    scale = scale_of(snapshot, options, env.now_ms, env.workload)
+    members = candidates[np.concatenate(packs)]
+    edges = np.cumsum([0, *map(len, packs)])
+    groups, size = groups_of(snapshot.blocks, members, edges, options)
+    pays = scale.worth(groups, size, np.ones(len(packs), dtype=np.bool_)).ratio > 0
+    return [at for at, yes in zip(packs, pays, strict=True) if yes], [
+        at for at, yes in zip(packs, pays, strict=True) if not yes
+    ]
+
+
+def _files_worth(blocks: BlockSet, options: Options) -> Floats:
+    """How many output files each block's live rows fill.
+
+    A writer that fills files one after another needs at most 2 x + 1 files for rows worth x: two
+    neighbouring files hold more than one file's worth. Rows count with slack, as writers that only know
+    bytes have to guess where the row bound lies.
+    """
+    rows = blocks.rows - np.maximum(blocks.deleted_rows, 0)
+    by_rows = rows / (_ROW_SLACK * options.integer("max-rows-per-file"))
+    by_bytes = blocks.live_bytes / options.integer("target-file-size-bytes")
+    return np.asarray(np.maximum(by_rows, by_bytes), dtype=np.float64)
+
+
+SIZES = Sizes()

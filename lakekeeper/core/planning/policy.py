@@ -1,0 +1,53 @@
+"""Policies: pure functions from a pinned picture to choices, one file each.
+
+A policy is an entry point of the group ``lakekeeper.policies``; a new one is one new file or package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.model.plan import Choice
+from lakekeeper.core.workload.workload import Workload
+
+
+class Part(NamedTuple):
+    """The merge that wrote a block, and where a bound cut it short, when its inputs were born (ms); else 0."""
+
+    merge: str
+    born_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """Every outside fact that a decision may use, so that it can be played again from the saved input.
+
+    now_ms        the time, ms since the epoch
+    parallelism   tasks that the cluster runs side by side
+    busy          paths of blocks that other work holds
+    workload      what queries ask for; None: unknown, they are taken to ask for the data as it lies
+    parts         path of a block → the merge of the same call that wrote it
+    spent_bytes   rewritten on this table in the last 24 hours
+    """
+
+    now_ms: int = 0
+    parallelism: int = 1
+    busy: frozenset[str] = frozenset()
+    workload: Workload | None = None
+    parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
+    spent_bytes: int = 0
+
+
+class Policy(Protocol):
+    """``choose`` says of every candidate block (positions in ``snapshot.blocks``) what is to be done, best first."""
+
+    @property
+    def name(self) -> str: ...
+
+    def choose(
+        self, snapshot: Snapshot, candidates: Index, options: Options, env: Env
+    ) -> Sequence[Choice]: ...

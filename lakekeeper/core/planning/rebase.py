@@ -1,0 +1,224 @@
+"""What a lost race leaves of our rewrites: pure, so that both commit orders can be played in a test.
+
+    read at S0          they commit            we commit
+    I = inputs ───────► H: inputs change ────► H − (inputs still there) + outputs
+                                               masked by every row that we read and that no longer lives
+
+A replay turns a lost race into a commit only where that is provably right: as many rows are found in the
+outputs as died, each at a place of its own; else the group is dropped and nothing of it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.model.plan import MergeTask
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One file that a rewrite wrote and nobody sees yet: path as the log would name it, rows, bytes.
+
+    ``rows`` are those that live: ``masked`` more lie in the file, and a replay has marked them as deleted.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    masked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The outputs of one task. ``native`` is the adapter's own handle on them and means nothing to others.
+
+    ``rows_in`` is the number of live rows that were read, where the adapter could tell. ``run_id`` is the run in whose
+    folder the files lie.
+
+    After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
+    is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
+    those that a later replay replaced, and ``unmasked`` the rewrite as it was written.
+    """
+
+    task: MergeTask
+    outputs: tuple[Output, ...]
+    rows_in: int | None = None
+    native: Any = field(default=None, compare=False, repr=False)
+    applied: tuple[str | None, ...] = ()
+    replayed: int = 0
+    extra: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    unmasked: Rewrite | None = field(default=None, compare=False, repr=False)
+    run_id: str = ""
+
+    @property
+    def inputs_now(self) -> Mapping[str, str | None]:
+        """Path → deletes in force, as this rewrite may be committed upon; None: the input must be gone."""
+        return dict(zip(self.task.inputs, self.applied or self.task.delete_ids, strict=True))
+
+    @property
+    def written(self) -> Rewrite:
+        """The rewrite as it was written, before any replay."""
+        return self.unmasked or self
+
+    def masked(
+        self,
+        outputs: Iterable[Output],
+        native: Any,
+        *,
+        applied: tuple[str | None, ...],
+        rows: int,
+        extra: Iterable[str],
+        before: Rewrite,
+    ) -> Rewrite:
+        """This rewrite with ``rows`` more rows masked, by a replay of ``before``; ``extra`` are all files now in use.
+
+        This rewrite is ``before`` itself, or what was written, where a replay starts over.
+        """
+        kept = tuple(extra)
+        files = dict.fromkeys((*before.extra, *before.stale))
+        return replace(
+            self,
+            outputs=tuple(outputs),
+            native=native,
+            applied=applied,
+            replayed=self.replayed + rows,
+            extra=kept,
+            stale=tuple(path for path in files if path not in kept),
+            unmasked=self.written,
+        )
+
+    @property
+    def rows_out(self) -> int:
+        return sum(output.rows for output in self.outputs)
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(output.bytes for output in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A commit that came between: version, operation, the run id if it was one of lakekeeper's, else ``""``.
+
+    ``layout``: it moved rows and changed none (a rewrite, whoever made it); ``appends``: it only added rows.
+    ``at_ms`` is when it was committed, ms since the epoch, 0 where the log does not tell.
+    """
+
+    version: int
+    operation: str
+    run_id: str = ""
+    layout: bool = False
+    appends: bool = False
+    at_ms: int = 0
+
+    @property
+    def changes_rows(self) -> bool:
+        """Did it delete or update rows, as far as one can tell?"""
+        return not (self.layout or self.appends)
+
+    def __str__(self) -> str:
+        return f"version {self.version} ({self.operation}{', lakekeeper run ' + self.run_id if self.run_id else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened to a table since a snapshot.
+
+    version        the table's version now
+    winners        commits since the snapshot, oldest first
+    removed        paths of the snapshot's blocks that are live no more
+    delete_ids     path → deletes in force now, for blocks whose deletes changed
+    obstacle       non-empty where nothing of ours may be committed any more (table re-created, schema changed …)
+    """
+
+    version: int
+    winners: tuple[Winner, ...] = ()
+    removed: frozenset[str] = frozenset()
+    delete_ids: Mapping[str, str] = field(default_factory=dict)
+    obstacle: str = ""
+
+    @property
+    def only_our_rewrites(self) -> bool:
+        """Was the table changed by nothing but rewrites of lakekeeper's, at least one?"""
+        ours = bool(self.winners) and all(w.layout and w.run_id for w in self.winners)
+        return ours and not self.obstacle
+
+    def landed(self, run_id: str) -> int | None:
+        """The version that carries ``run_id``, if our commit of unknown outcome did happen."""
+        return next((w.version for w in self.winners if w.run_id == run_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A rewrite that may not be committed any more, and why."""
+
+    rewrite: Rewrite
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """Our rewrites after a race: to commit as they are, to commit with deletes replayed, to drop."""
+
+    keep: tuple[Rewrite, ...]
+    replay: tuple[Rewrite, ...]
+    drop: tuple[Dropped, ...]
+
+
+def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 0.5) -> Rebased:
+    """Sort out which rewrites survive ``changes``.
+
+    Appends and deletes elsewhere change nothing. A rewrite whose inputs have other deletes now, or are gone, is
+    replayed. It is dropped where more than ``most_gone`` of its inputs are gone: what is left of it is not worth
+    the search, and a new plan will find the rows where they are now.
+    """
+    keep: list[Rewrite] = []
+    replay: list[Rewrite] = []
+    drop: list[Dropped] = []
+    for rewrite in rewrites:
+        gone, deleted = touched(rewrite, changes)
+        if changes.obstacle:
+            drop.append(Dropped(rewrite, changes.obstacle))
+        elif not gone and not deleted:
+            keep.append(rewrite)
+        elif _gone(rewrite, changes) > most_gone * len(rewrite.task.inputs):
+            drop.append(Dropped(rewrite, why(gone, deleted, changes)))
+        else:
+            replay.append(rewrite)
+    return Rebased(tuple(keep), tuple(replay), tuple(drop))
+
+
+def touched(rewrite: Rewrite, changes: Changes) -> tuple[list[str], list[str]]:
+    """(inputs that are gone, or back, since the rewrite; inputs with other deletes than it reflects)."""
+    known = rewrite.inputs_now
+    moved = [path for path, deletes in known.items() if (path in changes.removed) != (deletes is None)]
+    before = dict(zip(rewrite.task.inputs, rewrite.task.delete_ids, strict=True))
+    deleted = [
+        path
+        for path, deletes in known.items()
+        if path not in moved and deletes is not None and changes.delete_ids.get(path, before[path]) != deletes
+    ]
+    return moved, deleted
+
+
+def applied_now(task: MergeTask, changes: Changes) -> tuple[str | None, ...]:
+    """The deletes in force at each input of a task after ``changes``; None for an input that is gone."""
+    return tuple(
+        None if path in changes.removed else changes.delete_ids.get(path, known)
+        for path, known in zip(task.inputs, task.delete_ids, strict=True)
+    )
+
+
+def _gone(rewrite: Rewrite, changes: Changes) -> int:
+    return sum(path in changes.removed for path in rewrite.task.inputs)
+
+
+def why(gone: Sequence[str], deleted: Sequence[str], changes: Changes) -> str:
+    """What happened to a group's inputs, and who did it."""
+    by = ", ".join(str(w) for w in changes.winners) or "a concurrent commit"
+    what = [f"{len(gone)} of its inputs removed"] if gone else []
+    what += [f"rows of {len(deleted)} of its inputs deleted"] if deleted else []
+    return f"{' and '.join(what)} meanwhile, by {by}"

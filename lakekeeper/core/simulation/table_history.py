@@ -1,0 +1,190 @@
+"""A table's own history as a stream of commits, from the metadata of its live blocks.
+
+When a block was added tells its commit. Blocks that were never reclustered are what writers brought:
+
+    replayed     those blocks again, commit by commit, into an empty table
+    continued    the table as it is, and further commits like the recent ones, moved on where the key moves on
+
+           hi of all commits so far ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄╮
+                            |====|               ╰──► frontier: drawn commits keep their distance to it
+                    |====|     |=|
+            |====|
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.core.layout.levels import partition_group
+from lakekeeper.core.layout.ranks import Intervals
+from lakekeeper.core.layout.snapshot_index import table_line
+from lakekeeper.core.model.blocks import Bools, Index, Snapshot
+from lakekeeper.core.simulation.commit_streams import Arrivals, Uniform
+from lakekeeper.core.units import Floats, Ints
+from lakekeeper.errors import OptionError
+
+SAME_COMMIT_MS = 1000
+"""Blocks added with a shorter pause between them count as one commit."""
+_RECENT = 50
+_MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits stands still
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Past:
+    """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers brought."""
+
+    order: Index
+    commit: Ints
+    fresh: Bools
+    lo: Floats
+    hi: Floats
+    place: Ints
+    places: tuple[tuple[str, int], ...]
+
+    @property
+    def commits(self) -> int:
+        return int(self.commit.max(initial=-1)) + 1
+
+
+def replayed(snapshot: Snapshot) -> Arrivals:
+    """The ingest of the blocks that were never reclustered; OptionError where they are fewer than two commits."""
+    past = _past(snapshot)
+    at = past.order[past.fresh[past.order]]
+    commit = np.unique(past.commit[at], return_inverse=True)[1]
+    name = f"{snapshot.table}, its commits played again"
+    return _arrivals(snapshot, past, at, commit, name, (past.lo[at], past.hi[at]))
+
+
+def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
+    """The table as it is, then ``commits`` drawn from its recent ones; OptionError where there are fewer than two.
+
+    The past counts as ``present``. New partitions are not invented.
+    """
+    past = _past(snapshot)
+    recent = np.unique(past.commit[past.fresh])[-_RECENT:]
+    reach = np.full(past.commits, -np.inf)
+    np.maximum.at(reach, past.commit, past.hi)
+    frontier = np.maximum.accumulate(reach)
+    speed = _speed(past, recent, frontier)
+    drawn = recent[(Uniform(seed)(commits) * len(recent)).astype(np.int64)]
+    members = {int(c): np.flatnonzero(past.fresh & (past.commit == c)) for c in recent}
+    new = np.concatenate([members[int(c)] for c in drawn])
+    counts = [len(members[int(c)]) for c in drawn]
+    shift = np.repeat(frontier[-1] + speed * np.arange(1, commits + 1) - frontier[drawn], counts)
+    if speed == 0:
+        shift[:] = 0.0
+    at = np.concatenate([past.order, new])
+    lo, hi = past.lo[at], past.hi[at]
+    lo[len(past.order) :] += shift
+    hi[len(past.order) :] += shift
+    commit = np.concatenate([past.commit[past.order], past.commits + np.repeat(np.arange(commits), counts)])
+    name = f"{snapshot.table} as it is, and {commits:,} commits like its last {len(recent)}"
+    return _arrivals(snapshot, past, at, commit, name, (lo, hi), present=past.commits)
+
+
+def _speed(past: _Past, recent: Ints, frontier: Floats) -> float:
+    """How far the frontier moves with each commit; 0.0 where that is little against what a commit covers."""
+    low = np.full(past.commits, np.inf)
+    high = np.full(past.commits, -np.inf)
+    np.minimum.at(low, past.commit[past.fresh], past.lo[past.fresh])
+    np.maximum.at(high, past.commit[past.fresh], past.hi[past.fresh])
+    moved = float(frontier[recent[-1]] - frontier[recent[0]])
+    width = float(np.median(high[recent] - low[recent]))
+    return moved / (int(recent[-1]) - int(recent[0])) if moved > _MOVES * width else 0.0
+
+
+def _past(snapshot: Snapshot) -> _Past:
+    if snapshot.key is None:
+        raise OptionError("columns", None, f"a cluster key to simulate with; {snapshot.table} has none")
+    blocks = snapshot.blocks
+    fresh = blocks.level_under(snapshot.key) == 0
+    times = np.sort(blocks.added_at[fresh])
+    starts = times[np.diff(times, prepend=-SAME_COMMIT_MS * 2) >= SAME_COMMIT_MS]
+    if len(starts) < 2:
+        raise OptionError(
+            "commits",
+            len(starts),
+            f"a table with files of two commits or more that were never reclustered; {snapshot.table} has none such, "
+            "so name a stream instead",
+        )
+    # What is older than the first of them, or was made by a merge, belongs to the commit before.
+    commit = np.maximum(np.searchsorted(starts, blocks.added_at, side="right") - 1, 0)
+    lo, hi = _line(snapshot)
+    pairs = np.stack([blocks.partition, blocks.spec], axis=1)
+    distinct, place = np.unique(pairs, axis=0, return_inverse=True)
+    places = tuple((blocks.partitions[int(p)], int(s)) for p, s in distinct)
+    order = np.lexsort((hi, lo, commit))
+    return _Past(order, commit, fresh, lo, hi, place.reshape(-1), places)
+
+
+def _arrivals(
+    snapshot: Snapshot,
+    past: _Past,
+    at: Index,
+    commit: Ints,
+    name: str,
+    bounds: tuple[Floats, Floats],
+    *,
+    present: int = 0,
+) -> Arrivals:
+    """Blocks ``at`` in order of ``commit``, each partition on a stretch of the line of its own."""
+    blocks = snapshot.blocks
+    lo, hi = bounds
+    first = float(lo.min())
+    span = (float(hi.max()) - first) or 1.0
+    place = past.place[at]
+    count = int(commit[-1]) + 1
+    return Arrivals(
+        name=name,
+        edges=np.searchsorted(commit, np.arange(count + 1)),
+        lo=(lo - first) / span + 2.0 * place,
+        hi=(hi - first) / span + 2.0 * place,
+        rows=np.maximum(blocks.rows[at], 1),
+        bytes=np.maximum(blocks.bytes[at], 1),
+        place=place,
+        places=past.places,
+        level=blocks.level_under(snapshot.key)[at],
+        present=present,
+    )
+
+
+def _line(snapshot: Snapshot) -> tuple[Floats, Floats]:
+    """Bounds as floats: the values themselves for one column of numbers or times, else their ranks.
+
+    A block without statistics covers everything in its partition; one of NULLs only is at the beginning.
+    """
+    intervals = table_line(snapshot)
+    if snapshot.key is None:
+        raise AssertionError("checked by the caller")
+    if len(snapshot.key.columns) == 1:
+        lo, hi = (_numbers(bound[0]) for bound in (snapshot.blocks.lo, snapshot.blocks.hi))
+        known = ~np.isnan(lo) & ~np.isnan(hi)
+        if known.any() and np.isfinite(lo[known]).all() and np.isfinite(hi[known]).all():
+            low, high = float(lo[known].min()), float(hi[known].max())
+            lo = np.where(known, lo, low)
+            return lo, np.where(known, hi, np.where(intervals.missing, high, low))
+    return _ranks(snapshot, intervals)
+
+
+def _ranks(snapshot: Snapshot, intervals: Intervals) -> tuple[Floats, Floats]:
+    group = partition_group(snapshot.blocks)
+    first = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, group, intervals.lo)
+    lo, hi = intervals.lo - first[group], intervals.hi - first[group]
+    return lo.astype(np.float64), hi.astype(np.float64)
+
+
+def _numbers(bounds: pa.Array) -> Floats:
+    """Bounds as floats, NaN where there is none or where the type is no number."""
+    kind = bounds.type
+    if pa.types.is_date32(kind):
+        bounds = bounds.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        bounds = bounds.cast(pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return np.full(len(bounds), np.nan)
+    # Safe casts refuse what a double can not hold exactly; here the nearest is good enough.
+    return np.asarray(bounds.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)

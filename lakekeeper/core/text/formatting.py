@@ -1,0 +1,65 @@
+"""Numbers, tables and bars as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def size(count: float) -> str:
+    """``1536`` → ``1.5 KiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
+
+
+def bar(value: float, top: float, width: int = 30) -> str:
+    """A bar of eighth blocks, ``width`` characters for ``top``; anything above zero shows."""
+    if top <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(value / top * width * 8))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:
+    """Rows (the first is the heading) as aligned columns; columns in ``right`` are set flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
+        )
+        for r in rows
+    ]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def bars(counts: Mapping[str, int]) -> str:
+    """A histogram, one bar a line; runs of empty buckets at the ends are left out."""
+    filled = [i for i, n in enumerate(counts.values()) if n]
+    if not filled:
+        return "  (empty)"
+    items = list(counts.items())[filled[0] : filled[-1] + 1]
+    top = max(n for _, n in items)
+    return "\n".join(f"  {name}  {n:>7,}  {bar(n, top)}" for name, n in items)
+
+
+def duration(seconds: float) -> str:
+    """``93600`` → ``26 hours``: in the largest unit of which there are at least two."""
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return "more than 100 years" if seconds > 100 * 31_557_600 else f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def indent(text: str) -> str:
+    """Each line moved right by four spaces."""
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+def counted(count: int, what: str) -> str:
+    """``3 files``, ``1 file``."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

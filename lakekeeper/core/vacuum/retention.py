@@ -1,0 +1,328 @@
+"""Which versions stay: at least so many, those that anybody may still be reading, and those that somebody named.
+
+    versions of a line      1     2     3     4     5     6
+    newest from … to        ├─────┼─────┼──x──┼─────┼─────┼──►  now
+                                     cutoff ┘
+    kept                                3     4     5     6     3 was the newest at the cutoff: a reader may have it
+
+Seed 004 (StarRocks): minimum number of versions, grace time and oldest active transaction, together. A version leaves
+only if none of them holds it; what is not known (a time, a parent) holds it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.errors import OptionError, RetentionError
+
+FLOOR_MS = 24 * HOUR_MS
+"""The least grace that a property of a table may ask for; only a call may go under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version that the log still knows. ``at_ms`` is None where nobody knows when it was made."""
+
+    id: int
+    at_ms: int | None
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name for a version: a branch, whose ancestors count as its versions, or a tag.
+
+    ``min_versions`` and ``max_age_ms`` are the ref's own retention; ``max_ref_age_ms`` is how old its version may
+    become before the name itself goes. None: as the table says.
+    """
+
+    name: str
+    head: int
+    branch: bool = True
+    min_versions: int | None = None
+    max_age_ms: int | None = None
+    max_ref_age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """All versions that the log still knows, and who points at them.
+
+    linear       versions stand in one line and are kept from one on, never one by one (Delta)
+    min_age_ms, min_versions   what the table's own properties ask for; None where they say nothing
+    usual_age_ms what the format keeps where nobody says anything
+    live_bytes   bytes of the newest version's files; None where nobody knows
+    refused      why nothing may be deleted here, by a rule of the format; empty where it may
+    native       what the adapter wants to find again when it is asked for the garbage
+    """
+
+    table_uuid: str
+    items: tuple[Version, ...]
+    refs: tuple[Ref, ...]
+    linear: bool
+    usual_age_ms: int
+    min_age_ms: int | None = None
+    min_versions: int | None = None
+    live_bytes: int | None = None
+    refused: str = ""
+    native: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def newest(self) -> int:
+        """The version that readers of the main line get."""
+        return next(r.head for r in self.refs if r.name == "main")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a stream has yet to read: a version of each of its sources, and all that came after it.
+
+    checkpoint   the stream's checkpoint folder
+    positions    (uuid of the table, version) for each source; ``""`` where the offset does not tell the table, and
+                 None for a source that has read nothing yet
+    required     it is an error where none of the sources is the table at hand; a conf names the streams of many tables
+    """
+
+    checkpoint: str
+    positions: tuple[tuple[str, int | None], ...]
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
+
+    ``active`` are versions that work under way has read, each with who says so; ``streams`` read on from a version.
+    ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None.
+    """
+
+    age_ms: int | None = None
+    last: int = 1
+    named: Collection[int] = ()
+    active: Mapping[int, str] = field(default_factory=dict)
+    allow_unsafe: bool = False
+    least_ms: int = 0
+    streams: Sequence[Stream] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What stays, each version with the first reason for it; what goes; names that go because they are too old.
+
+    ``age_ms`` and ``cutoff_ms`` are the grace that was in force, and the moment that it reaches back to.
+    """
+
+    reasons: Mapping[int, str]
+    gone: tuple[int, ...]
+    expired_refs: tuple[str, ...]
+    age_ms: int
+    cutoff_ms: int
+
+    @property
+    def oldest(self) -> int:
+        """The smallest id that stays; on a linear log everything from it on does."""
+        return min(self.reasons)
+
+
+def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
+    """Divide the versions into those that stay and those that go.
+
+    Raises RetentionError for a grace under the table's floor, for a rule of the format, and for a snapshot that is
+    empty, or in which a name points at nothing; OptionError for a stream of another table.
+    """
+    _check(table, versions)
+    age_ms = _age(table, versions, retention)
+    cutoff = now_ms - age_ms
+    known = {v.id: v for v in versions.items}
+    until = _until(versions)
+    reasons: dict[int, str] = {versions.newest: "the newest version"}
+    expired = []
+    for ref in versions.refs:
+        if _too_old(ref, known[ref.head], now_ms):
+            expired.append(ref.name)
+            continue
+        reasons.setdefault(ref.head, f"{'branch' if ref.branch else 'tag'} {ref.name}")
+        if ref.branch:
+            _keep_line(ref, known, until, retention, versions, (cutoff, now_ms), reasons)
+    for version in versions.items:
+        why = _held(version, until.get(version.id, version.at_ms), retention, age_ms, now_ms)
+        if why:
+            reasons.setdefault(version.id, why)
+    for stream in retention.streams:
+        for number in _to_read(table, versions, stream):
+            reasons.setdefault(number, f"the stream of {stream.checkpoint} has yet to read it")
+    if versions.linear:
+        _keep_from(versions, retention, reasons)
+    return Kept(
+        reasons=reasons,
+        gone=tuple(v.id for v in versions.items if v.id not in reasons),
+        expired_refs=tuple(expired),
+        age_ms=age_ms,
+        cutoff_ms=cutoff,
+    )
+
+
+def _held(version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int) -> str:
+    """Why a version stays that was the newest until ``ended``, whatever names it; empty where nothing holds it."""
+    if version.at_ms is None or version.at_ms > now_ms:
+        return "its time is not known"
+    if ended is None or ended > now_ms - age_ms:
+        return f"the newest within the last {_hours(age_ms)}"
+    if version.id in retention.named:
+        return "named by the caller"
+    return retention.active.get(version.id, "")
+
+
+def _check(table: str, versions: Versions) -> None:
+    if versions.refused:
+        raise RetentionError(f"{table}: {versions.refused}; nothing was deleted")
+    known = {v.id for v in versions.items}
+    if known and not any(r.name == "main" for r in versions.refs):
+        raise RetentionError(
+            f"{table}: the table has no current version, only branches or tags, so that nobody can tell what it is to "
+            "be; nothing was deleted. Point main at a version first"
+        )
+    if not known:
+        raise RetentionError(
+            f"{table}: no version could be read, so nobody can tell what is in use; nothing was deleted"
+        )
+    for ref in versions.refs:
+        if ref.head not in known:
+            raise RetentionError(
+                f"{table}: '{ref.name}' points at version {ref.head}, which the log does not know: its history is "
+                "cut; nothing was deleted. Repair or drop the name first"
+            )
+
+
+def _age(table: str, versions: Versions, retention: Retention) -> int:
+    """The grace in force; RetentionError where it is under the floor and the call does not insist."""
+    own = versions.min_age_ms
+    asked = retention.age_ms
+    if asked is None:
+        asked = max(own if own is not None else versions.usual_age_ms, retention.least_ms)
+        return asked if retention.allow_unsafe else max(asked, FLOOR_MS)
+    if asked < 0:
+        raise RetentionError(
+            f"{table}: a retention of {_hours(asked)} reaches into the future; nothing was deleted"
+        )
+    floor = max(FLOOR_MS, own or 0)
+    if asked < floor and not retention.allow_unsafe:
+        whose = "the table's own retention" if floor > FLOOR_MS else "the floor"
+        raise RetentionError(
+            f"{table}: a retention of {_hours(asked)} is under {whose} of {_hours(floor)}: readers and writers that "
+            f"began before could lose their files; nothing was deleted. Ask for {_hours(floor)} or more, or pass "
+            "allow_unsafe_retention=True in the call (--allow-unsafe-retention at the shell)"
+        )
+    return asked
+
+
+def _until(versions: Versions) -> dict[int, int | None]:
+    """When each version stopped being the newest of its line: the earliest child's time; heads are not in it.
+
+    A child of unknown time leaves None: the version may have been the newest up to this moment.
+    """
+    ended: dict[int, int | None] = {}
+    heads = {r.head for r in versions.refs if r.branch}
+    for version in versions.items:
+        parent = version.parent
+        if parent is None:
+            continue
+        if version.at_ms is None or (parent in ended and ended[parent] is None):
+            ended[parent] = None
+        else:
+            # The latest of its children: it was the newest on one line until then.
+            ended[parent] = max(version.at_ms, ended.get(parent) or 0)
+    return {parent: at for parent, at in ended.items() if parent not in heads}
+
+
+def _too_old(ref: Ref, head: Version, now_ms: int) -> bool:
+    if ref.name == "main" or ref.max_ref_age_ms is None or head.at_ms is None:
+        return False
+    return now_ms - head.at_ms > max(ref.max_ref_age_ms, 0)
+
+
+def _keep_line(
+    ref: Ref,
+    known: Mapping[int, Version],
+    until: Mapping[int, int | None],
+    retention: Retention,
+    versions: Versions,
+    moments: tuple[int, int],
+    reasons: dict[int, str],
+) -> None:
+    """The last versions of a branch, and those within its own grace."""
+    cutoff, now_ms = moments
+    if ref.max_age_ms is not None:
+        own = ref.max_age_ms if retention.allow_unsafe else max(ref.max_age_ms, FLOOR_MS)
+        cutoff = min(cutoff, now_ms - own)
+    least = max(retention.last, ref.min_versions or 1, versions.min_versions or 1)
+    for count, version in enumerate(_ancestors(ref.head, known)):
+        ended = until.get(version.id, now_ms if version.id == ref.head else version.at_ms)
+        if count < least:
+            reasons.setdefault(version.id, f"one of the last {least:,} of {ref.name}")
+        elif ended is None or ended > cutoff:
+            reasons.setdefault(version.id, f"within the retention of {ref.name}")
+
+
+def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
+    """From a head back, as far as the log knows; ends where parents go round in a circle."""
+    seen: set[int] = set()
+    at: int | None = head
+    while at is not None and at in known and at not in seen:
+        seen.add(at)
+        yield known[at]
+        at = known[at].parent
+
+
+def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
+    """The versions that a stream goes on from, and all that come after them in their lines.
+
+    A stream reads what each commit added, version by version: also files that a later one replaced.
+    """
+    known = {v.id for v in versions.items}
+    ours = [version for uuid, version in stream.positions if uuid in ("", versions.table_uuid)]
+    starts = [version for version in ours if version is not None]
+    if len(starts) < len(ours):
+        return known
+    if not versions.linear:
+        starts = [version for version in starts if version in known]
+    if not starts and stream.required:
+        raise _not_ours(table, stream)
+    if versions.linear and starts:
+        # The next version may not be there yet; one that the log no longer has holds all that it has.
+        return {version for version in known if version >= min(starts)}
+    after: dict[int | None, list[int]] = {}
+    for version in versions.items:
+        after.setdefault(version.parent, []).append(version.id)
+    found: set[int] = set()
+    while starts:
+        at = starts.pop()
+        if at not in found:
+            found.add(at)
+            starts += after.get(at, [])
+    return found
+
+
+def _not_ours(table: str, stream: Stream) -> OptionError:
+    return OptionError(
+        "vacuum.streaming-checkpoints",
+        stream.checkpoint,
+        f"the checkpoint of a stream that reads {table}; this is one of another table, or the version that it goes "
+        "on from has expired",
+    )
+
+
+def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, str]) -> None:
+    """On a linear log a kept version keeps all that came after it, since nothing else protects their files."""
+    active = [*retention.named, *retention.active]
+    oldest = min([*reasons, *active])
+    for version in versions.items:
+        if version.id >= oldest:
+            reasons.setdefault(version.id, f"after version {oldest}, which stays")
+
+
+def _hours(age_ms: int) -> str:
+    return f"{age_ms / HOUR_MS:,.4g} h"

@@ -1,0 +1,353 @@
+"""What may go and what goes: garbage that an adapter names, and the plan that a vacuum carries out.
+
+    versions ─ keep() ─► kept, gone ─► adapter: named by what goes, by nothing that stays ─► Garbage
+    Garbage ─ looked at on the disk ─► plan_vacuum(): containment, brake, order ─► VacuumPlan ─► deletes, oldest first
+
+A plan is text and numbers; whoever has it can tell of each file why it goes, and of each version why it stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from lakekeeper.core.text.result import Result
+from lakekeeper.core.vacuum.path_guard import Grounds, Region, refusal
+from lakekeeper.core.vacuum.retention import Kept, Versions
+from lakekeeper.core.vacuum.vacuum_text import render_vacuum_plan
+from lakekeeper.errors import RetentionError
+
+KINDS = (
+    "data",
+    "deletes",
+    "changes",
+    "manifest",
+    "manifest list",
+    "statistics",
+    "metadata",
+    "orphan",
+    "trash",
+)
+"""What a file is to its format; ``changes`` are files of a change feed, ``trash`` what lies in the recycle bin."""
+
+METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
+"""Kinds that lie in a folder of the format's, or of ours."""
+
+
+def region_of(kind: str) -> Region:
+    """Where a file of a kind has to lie."""
+    if kind == "trash":
+        return "bin"
+    return "metadata" if kind in METADATA_KINDS else "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A file that no kept version names.
+
+    ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
+    format tells only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
+    itself says that it was part of the table and is no more, so that nothing about it is a surprise.
+    """
+
+    path: str
+    kind: str
+    version: int
+    order: int = 0
+    partition: str = ""
+    why: str = ""
+    logged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A file that was dropped and has to stay for now, by ``version`` at ``at_ms`` (epoch milliseconds)."""
+
+    path: str
+    kind: str
+    version: int
+    at_ms: int
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits for its retention, kept for a log that may have forgotten it by then.
+
+    ``seen`` is the newest version that was known when it was written; -1 for a backlog that there is not.
+    """
+
+    files: tuple[Waiting, ...] = ()
+    seen: int = -1
+
+
+NO_BACKLOG = Backlog()
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What may go. ``outside`` are paths that the log names outside of the table: reported, never touched.
+
+    examined   manifests, commits and the like that were read to find it
+    note       what could not be told, for the report (a log that was cut); empty where all could
+    through    the version up to which all garbage is named here, for the next time to go on from
+    backlog    what is to be remembered besides
+    """
+
+    files: tuple[Dead, ...]
+    outside: tuple[str, ...] = ()
+    examined: int = 0
+    note: str = ""
+    through: int | None = None
+    backlog: Backlog = NO_BACKLOG
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file as the storage shows it. ``modified_ms`` is 0 where it does not tell; ``link``: reached by a link."""
+
+    path: str
+    bytes: int
+    modified_ms: int = 0
+    link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A file that goes: garbage that is there. ``logged`` as in :class:`Dead`."""
+
+    path: str
+    kind: str
+    bytes: int
+    version: int
+    partition: str = ""
+    why: str = ""
+    logged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan(Result):
+    """What goes and why the rest stays.
+
+    files      in the order in which they go: oldest version first
+    spared     garbage that stays after all, each with the reason (outside the table, a link, another's)
+    unrecognised   files in the table's folders that no version names and no writer of the format makes: never touched
+    gone_before  garbage that was not there any more
+    kept       versions that stay, with the reason of each
+    """
+
+    table: str
+    table_uuid: str
+    version: int
+    files: tuple[Doomed, ...]
+    kept: Mapping[int, str]
+    gone: tuple[int, ...]
+    expired_refs: tuple[str, ...] = ()
+    spared: Mapping[str, str] = field(default_factory=dict)
+    unrecognised: tuple[str, ...] = ()
+    gone_before: int = 0
+    age_ms: int = 0
+    cutoff_ms: int = 0
+    live_bytes: int | None = None
+    examined: int = 0
+    note: str = ""
+    through: int | None = None
+    backlog: Backlog = NO_BACKLOG
+
+    @property
+    def bytes(self) -> int:
+        """Of all files that go."""
+        return sum(f.bytes for f in self.files)
+
+    @property
+    def data_bytes(self) -> int:
+        """Of the files that go and are not metadata."""
+        return sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
+
+    @property
+    def unexplained(self) -> tuple[Doomed, ...]:
+        """The files that go, are not metadata, and of which the log does not say why they are no part of the table."""
+        return tuple(f for f in self.files if not f.logged and f.kind not in METADATA_KINDS)
+
+    @property
+    def share(self) -> float | None:
+        """Bytes of data that go, of those and the newest version's; None where the latter are not known."""
+        if self.live_bytes is None:
+            return None
+        data = self.data_bytes
+        return data / (data + self.live_bytes) if data else 0.0
+
+    def by_kind(self) -> dict[str, tuple[int, int]]:
+        """Kind → files, bytes."""
+        return count_by_kind(self.files)
+
+    def digest(self) -> str:
+        """SHA-256 over the sorted paths."""
+        return digest(f.path for f in self.files)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON; file by file."""
+        plain: dict[str, object] = {
+            "table": self.table,
+            "table_uuid": self.table_uuid,
+            "version": self.version,
+            "kept": {str(k): why for k, why in sorted(self.kept.items())},
+            "gone": sorted(self.gone),
+            "expired_refs": list(self.expired_refs),
+            "files": [asdict(f) for f in self.files],
+            "spared": dict(self.spared),
+            "unrecognised": list(self.unrecognised),
+            "bytes": self.bytes,
+            "live_bytes": self.live_bytes,
+            "sha256": self.digest(),
+            "note": self.note,
+        }
+        return plain
+
+    def __str__(self) -> str:
+        return render_vacuum_plan(self)
+
+
+def digest(paths: Iterable[str]) -> str:
+    """SHA-256 over the sorted paths, a line each."""
+    return hashlib.sha256(
+        "".join(f"{p}\n" for p in sorted(paths)).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+def plan_vacuum(
+    table: str,
+    versions: Versions,
+    kept: Kept,
+    garbage: Garbage,
+    found: Mapping[str, FileInfo | None],
+    grounds: Grounds,
+    *,
+    spared: Mapping[str, str] | None = None,
+) -> VacuumPlan:
+    """Order the garbage that is there (``found``: path → what the storage showed) and that may be deleted.
+
+    ``spared`` are paths that somebody else uses, each with who. Nothing here decides that a file is garbage.
+    """
+    left = {
+        path: refusal(path, grounds) or "it lies outside of the table's location" for path in garbage.outside
+    }
+    files: list[tuple[int, Doomed]] = []
+    missing, taken = 0, set[str]()
+    for dead in garbage.files:
+        info = found.get(dead.path)
+        if dead.path in taken:
+            continue
+        taken.add(dead.path)
+        why_not = refusal(dead.path, grounds, region_of(dead.kind))
+        why_not = why_not or (spared or {}).get(dead.path, "")
+        if not why_not and info is not None and info.link:
+            why_not = "it is reached through a symbolic link"
+        if why_not:
+            left[dead.path] = why_not
+        elif info is None:
+            missing += 1
+        else:
+            size = info.bytes
+            doomed = Doomed(dead.path, dead.kind, size, dead.version, dead.partition, dead.why, dead.logged)
+            files.append((dead.order, doomed))
+    files.sort(key=lambda entry: (entry[0], entry[1].path))
+    return VacuumPlan(
+        table=table,
+        table_uuid=versions.table_uuid,
+        version=versions.newest,
+        files=tuple(doomed for _, doomed in files),
+        kept=kept.reasons,
+        gone=kept.gone,
+        expired_refs=kept.expired_refs,
+        spared=left,
+        gone_before=missing,
+        age_ms=kept.age_ms,
+        cutoff_ms=kept.cutoff_ms,
+        live_bytes=versions.live_bytes,
+        examined=garbage.examined,
+        note=garbage.note,
+        through=garbage.through,
+        backlog=garbage.backlog,
+    )
+
+
+def count_by_kind(files: Sequence[Doomed]) -> dict[str, tuple[int, int]]:
+    """Kind → files, bytes."""
+    counts, sizes = Counter(f.kind for f in files), Counter[str]()
+    for file in files:
+        sizes[file.kind] += file.bytes
+    return {kind: (counts[kind], sizes[kind]) for kind in KINDS if counts[kind]}
+
+
+def brake(plan: VacuumPlan, most: float) -> None:
+    """Raise RetentionError where files that the log does not explain would be more than a share of the table's bytes.
+
+    Garbage that the log names is no surprise, however much it is: one full rewrite leaves as much as the table holds.
+    """
+    files = plan.unexplained
+    data = sum(file.bytes for file in files)
+    if not data or most >= 1.0:
+        return
+    found = f"{plan.table}: {len(files):,} files of {data:,} bytes would go of which the log does not say why"
+    remedy = (
+        "nothing was deleted. Look at the dry run; if it is right, raise the bound: options={'vacuum.max-share': 1}, "
+        "or --option vacuum.max-share=1 at the shell"
+    )
+    if plan.live_bytes is None:
+        raise RetentionError(f"{found}, and the bytes of the table are not known; {remedy}")
+    share = data / (data + plan.live_bytes)
+    if share > most:
+        raise RetentionError(
+            f"{found}, {share:.0%} of the table's bytes and theirs; vacuum.max-share is {most:.0%}; {remedy}"
+        )
+
+
+def batches(files: Sequence[Doomed], least: int, most: int) -> Iterator[tuple[Doomed, ...]]:
+    """Files in order, in batches of at most ``most``; a batch ends with a version once it has ``least`` files.
+
+    Seed 004: ``lake_vacuum_min_batch_delete_size``.
+    """
+    batch: list[Doomed] = []
+    for file in files:
+        ends = len(batch) >= least and batch[-1].version != file.version
+        if batch and (ends or len(batch) >= most):
+            yield tuple(batch)
+            batch = []
+        batch.append(file)
+    if batch:
+        yield tuple(batch)
+
+
+def by_partition(files: Sequence[Doomed]) -> dict[str, tuple[Doomed, ...]]:
+    """Partition → its files in order; metadata files come last, under a name that no partition has."""
+    parts: dict[str, list[Doomed]] = {}
+    for file in files:
+        parts.setdefault("\x00metadata" if file.kind in METADATA_KINDS else file.partition, []).append(file)
+    return {name: tuple(found) for name, found in parts.items()}
+
+
+def proof(plan: VacuumPlan, run_id: str, now_ms: int) -> str:
+    """The record that is written before anything is deleted: what was examined, and what will go."""
+    record = {
+        "run_id": run_id,
+        "table": plan.table,
+        "table_uuid": plan.table_uuid,
+        "version": plan.version,
+        "at_ms": now_ms,
+        "retention_ms": plan.age_ms,
+        "watermark_ms": plan.cutoff_ms,
+        "kept": {str(k): why for k, why in sorted(plan.kept.items())},
+        "gone": sorted(plan.gone),
+        "expired_refs": list(plan.expired_refs),
+        "examined": plan.examined,
+        "files": len(plan.files),
+        "bytes": plan.bytes,
+        "by_kind": {kind: list(counts) for kind, counts in plan.by_kind().items()},
+        "sha256": plan.digest(),
+        "live_bytes": plan.live_bytes,
+    }
+    return json.dumps(record, indent=1)

@@ -1,0 +1,61 @@
+"""What a user gets from a vacuum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.text.result import Result
+from lakekeeper.core.vacuum.vacuum_plan import VacuumPlan
+from lakekeeper.core.vacuum.vacuum_text import render_vacuum
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport(Result):
+    """The result of ``vacuum``; counts carry Iceberg's names.
+
+    deleted_*        files that are gone from the disk by this call, by kind and together; in a dry run: that would go
+    failed_files_count   files that were to be deleted and are still there
+    expired_snapshots_count   versions that can no longer be read (Delta: of those that the log still knows)
+    settled_runs     runs that died or failed, whose leftovers were looked for
+    trash            the name under which the files can be restored; empty where they were deleted
+    proof            the note that was written before the first delete; empty where nothing was deleted
+    """
+
+    table: str
+    dry_run: bool
+    version: int | None
+    deleted_files_count: int = 0
+    deleted_bytes_count: int = 0
+    deleted_by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    failed_files_count: int = 0
+    expired_snapshots_count: int = 0
+    kept_versions_count: int = 0
+    settled_runs: tuple[str, ...] = ()
+    batches: int = 0
+    retries: int = 0
+    run_id: str = ""
+    trash: str = ""
+    proof: str = ""
+    ended: str = ""
+    duration_ms: int = 0
+    plan: VacuumPlan | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def changed(self) -> bool:
+        """Was anything deleted, moved or expired?"""
+        return not self.dry_run and bool(self.deleted_files_count or self.expired_snapshots_count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, the plan included."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "plan"
+        }
+        plain["deleted_by_kind"] = {kind: list(counts) for kind, counts in self.deleted_by_kind.items()}
+        plain["settled_runs"] = list(self.settled_runs)
+        plain["plan"] = self.plan.to_dict() if self.plan else None
+        return plain
+
+    def __str__(self) -> str:
+        return render_vacuum(self)

@@ -1,0 +1,153 @@
+"""Scans of tables in executed plans, as Spark shows them: which table, asked for what, which metrics.
+
+    node         Scan parquet spark_catalog.db.t          metadata: Location, PushedFilters, PartitionFilters …   Delta
+                 BatchScan ice.db.t                       IcebergScan(table=…, filters=…, …)                    Iceberg
+
+A node is what event logs hold (``sparkPlanInfo``): name, text, metadata, metrics and children, as plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from lakekeeper.core.model.keys import parse_column, quote
+from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
+from lakekeeper.core.workload.predicates import Meaning, both
+from lakekeeper.core.workload.workload import Scan
+from lakekeeper.errors import OptionError
+
+FILES = ("number of files read", "number of result data files")
+BYTES = ("size of files read", "total data file size (bytes)", "total data file size")
+_LOCATION = re.compile(r"\[([^\],]+)")
+_ICEBERG = re.compile(
+    r"IcebergScan\(table=(?P<table>[^,]*).*?, filters=(?P<filters>.*?), (?:runtimeFilters|groupedBy)=",
+    re.DOTALL,
+)
+_MOMENTS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
+# What Delta lists for a query; its other file indexes are those of its own statements, and of merges.
+_ASKED = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
+_OURS = "lakekeeper "  # job descriptions of our own work begin so
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One scan of a plan: what the table may be called, what was asked, and where its metrics are (name → id)."""
+
+    names: tuple[str, ...]
+    meaning: Meaning
+    metrics: Mapping[str, int]
+
+
+def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[Sighting]:
+    """All scans of tables in a plan; ``zone`` is the JVM's, in which file scans print moments."""
+    pending = [node]
+    while pending:
+        at = pending.pop()
+        pending += at.get("children") or ()
+        found = _sighting(at, zone)
+        if found is not None:
+            yield found
+
+
+def scans_table(sighting: Sighting, names: frozenset[str]) -> bool:
+    """Is it one of the names (see :func:`known_as`) that the scan reads?"""
+    return not names.isdisjoint(known_as(*sighting.names))
+
+
+def known_as(*names: str) -> frozenset[str]:
+    """Names and locations in one spelling: lower case without quotes; paths without scheme and last slash."""
+    found = set()
+    for name in names:
+        if "/" in name:
+            found.add(re.sub(r"^(?:\w+:)?/+", "/", name).rstrip("/"))
+        elif name:
+            found.add(name.replace("`", "").lower())
+    return frozenset(found)
+
+
+def scan_of(
+    sighting: Sighting, at_ms: int, values: Mapping[int, int], taken: tuple[int, float] | None = None
+) -> Scan:
+    """A scan as a workload keeps it; ``taken`` are bytes fetched and core seconds, where they are this scan's alone."""
+    metric = {name: values[number] for name, number in sighting.metrics.items() if number in values}
+    files = next((metric[name] for name in FILES if name in metric), None)
+    size = next((metric[name] for name in BYTES if name in metric), None)
+    fetched, seconds = taken or (0, 0.0)
+    return Scan(
+        at_ms=at_ms,
+        filters=sighting.meaning.filters,
+        columns=sighting.meaning.columns,
+        understood=sighting.meaning.understood,
+        files_read=files,
+        bytes_read=size,
+        column_share=min(fetched / size, 1.0) if taken and size and fetched else None,
+        core_seconds=seconds or None,
+    )
+
+
+def ours(description: str) -> bool:
+    """Is it work of lakekeeper's own? What it reads to merge is no query."""
+    return description.startswith(_OURS)
+
+
+def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
+    name, text = str(node.get("nodeName", "")), str(node.get("simpleString", ""))
+    metadata = {str(k): str(v) for k, v in dict(node.get("metadata") or {}).items()}
+    metrics = {str(m["name"]): int(m["accumulatorId"]) for m in node.get("metrics") or ()}
+    if found := _ICEBERG.search(text):
+        return Sighting((found["table"],), _quoted(iceberg_filters(found["filters"])), metrics)
+    where = metadata.get("Location", "")
+    if "PushedFilters" not in metadata or not where.startswith(_ASKED):
+        return None
+    asked = [
+        pushed_filters(metadata["PushedFilters"]),
+        printed_expressions(metadata.get("PartitionFilters", "")),
+    ]
+    location = _LOCATION.search(where)
+    names = (name.rpartition(" ")[2] if name.count(" ") > 1 else "", location[1] if location else "")
+    moments = frozenset(_MOMENTS.findall(metadata.get("ReadSchema", "")))
+    return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(asked), moments, zone)), metrics)
+
+
+def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:
+    """With bounds of timestamp columns in µs instead of text in the JVM's zone."""
+    if not moments.intersection(name.rpartition(".")[2] for name in meaning.filters):
+        return meaning
+    filters = {
+        name: tuple(replace(s, lo=_micros(s.lo, zone), hi=_micros(s.hi, zone)) for s in found)
+        if name.rpartition(".")[2] in moments
+        else found
+        for name, found in meaning.filters.items()
+    }
+    return replace(meaning, filters=filters)
+
+
+def _micros(text: Any, zone: tzinfo) -> Any:
+    """``2026-01-01 00:10:00.5`` of the zone as µs; what is no such text stays, and is refused where it is used."""
+    found = _MOMENT.fullmatch(str(text))
+    if found is None:
+        return text
+    whole = datetime.fromisoformat(found[1]).replace(tzinfo=zone)
+    since = whole.astimezone(timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (since // timedelta(seconds=1)) * 1_000_000 + int((found[2] or "").ljust(6, "0")[:6])
+
+
+def _quoted(meaning: Meaning) -> Meaning:
+    """The same with columns in Spark SQL spelling, as key columns have it."""
+    return replace(
+        meaning,
+        filters={_column(name): found for name, found in meaning.filters.items()},
+        columns=tuple(_column(name) for name in meaning.columns),
+    )
+
+
+def _column(name: str) -> str:
+    try:
+        return ".".join(quote(step) for step in parse_column(name))
+    except OptionError:
+        return name

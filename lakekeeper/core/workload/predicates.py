@@ -1,0 +1,137 @@
+"""What a filter asks for, as spans of columns: the algebra under the reading of plans.
+
+    a >= 3 and a < 9 and b in (1, 2)     {a: [3, 9), b: [1, 1] or [2, 2]}          a box
+    a = 1 or b = 2                       nothing that holds for each row           wider than it is: not understood
+    not (a < 3)                          {a: [3, …)}                               pushed down to the leaves
+
+Values are kept as they were printed; two bounds of one column are compared as numbers where both are, else as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from lakekeeper.core.workload.workload import EVERYTHING, Filters, Span, union
+
+_MOST_SPANS = 256  # of one column in one filter; more are as good as the stretch from the first to the last
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """Spans that all rows of the answer lie in, the columns that were asked about, and whether that is all of it."""
+
+    filters: Filters
+    columns: tuple[str, ...] = ()
+    understood: bool = True
+
+
+ALL = Meaning({})
+"""A filter that leaves every row in, or that no file could be left out for (``a <> 5``)."""
+
+
+def unknown(columns: Iterable[str] = ()) -> Meaning:
+    """A filter that could not be read: it counts as none."""
+    return Meaning({}, tuple(dict.fromkeys(columns)), understood=False)
+
+
+def spans(column: str, *found: Span) -> Meaning:
+    """One of the spans holds for the column."""
+    return Meaning({column: union(_bounded(found))}, (column,))
+
+
+def compare(column: str, sign: str, value: Any) -> Meaning:
+    """``column sign value`` for the signs of SQL; ``<>`` and ``!=`` leave no file out."""
+    span = {
+        "=": Span(value, value),
+        "<=>": Span(value, value),
+        "<": Span(None, value, before=True),
+        "<=": Span(None, value),
+        ">": Span(value, None, after=True),
+        ">=": Span(value, None),
+    }.get(sign)
+    return spans(column, span) if span else Meaning({}, (column,))
+
+
+def starts_with(column: str, prefix: str) -> Meaning:
+    """Text that begins with ``prefix``: up to the next text of that length."""
+    last = prefix[-1:]
+    if not last or ord(last) >= 0xD7FF:
+        return Meaning({}, (column,), understood=not last)
+    return spans(column, Span(prefix, prefix[:-1] + chr(ord(last) + 1), before=True))
+
+
+def both(parts: Iterable[Meaning]) -> Meaning:
+    """All of the parts hold."""
+    filters: dict[str, tuple[Span, ...]] = {}
+    columns: list[str] = []
+    understood = True
+    for part in parts:
+        columns += part.columns
+        understood &= part.understood
+        for column, found in part.filters.items():
+            held = filters.get(column, EVERYTHING)
+            filters[column] = _bounded([s for a, b in product(held, found) for s in _meet(a, b)])
+    return Meaning(filters, tuple(dict.fromkeys(columns)), understood)
+
+
+def either(parts: Iterable[Meaning]) -> Meaning:
+    """One of the parts holds: what they have in common."""
+    listed = list(parts)
+    columns = tuple(dict.fromkeys(c for part in listed for c in part.columns))
+    understood = all(part.understood for part in listed)
+    shared = [c for c in columns if all(c in part.filters for part in listed)]
+    filters: dict[str, tuple[Span, ...]] = {
+        c: _bounded(union([s for part in listed for s in part.filters[c]])) for c in shared
+    }
+    narrower = any(len(part.filters) > len(shared) for part in listed) or len(shared) > 1
+    return Meaning(filters, columns, understood and not narrower)
+
+
+def _bounded(found: Iterable[Span]) -> tuple[Span, ...]:
+    listed = tuple(found)
+    if len(listed) <= _MOST_SPANS:
+        return listed
+    if any(s.null or s.lo is None or s.hi is None for s in listed):
+        return EVERYTHING
+    lo, hi = listed[0].lo, listed[0].hi
+    for span in listed[1:]:
+        lo = lo if _least(lo, span.lo) else span.lo
+        hi = span.hi if _least(hi, span.hi) else hi
+    return (Span(lo, hi),)
+
+
+def _meet(one: Span, other: Span) -> tuple[Span, ...]:
+    """The values in both spans: none or one span."""
+    if one.null or other.null:
+        if one.null and other.null:
+            return (one,)
+        return (one if other.whole else other,) if one.whole or other.whole else ()
+    lo, after = _tighter((one.lo, one.after), (other.lo, other.after), greater=True)
+    hi, before = _tighter((one.hi, one.before), (other.hi, other.before), greater=False)
+    if lo is not None and hi is not None and lo != hi and not _least(lo, hi):
+        return ()
+    return (Span(lo, hi, after, before),)
+
+
+def _tighter(one: tuple[Any, bool], other: tuple[Any, bool], *, greater: bool) -> tuple[Any, bool]:
+    if one[0] is None or other[0] is None:
+        return other if one[0] is None else one
+    if one[0] == other[0]:
+        return one[0], one[1] or other[1]
+    return one if _least(one[0], other[0]) != greater else other
+
+
+def _least(one: Any, other: Any) -> bool:
+    """Is ``one`` at or below ``other``?"""
+    try:
+        return float(one) <= float(other)
+    except (TypeError, ValueError, OverflowError):
+        return str(one) <= str(other)
+
+
+def known_columns(filters: Mapping[str, tuple[Span, ...]]) -> tuple[str, ...]:
+    """Columns of which some value is left out."""
+    return tuple(c for c, found in filters.items() if not any(s.whole for s in found))

@@ -1,0 +1,199 @@
+"""The workload: what queries asked of one table, as ranges on its columns with weights and times (seed 001).
+
+    scan     user_id = 7 and ts between a and b      filters: {user_id: [7, 7], ts: [a, b]}
+    weight   halves every seven days, so that the layout follows what is asked now
+
+A workload is plain data: it goes through JSON, can be kept, and can be given to :func:`lakekeeper.core.cost.scoring`
+as it is. Where it comes from (event logs, a running session) is the edge's business.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from lakekeeper.core.model.coefficients import Measured
+from lakekeeper.core.units import DAY_MS, Floats
+from lakekeeper.errors import OptionError
+
+HALF_LIFE_MS = 7 * DAY_MS
+_FORMAT = "lakekeeper workload 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one column's values; None is an open end.
+
+    ``after`` leaves ``lo`` itself out, ``before`` leaves ``hi`` out; ``null`` asks for NULL instead of a value.
+    Bounds are as ``keys.to_json_value`` keeps them, or the text that a plan printed: which kind the column has is
+    known where the span meets a table.
+    """
+
+    lo: Any = None
+    hi: Any = None
+    after: bool = False
+    before: bool = False
+    null: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Does every value lie in it?"""
+        return self.lo is None and self.hi is None and not self.null
+
+
+EVERYTHING = (Span(),)
+Filters = Mapping[str, tuple[Span, ...]]
+"""Per column (Spark SQL spelling) the spans of which one must hold; all columns must hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One read of a table by one query.
+
+    at_ms         when, in ms since the epoch
+    filters       what it asked for
+    columns       the columns that it filtered, also those whose filter could not be read as spans
+    understood    False where a filter could not be read and counts as none
+    weight        how many queries it stands for
+    files_read    data files that Spark opened, ``bytes_read`` their sizes; None where nobody said
+    column_share  share of those bytes that was fetched: column pruning, and row groups left out
+    core_seconds  of all tasks of the query
+    """
+
+    at_ms: int
+    filters: Filters
+    columns: tuple[str, ...] = ()
+    understood: bool = True
+    weight: float = 1.0
+    files_read: int | None = None
+    bytes_read: int | None = None
+    column_share: float | None = None
+    core_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The scans of one table, seen from ``start_ms`` to ``end_ms`` (ms since the epoch)."""
+
+    table: str
+    scans: tuple[Scan, ...]
+    start_ms: int
+    end_ms: int
+    source: str = ""
+    half_life_ms: int = HALF_LIFE_MS
+
+    def __len__(self) -> int:
+        return len(self.scans)
+
+    def weights(self, now_ms: int) -> Floats:
+        """What each scan counts now: its weight, halved for each half-life since."""
+        now = max(now_ms, self.end_ms)  # clocks differ: nothing seen lies in the future
+        age = np.array([now - scan.at_ms for scan in self.scans], np.float64)
+        weight = np.array([scan.weight for scan in self.scans], np.float64)
+        return np.asarray(weight * np.exp2(-age / self.half_life_ms))
+
+    def rate(self, now_ms: int) -> float:
+        """Queries per second, newer ones counting more: weight seen, by the weight that one a second would have."""
+        now = max(now_ms, self.end_ms)
+        first, last = ((now - t) / self.half_life_ms for t in (self.start_ms, self.end_ms))
+        seconds = self.half_life_ms / 1000 / math.log(2) * (2.0**-last - 2.0**-first)
+        # A window of no length (one scan) or one long forgotten: a rate over less than a minute is a guess.
+        floor = 60.0 * 2.0**-last
+        weight = float(self.weights(now_ms).sum())
+        return weight / max(seconds, floor) if weight > 0 and max(seconds, floor) > 0 else 0.0
+
+    @property
+    def unread(self) -> int:
+        """Scans with a filter that could not be read: they count as if they had none."""
+        return sum(not scan.understood for scan in self.scans)
+
+    @property
+    def column_share(self) -> float | None:
+        """Median share of the bytes of the files read that was fetched; None where nobody said."""
+        told = [scan.column_share for scan in self.scans if scan.column_share is not None]
+        return min(1.0, float(median(told))) if told else None
+
+    def measured(self) -> tuple[Measured, ...]:
+        """What single scans read and took, for ``Coefficients.fitted``."""
+        return tuple(
+            Measured(scan.files_read, scan.bytes_read, scan.core_seconds)
+            for scan in self.scans
+            if scan.files_read and scan.bytes_read and scan.core_seconds
+        )
+
+    def filtered(self, now_ms: int) -> dict[str, float]:
+        """Column → share of the scans (by weight) that filter it, most first; ties by name."""
+        weights = self.weights(now_ms)
+        total = float(weights.sum())
+        found: dict[str, float] = {}
+        for scan, weight in zip(self.scans, weights.tolist(), strict=True):
+            for column in dict.fromkeys((*scan.filters, *scan.columns)):
+                found[column] = found.get(column, 0.0) + (weight / total if total else 0.0)
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def newest(self, most: int) -> Workload:
+        """The newest ``most`` scans, each of the weight that keeps the sum: what a bounded memory holds."""
+        if len(self.scans) <= most:
+            return self
+        total = sum(scan.weight for scan in self.scans)
+        kept = sorted(self.scans, key=lambda scan: scan.at_ms)[-most:]
+        grown = total / max(sum(scan.weight for scan in kept), 1e-300)
+        return replace(self, scans=tuple(replace(scan, weight=scan.weight * grown) for scan in kept))
+
+    def to_json(self) -> str:
+        """One JSON object; :meth:`from_json` reads it back equal."""
+        plain = {
+            name: getattr(self, name) for name in ("table", "start_ms", "end_ms", "source", "half_life_ms")
+        }
+        return json.dumps({"format": _FORMAT, **plain, "scans": [_scan_to_dict(s) for s in self.scans]})
+
+    @classmethod
+    def from_json(cls, text: str) -> Workload:
+        """Inverse of :meth:`to_json`; raises OptionError on anything else."""
+        try:
+            data = json.loads(text)
+            if data.pop("format") != _FORMAT:
+                raise ValueError("another format")
+            return cls(**{**data, "scans": tuple(_scan_from_dict(s) for s in data["scans"])})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            shown = text if len(text) < 80 else text[:77] + "…"
+            raise OptionError("workload", shown, f"what Workload.to_json wrote ({_FORMAT})") from error
+
+
+def collect(
+    table: str, scans: Iterable[Scan], *, source: str, start_ms: int | None = None, end_ms: int | None = None
+) -> Workload:
+    """A workload of scans, oldest first; the window is theirs where none is given."""
+    ordered = tuple(sorted(scans, key=lambda scan: scan.at_ms))
+    first = ordered[0].at_ms if ordered else 0
+    last = ordered[-1].at_ms if ordered else 0
+    start = first if start_ms is None else min(start_ms, first or start_ms)
+    end = last if end_ms is None else max(end_ms, last)
+    return Workload(table, ordered, start, end, source)
+
+
+def union(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Spans of which one must hold, without doubles; :data:`EVERYTHING` where one of them is the whole line."""
+    if any(span.whole for span in spans):
+        return EVERYTHING
+    return tuple(dict.fromkeys(spans))
+
+
+def _scan_to_dict(scan: Scan) -> dict[str, Any]:
+    plain = {name: getattr(scan, name) for name in Scan.__dataclass_fields__ if name != "filters"}
+    spans = {
+        column: [[s.lo, s.hi, s.after, s.before, s.null] for s in found]
+        for column, found in scan.filters.items()
+    }
+    return {**plain, "columns": list(scan.columns), "filters": spans}
+
+
+def _scan_from_dict(data: dict[str, Any]) -> Scan:
+    filters = {column: tuple(Span(*s) for s in spans) for column, spans in data["filters"].items()}
+    return Scan(**{**data, "filters": filters, "columns": tuple(data["columns"])})

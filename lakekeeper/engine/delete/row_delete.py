@@ -1,0 +1,353 @@
+"""Delete rows so that maintenance never makes it fail (seed 001, case 1).
+
+    register ─► search ─► prepare ─► commit ─┬─ done
+                  ▲                          ├─ Conflict ─► search new and changed files only, keep the rest (bounded)
+                  └──────────────────────────┤
+                                             └─ Unknown  ─► look for our run id: done, or raise and keep every file
+
+Files of which every row matches, as partition values and bounds prove, leave by their paths. Rows of the others are
+found by position. All files of the delete are written before its first attempt, so that an attempt that lost to an
+append costs a search of the appended files and no more.
+
+Where nothing but rewrites came between, exactly as many rows must be found as were in the files that went: a rewrite
+moves rows and changes none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.merge.committer import pause_seconds, settled_version
+from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
+from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
+
+
+def new_run_id() -> str:
+    """The id of a run of one commit."""
+    return f"{uuid.uuid4().hex[:16]}-1"
+
+
+def delete_rows(
+    adapter: Adapter[Any],
+    runner: Runner[Any],
+    where: str,
+    options: Options,
+    *,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+    run_id: str | None = None,
+) -> DeleteReport:
+    """Delete the rows that match ``where``, under the isolation level that the table asks for.
+
+    Under ``serializable`` these are all rows that match in the version that the delete is committed upon; under a lower
+    level, rows that are appended meanwhile count as later. Raises the errors of the adapter before anything is
+    written; Conflict naming the winner when the retries are used up; Rejected for a commit that failed, or where a
+    vacuum may have taken the run for dead; Unknown with the run id where the log does not settle it. Unless it is
+    Unknown, no row was deleted.
+    """
+    run_id = run_id or new_run_id()
+    work = _Delete(
+        adapter, runner, where, options, run_id, Events(adapter.table, run_id, observer), clock or Clock()
+    )
+    try:
+        return work.run()
+    except Halted as halted:
+        raise halted.cause from None
+    finally:
+        work.release()
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one search found: places of rows, files that go whole, and what was prepared of both."""
+
+    held: Held[Any] | None
+    whole: frozenset[str]
+    prepared: Prepared
+
+
+@dataclass(slots=True)
+class _Delete:
+    """One delete under way.
+
+    parts      what goes, in the order it was found
+    made       all that was prepared, whether it is still of use or not; ``kept`` are places to be released
+    over       commits that it went over, by version
+    again      rows found again in files that came meanwhile
+    retries    attempts that lost; ``moved`` of them because files of ours were touched
+    unsure     a file that goes whole has deletes of unknown effect: its rows are not counted
+    deadline   ms since the epoch after which no further attempt is made; set when the first one is lost
+    in_doubt   an attempt was sent and its outcome is not known
+    """
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    where: str
+    options: Options
+    run_id: str
+    events: Events
+    clock: Clock
+    parts: list[_Part] = field(default_factory=list)
+    made: list[Prepared] = field(default_factory=list)
+    kept: list[Held[Any]] = field(default_factory=list)
+    found: list[Any] = field(default_factory=list)
+    over: dict[int, str] = field(default_factory=dict)
+    again: int = 0
+    retries: int = 0
+    moved: int = 0
+    unsure: bool = False
+    deadline: int | None = None
+    in_doubt: bool = False
+
+    def run(self) -> DeleteReport:
+        started = self.clock.now_ms()
+        first = self.adapter.snapshot(where=self.where)
+        if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
+            return self._report(first, None, started)
+        self.adapter.require_writable(self.options)
+        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        with at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration:
+            try:
+                commit = self._commit(first, registration)
+            except (Halted, Unknown):
+                raise
+            except BaseException:
+                if not self.in_doubt:
+                    self._discard()
+                raise
+            # A commit that lost may leave files whose names nothing tells.
+            registration.clean = not self.retries
+        return self._report(first, commit, started)
+
+    def _commit(self, first: Snapshot, registration: Registration) -> Commit | None:
+        """The commit; None where no row matches (any more)."""
+        snapshot = first
+        self._search(snapshot, None, registration)
+        while any(part.prepared.rows for part in self.parts):
+            self.events.tell("before_commit", attempt=self.retries, rows=self._rows)
+            registration.require()
+            try:
+                commit = self._attempt(snapshot)
+            except Conflict as lost:
+                followed = self._follow(snapshot, lost, registration)
+                if isinstance(followed, Commit):
+                    return self._done(followed)
+                snapshot = followed
+            except Unknown as doubt:
+                return self._done(self._settled(snapshot, doubt))
+            else:
+                return self._done(commit)
+        self._discard()
+        return None
+
+    def _attempt(self, snapshot: Snapshot) -> Commit:
+        prepared = [part.prepared for part in self.parts]
+        self.in_doubt = True
+        try:
+            commit = self.adapter.deletes.delete(prepared, snapshot, self.run_id, self.where)
+        except (Conflict, Unknown):  # a catalog may land a commit and answer that it lost
+            raise
+        except LakekeeperError:
+            self.in_doubt = False
+            raise
+        return commit
+
+    def _done(self, commit: Commit) -> Commit:
+        self.events.tell("committed", version=commit.version, rows=self._rows)
+        used = {path for part in self.parts for path in part.prepared.written}
+        left = dict.fromkeys(path for made in self.made for path in made.written if path not in used)
+        if left:
+            with suppress(Exception):  # what happens after a commit must never look like a failed one
+                self.adapter.deletes.discard([Prepared(written=tuple(left))])
+        return commit
+
+    @property
+    def _rows(self) -> int:
+        return sum(sum(part.prepared.rows.values()) for part in self.parts)
+
+    def _search(self, snapshot: Snapshot, paths: Collection[str] | None, registration: Registration) -> int:
+        """Find the rows of these files (None: of all) and prepare their delete; how many they are."""
+        deletes, blocks = self.adapter.deletes, snapshot.blocks
+        wanted = blocks.path.to_pylist() if paths is None else list(paths)
+        live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
+        covered = deletes.covered(snapshot, self.where, wanted)
+        whole = frozenset(path for path in covered if live[path])  # one without a live row may stay
+        self.unsure |= any(live[path] < 0 for path in whole)
+        rest = [path for path in wanted if path not in covered]
+        held = self._hold(snapshot, rest) if rest else None
+        self._prepare(held, whole, snapshot, registration)
+        found = sum(held.per_file.values()) if held else 0
+        return found + sum(max(int(live[path]), 0) for path in whole)
+
+    def _hold(self, snapshot: Snapshot, paths: Collection[str]) -> Held[Any]:
+        found = self.adapter.deletes.find(snapshot, self.where, paths)
+        self.found.append(found)
+        held = self.runner.hold(found)
+        self.kept.append(held)
+        return held
+
+    def _prepare(
+        self,
+        held: Held[Any] | None,
+        whole: frozenset[str],
+        snapshot: Snapshot,
+        registration: Registration,
+    ) -> None:
+        if not whole and (held is None or not any(held.per_file.values())):
+            return
+        registration.renew()
+        prepared = self.adapter.deletes.prepare(held, whole, snapshot, self.run_id)
+        self.made.append(prepared)
+        self.parts.append(_Part(held, whole, prepared))
+
+    def _follow(self, before: Snapshot, lost: Conflict, registration: Registration) -> Snapshot | Commit:
+        """Bring the delete up to the newest version after an attempt that lost; our commit, if it did land.
+
+        An attempt that lost to appends is made again at once: the winner has just committed, so that there is as
+        much time until the next one as there can be. Only where our own files are touched is the number of attempts
+        bounded; their time always is.
+        """
+        try:
+            now, changes = self._look(before)
+        except Exception as error:
+            raise self._unknown(lost) from error
+        landed = changes.landed(self.run_id)
+        if landed is not None:
+            return self._proof(landed)
+        self.in_doubt = False
+        self.retries += 1
+        self.events.tell("conflict", attempt=self.retries - 1, reason=str(lost))
+        touched = self._touched(changes) or bool(changes.obstacle)
+        self._bound(lost, touched)
+        if touched:
+            self.clock.wait(pause_seconds(self.moved - 1, self.options))
+            now, changes = self._look(before)
+        if now.table_uuid != before.table_uuid:
+            raise Conflict(
+                f"{self.adapter.table}: the table was made anew meanwhile; no row was deleted",
+                ", ".join(map(str, changes.winners)),
+            )
+        self._bring_up(before, now, changes, registration)
+        return now
+
+    def _bound(self, lost: Conflict, touched: bool) -> None:
+        """Raise Conflict where no further attempt is to be made."""
+        now = self.clock.now_ms()
+        if self.deadline is None:
+            self.deadline = now + self.options.integer("commit.retry.total-timeout-ms")
+        self.moved += touched
+        if now >= self.deadline or self.moved > self.options.integer("commit.retry.num-retries"):
+            raise Conflict(
+                f"{self.adapter.table}: the delete gave up after {self.retries} attempts, the last lost to "
+                f"{lost.winner or lost}; no row was deleted. Raise commit.retry.num-retries or "
+                "commit.retry.total-timeout-ms, or run when there is less writing",
+                lost.winner,
+            ) from lost
+
+    def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
+        """The newest state, and what happened since ``before``, at least up to that state."""
+        now = patiently(lambda: self.adapter.snapshot(where=self.where), self.clock)
+        return now, patiently(lambda: self.adapter.changes_since(before), self.clock)
+
+    def _touched(self, changes: Changes) -> bool:
+        return any(
+            path in changes.removed or path in changes.delete_ids
+            for part in self.parts
+            for path in part.prepared.rows
+        )
+
+    def _bring_up(
+        self, before: Snapshot, now: Snapshot, changes: Changes, registration: Registration
+    ) -> None:
+        """Files that are as they were are not looked at again; what was prepared of them is kept."""
+        listed = now.blocks.path.to_pylist()
+        gone = changes.removed | changes.delete_ids.keys()
+        same = (set(before.blocks.path.to_pylist()) & set(listed)) - gone
+        if now.schema_id != before.schema_id:
+            same = set()  # the predicate may mean other columns now
+        parts, self.parts = self.parts, []
+        went = 0
+        for part in parts:
+            went += sum(rows for path, rows in part.prepared.rows.items() if path not in same)
+            self._renew(part, same, now, registration)
+        fresh = [path for path in listed if path not in same]
+        found = self._search(now, fresh, registration) if fresh else 0
+        self._note(changes, went, found)
+
+    def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
+        """Keep what was prepared of files that are the same; prepare again what no longer stands though they are."""
+        still = part.prepared.rows.keys() & same
+        kept = self.adapter.deletes.keep(part.prepared, still, now)
+        if kept.rows:
+            self.parts.append(_Part(part.held, part.whole & kept.rows.keys(), kept))
+        again = still - kept.rows.keys()
+        if again:
+            held = self.runner.only(part.held, again - part.whole) if part.held else None
+            self._prepare(held, part.whole & again, now, registration)
+
+    def _note(self, changes: Changes, went: int, found: int) -> None:
+        """Say what we went over. Raises AdapterError where rewrites alone changed which rows there are to delete."""
+        self.again += found
+        self.over |= {w.version: str(w) for w in changes.winners}
+        layout = bool(changes.winners) and all(w.layout for w in changes.winners)
+        if layout and went != found and not self.unsure:
+            raise AdapterError(
+                f"{self.adapter.table}: {went:,} rows to delete were in files that {', '.join(self.over.values())} "
+                f"rewrote, and {found:,} are in the new ones; no row was deleted. Somebody's rewrite lost or doubled "
+                "rows: compare the two versions before anything else is done to the table"
+            )
+
+    def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Commit:
+        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
+        if landed is not None:
+            return self._proof(landed)
+        raise self._unknown(doubt) from doubt
+
+    def _unknown(self, why: Exception) -> Unknown:
+        return Unknown(
+            f"{self.adapter.table}: the outcome of the delete of run {self.run_id} is not known ({why}); look for "
+            "the run id in the table's history before you delete again"
+        )
+
+    def _proof(self, version: int) -> Commit:
+        return Commit(version, self.run_id, (), ())
+
+    def _discard(self) -> None:
+        """Delete the files of a delete that is known not to have happened."""
+        self.adapter.deletes.discard(self.made)
+
+    def _report(self, first: Snapshot, commit: Commit | None, started: int) -> DeleteReport:
+        return DeleteReport(
+            table=first.table,
+            where=self.where,
+            version_before=first.version,
+            version_after=commit.version if commit else first.version,
+            deleted_rows_count=self._rows if commit else 0,
+            touched_data_files_count=sum(len(part.prepared.rows) for part in self.parts) if commit else 0,
+            unread_data_files_count=sum(len(part.whole) for part in self.parts) if commit else 0,
+            retries=self.retries,
+            followed_rows_count=self.again,
+            winners=tuple(self.over.values()),
+            run_id=self.run_id if commit else "",
+            duration_ms=self.clock.now_ms() - started,
+        )
+
+    def release(self) -> None:
+        """Forget the places, and what the search for them holds: they are worked out again where a part is lost."""
+        for held in self.kept:
+            self.runner.release(held)
+        for found in self.found:
+            with suppress(Exception):  # memory that is not freed must not hide what became of the delete
+                self.adapter.deletes.release(found)

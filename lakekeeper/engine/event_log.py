@@ -1,0 +1,289 @@
+"""Workloads from Spark's event logs: what queries asked of one table, and what they read and took.
+
+    SQLExecutionStart   plan with its scans            one query
+    JobStart            its stages                     which query a task worked for
+    TaskEnd             bytes read, CPU time
+    DriverAccumUpdates  files read, their sizes
+    SQLExecutionEnd     the query is over: kept as a scan of the table, the rest forgotten
+
+Logs may be plain or compressed (zstd, gzip), one file or a rolling directory, or a directory of all of these. They
+are read as a stream; of lines that are of no use only the beginning is looked at.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timezone, tzinfo
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+
+from lakekeeper.core.workload.plan_scans import (
+    Sighting,
+    known_as,
+    ours,
+    scan_of,
+    scans_table,
+    sightings,
+)
+from lakekeeper.core.workload.workload import Scan, Workload, collect
+from lakekeeper.errors import OptionError
+
+MOST_SCANS = 50_000
+_EXPECTED = "a Spark event log (spark.eventLog.enabled=true), plain, .zstd or .gz, or a directory of them"
+_UNREADABLE = (".lz4", ".snappy", ".lzf")
+_UI = "org.apache.spark.sql.execution.ui."
+_KINDS = (
+    _UI + "SparkListenerSQLExecutionStart",
+    _UI + "SparkListenerSQLAdaptiveExecutionUpdate",
+    _UI + "SparkListenerDriverAccumUpdates",
+    _UI + "SparkListenerSQLExecutionEnd",
+    "SparkListenerEnvironmentUpdate",
+    "SparkListenerJobStart",
+    "SparkListenerTaskEnd",
+)
+
+
+def read_workload(paths: Sequence[str | PathLike[str]], table: str, names: Collection[str]) -> Workload:
+    """The workload of a table out of event logs, or one that ``Workload.to_json`` wrote to a file.
+
+    ``names`` are what plans may call the table: its name with and without catalog, its location. Raises OptionError
+    naming a file that is missing, can not be read, or is no event log.
+    """
+    if not paths:
+        raise OptionError("workload", paths, _EXPECTED)
+    known = known_as(*names)
+    scans: list[Scan] = []
+    seen: list[int] = []
+    for path in paths:
+        if (kept := _kept(Path(path))) is not None:
+            scans += kept.scans
+            seen += [kept.start_ms, kept.end_ms]
+            continue
+        for parts in _applications(_logs(Path(path))):
+            reader = _Reader(known)
+            for log in parts:
+                reader.read(log)
+            reader.end()
+            scans += reader.scans
+            seen += reader.seen
+    window = {"start_ms": min(seen), "end_ms": max(seen)} if seen else {}
+    return collect(table, scans, source=", ".join(map(str, paths)), **window).newest(MOST_SCANS)
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name; UTC for one that this machine does not know."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return timezone.utc
+
+
+def _kept(path: Path) -> Workload | None:
+    """A workload that was written to a file; None where the file is something else."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(40).lstrip()
+        if not begins.startswith(b'{"format": "lakekeeper workload'):
+            return None
+        return Workload.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _logs(path: Path) -> list[Path]:
+    """The files of a path that are event logs, oldest part first; raises OptionError where there is none."""
+    if not path.exists():
+        raise OptionError("workload", str(path), f"{_EXPECTED}; there is no such file")
+    if not path.is_dir():
+        _first_event(path)
+        return [path]
+    found, wrong = [], []
+    for file in sorted(path.rglob("*"), key=_part):
+        if not file.is_file() or file.name.startswith((".", "_", "appstatus")):
+            continue
+        try:
+            _first_event(file)
+            found.append(file)
+        except OptionError as error:
+            wrong.append(error)
+    if not found:
+        raise (
+            wrong[0] if wrong else OptionError("workload", str(path), f"{_EXPECTED}; the directory is empty")
+        )
+    return found
+
+
+def require_logs(paths: Sequence[str | PathLike[str]]) -> None:
+    """Raise OptionError naming the first path that is missing, can not be read, or is neither log nor workload."""
+    for path in paths:
+        if _kept(Path(path)) is None:
+            _logs(Path(path))
+
+
+def _applications(logs: Sequence[Path]) -> list[list[Path]]:
+    """Logs by application: the parts of a rolling one belong together."""
+    found: dict[Path, list[Path]] = {}
+    for log in logs:
+        found.setdefault(log.parent if log.name.startswith("events_") else log, []).append(log)
+    return list(found.values())
+
+
+def _part(path: Path) -> tuple[str, int, str]:
+    """Rolling logs are ``events_1_app``, ``events_2_app`` …: by number, not by text."""
+    steps = path.name.split("_")
+    number = int(steps[1]) if steps[0] == "events" and len(steps) > 2 and steps[1].isdigit() else 0
+    return str(path.parent), number, path.name
+
+
+def _first_event(path: Path) -> None:
+    """Raise OptionError unless the file begins as an event log does."""
+    if path.suffix in _UNREADABLE:
+        advice = "set spark.eventLog.compression.codec=zstd"
+        raise OptionError("workload", str(path), f"{_EXPECTED}; {path.suffix[1:]} can not be read: {advice}")
+    try:
+        first = next(_lines(path), b"")
+        event = json.loads(first)
+        good = isinstance(event, dict) and isinstance(event.get("Event"), str)
+    except (OSError, ValueError) as error:
+        raise OptionError("workload", str(path), f"{_EXPECTED}; {_reason(error)}") from error
+    if not good:
+        raise OptionError("workload", str(path), f"{_EXPECTED}; its first line is no event")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "its first line is no JSON"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines of a log; one that is still being written ends where it breaks off."""
+    if path.name.removesuffix(".inprogress").endswith((".zstd", ".zst")):
+        with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, "zstd") as stream:
+            yield from _split(stream)
+    elif path.suffix == ".gz":
+        with gzip.open(path) as stream:
+            yield from stream
+    else:
+        with path.open("rb") as stream:
+            yield from stream
+
+
+def _split(stream: Any) -> Iterator[bytes]:
+    rest, begun = b"", False
+    while True:
+        try:
+            chunk = stream.read(1 << 20)
+        except OSError:
+            if not begun:
+                raise
+            return
+        if not chunk:
+            break
+        begun = True
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+@dataclass(slots=True)
+class _Query:
+    """One SQL execution while the log is read."""
+
+    at_ms: int
+    scans: list[Sighting]
+    metrics: dict[int, int] = field(default_factory=dict)
+    bytes_fetched: int = 0
+    cpu_ns: int = 0
+
+
+class _Reader:
+    """Follows the events of one log."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+        self._queries: dict[int, _Query] = {}
+        self._stages: dict[int, int] = {}
+        self._zone: tzinfo = timezone.utc
+        self.scans: list[Scan] = []
+        self.seen: list[int] = []
+
+    def read(self, path: Path) -> None:
+        """All events of a log. Broken lines (of a log that is being written) are left out."""
+        marks = {b'"' + kind.encode() + b'"': kind for kind in _KINDS}
+        for line in _lines(path):
+            head = line[:120]
+            kind = next((name for mark, name in marks.items() if mark in head), None)
+            if kind is None:
+                continue
+            try:
+                self._event(kind, json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def end(self) -> None:
+        """Keep the queries whose end nobody logged."""
+        for number in list(self._queries):
+            self._end(number)
+
+    def _event(self, kind: str, event: dict[str, Any]) -> None:
+        simple = kind.rpartition(".")[2]
+        if simple == "SparkListenerSQLExecutionStart":
+            self._start(event)
+        elif simple == "SparkListenerEnvironmentUpdate":
+            self._zone = zone_of(str(event["System Properties"].get("user.timezone", "UTC")))
+        elif simple == "SparkListenerSQLAdaptiveExecutionUpdate":
+            query = self._queries.get(event["executionId"])
+            if query is not None:
+                query.scans = list(sightings(event["sparkPlanInfo"], self._zone)) or query.scans
+        elif simple == "SparkListenerDriverAccumUpdates":
+            query = self._queries.get(event["executionId"])
+            if query is not None:
+                query.metrics.update({int(i): int(value) for i, value in event["accumUpdates"]})
+        elif simple == "SparkListenerSQLExecutionEnd":
+            self.seen.append(int(event["time"]))
+            self._end(event["executionId"])
+        elif simple == "SparkListenerJobStart":
+            execution = (event.get("Properties") or {}).get("spark.sql.execution.id")
+            if execution is not None and int(execution) in self._queries:
+                self._stages.update(dict.fromkeys(event["Stage IDs"], int(execution)))
+        else:
+            self._task(event)
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self.seen.append(int(event["time"]))
+        if ours(str(event.get("description", ""))):
+            return
+        scans = list(sightings(event["sparkPlanInfo"], self._zone))
+        if any(scans_table(scan, self._names) for scan in scans):
+            self._queries[event["executionId"]] = _Query(int(event["time"]), scans)
+
+    def _task(self, event: dict[str, Any]) -> None:
+        query = self._queries.get(self._stages.get(event["Stage ID"], -1))
+        metrics = event.get("Task Metrics")
+        if query is None or not metrics:
+            return
+        query.bytes_fetched += int(metrics["Input Metrics"]["Bytes Read"])
+        query.cpu_ns += int(metrics["Executor CPU Time"])
+
+    def _end(self, number: int) -> None:
+        query = self._queries.pop(number, None)
+        if query is None:
+            return
+        self._stages = {stage: owner for stage, owner in self._stages.items() if owner != number}
+        alone = len(query.scans) == 1
+        for scan in query.scans:
+            if scans_table(scan, self._names):
+                self.scans.append(scan_of(scan, query.at_ms, query.metrics, _taken(query) if alone else None))
+
+
+def _taken(query: _Query) -> tuple[int, float]:
+    return query.bytes_fetched, query.cpu_ns / 1e9

@@ -1,0 +1,67 @@
+"""Rank boundaries of keys that follow a curve: found beside the table, or derived and then kept there.
+
+    boundaries/<key id>/0.json ─ outgrown ─► 1.json ─ outgrown ─► 2.json      each written once, never changed
+
+A generation that can not be read, or is about other columns, is passed over like one that is outgrown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lakekeeper.core.layout.rank_boundaries import derive, newest_generation, outgrown, placed
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.boundaries import Boundaries
+from lakekeeper.spi import Adapter
+
+
+def on_its_curve(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
+    """The snapshot with its blocks placed on the curve of its key, under the boundaries in force.
+
+    Those are the kept ones, else derived ones that are not kept yet.
+    """
+    return placed(_with_boundaries(adapter, snapshot))
+
+
+def _with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
+    """With the boundaries in force, from the newest generation on that a block has its range under.
+
+    Only a complete snapshot shows that a table has outgrown its boundaries.
+    """
+    key, blocks = snapshot.key, snapshot.blocks
+    if key is None or not key.curved:
+        return snapshot
+    generation = newest_generation(blocks, key)
+    today = derive(blocks, key, generation)
+    while True:
+        text = adapter.notes.read(note_name(key.key_id, generation))
+        if text is None:
+            return replace(snapshot, boundaries=replace(today, generation=generation))
+        found = _parsed(text)
+        if found is not None and found.fits(key):
+            old = snapshot.complete and outgrown(found, today, len(blocks))
+            if not old:
+                return replace(snapshot, boundaries=found)
+        generation += 1
+
+
+def keep_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> bool:
+    """Keep the boundaries of a snapshot that is about to be written by. False where others were there first."""
+    kept = snapshot.boundaries
+    if kept is None:
+        return True
+    text = kept.to_json()
+    return adapter.notes.keep(note_name(kept.key_id, kept.generation), text) == text
+
+
+def note_name(key_id: str, generation: int) -> str:
+    """Where the boundaries of a key are kept."""
+    return f"boundaries/{key_id}/{generation}.json"
+
+
+def _parsed(text: str) -> Boundaries | None:
+    try:
+        return Boundaries.from_json(text)
+    except ValueError:
+        return None

@@ -1,0 +1,162 @@
+"""``merge_deletes``: blocks with too many deleted rows are written anew, then the delete files are tidied.
+
+    maintain(policy deletes) ─► report ─► tidy ─┬─ nothing to do, or done ─► counts in the report
+                                                ├─ Conflict ─► look again, try again (bounded)
+                                                └─ Unknown  ─► look for our run id
+
+Tidying takes out delete files that apply to no row any more and merges small ones. It is a commit of its own and
+changes no row: when it fails after the rewrites have landed, these are not worth less, so the report says what
+happened. Where nothing had landed before it, the error is raised.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.merge.committer import pause_seconds, settled_version
+from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.quiet_window import QuietWindow
+from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.errors import Conflict, LakekeeperError, Unknown
+from lakekeeper.spi import Adapter, Observer, Runner, Tidied
+
+
+def merge_deletes(
+    adapter: Adapter[Any],
+    runner: Runner[Any],
+    request: Request,
+    *,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> MergeReport:
+    """Run a request of the policy ``deletes`` on one table, then tidy all delete files of the table.
+
+    ``where`` and the budget limit the rewrites only: what applies to no row can only be told from the whole
+    picture, and no data file is read for it. Raises as :func:`lakekeeper.engine.merge.job.maintain`; a failure of
+    the tidying is raised only where nothing else was committed, else it is in the report's ``ended``.
+    """
+    clock = clock or Clock()
+    report = maintain(adapter, runner, request, observer=observer, clock=clock)
+    if request.dry_run:
+        return report
+    run_id = _run_id(report)
+    tidying = _Tidying(
+        adapter, request.options, run_id, Events(adapter.table, run_id, observer), clock, clock.now_ms()
+    )
+    try:
+        tidied = tidying.run()
+        report = _with(report, tidied, run_id)
+    except Halted as halted:
+        raise halted.cause from None
+    except LakekeeperError as error:
+        if not report.changed:
+            raise
+        report = replace(report, ended=f"{report.ended}; the delete files were not tidied: {error}")
+    return replace(
+        report,
+        conflicts=report.conflicts + tidying.lost,
+        duration_ms=report.duration_ms + clock.now_ms() - tidying.started,
+    )
+
+
+@dataclass(slots=True)
+class _Tidying:
+    """One commit that tidies, under one run id; ``lost`` counts the attempts that somebody else won."""
+
+    adapter: Adapter[Any]
+    options: Options
+    run_id: str
+    events: Events
+    clock: Clock
+    started: int
+    lost: int = 0
+
+    def run(self) -> Tidied:
+        """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
+        self.adapter.require_writable(self.options)
+        snapshot = self.adapter.snapshot()
+        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
+            tidied = self._commit(snapshot, registration)
+            # A commit that lost may leave files whose names nothing tells.
+            registration.clean = not self.lost
+        return tidied
+
+    def _commit(self, first: Snapshot, registration: Registration) -> Tidied:
+        allowed = self.options.integer("commit.retry.num-retries")
+        deadline = self.started + self.options.integer("commit.retry.total-timeout-ms")
+        quiet = QuietWindow.of(self.options, self.clock)
+        for attempt in range(allowed + 1):
+            # All of it: what looks dangling in a part may apply elsewhere.
+            snapshot = self.adapter.snapshot() if attempt else first
+            self.events.tell("before_commit", attempt=attempt, rewrites=0)
+            registration.require()
+            try:
+                return self._done(self.adapter.deletes.tidy(snapshot, self.run_id))
+            except Conflict as lost:
+                # A catalog may land a commit and answer that somebody else won.
+                changes = self.adapter.changes_since(snapshot)
+                landed = changes.landed(self.run_id)
+                if landed is not None:
+                    return self._done(Tidied(landed))
+                quiet.passed(changes)
+                self.lost += 1
+                self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
+                if attempt == allowed or self.clock.now_ms() >= deadline:
+                    raise Conflict(
+                        f"{self.adapter.table}: gave up after {attempt + 1} attempts, the last lost to "
+                        f"{lost.winner or lost}. Raise commit.retry.num-retries, or run when there is less writing",
+                        lost.winner,
+                    ) from lost
+                self.clock.wait(pause_seconds(attempt, self.options))
+            except Unknown as doubt:
+                return self._done(self._settled(snapshot, doubt))
+        raise AssertionError("the loop returns or raises")
+
+    def _done(self, tidied: Tidied) -> Tidied:
+        if tidied.version is not None:
+            self.events.tell(
+                "committed",
+                version=tidied.version,
+                rewrites=0,
+                removed_delete_files=tidied.removed_delete_files,
+                added_delete_files=tidied.added_delete_files,
+            )
+        return tidied
+
+    def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Tidied:
+        """What was tidied is in the log; how many files it was, the log may not tell."""
+        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
+        if landed is not None:
+            return Tidied(landed)
+        raise Unknown(
+            f"{self.adapter.table}: the outcome of run {self.run_id} is not known ({doubt}); no file was removed. "
+            "Look for the run id in the table's history"
+        ) from doubt
+
+
+def _run_id(report: MergeReport) -> str:
+    """An id of this call that no commit of its rewrites had, landed or not."""
+    run = report.run_ids[0].rpartition("-")[0] if report.run_ids else uuid.uuid4().hex[:16]
+    return f"{run}-0"  # rewrites are numbered from 1
+
+
+def _with(report: MergeReport, tidied: Tidied, run_id: str) -> MergeReport:
+    if tidied.version is None:
+        return report
+    return replace(
+        report,
+        version_after=tidied.version,
+        removed_delete_files_count=report.removed_delete_files_count + tidied.removed_delete_files,
+        added_delete_files_count=report.added_delete_files_count + tidied.added_delete_files,
+        commits=report.commits + 1,
+        run_ids=(*report.run_ids, run_id),
+        ended="the delete files were tidied" if not report.commits else report.ended,
+    )

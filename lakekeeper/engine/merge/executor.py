@@ -1,0 +1,177 @@
+"""Carry out the tasks of a plan side by side: read, merge, write, check. Nothing is visible yet after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.merge.quiet_window import Watch
+from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.state.leases import Registration
+from lakekeeper.errors import OptionError, Unsupported, reason
+from lakekeeper.spi import Adapter, Runner
+
+_FINER_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that brought no rewrite, and why; its files are gone again. ``raced``: somebody else won its inputs."""
+
+    task: MergeTask
+    detail: str
+    raced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where a run works: adapter, runner, events and the run's id.
+
+    ``watch`` says which tasks are in vain; ``registration`` is the run's, while it writes: its id names the folder of
+    what is written.
+    """
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    events: Events
+    run_id: str
+    watch: Watch | None = None
+    registration: Registration | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def writer(self) -> str:
+        """The run id in whose folder files are written."""
+        if self.registration is None:
+            raise AssertionError("files are written by registered runs only")
+        return self.registration.intent.run_id
+
+
+def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:
+    """Results as they come. On any interruption of the caller, jobs are cancelled and finished outputs discarded.
+
+    The tasks of one iteration run on at most ``threads`` driver threads.
+    """
+    pool = ThreadPoolExecutor(max_workers=max(1, min(threads, len(tasks))), thread_name_prefix="lakekeeper")
+    waiting: set[Future[Rewrite | Failed]] = {pool.submit(_one, work, task) for task in tasks}
+    try:
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                waiting.remove(
+                    future
+                )  # handed over with the next line, or failed; the others are ours to discard
+                yield future.result()
+    except BaseException as stop:
+        for future in waiting:
+            future.cancel()
+        work.runner.cancel(work.run_id)
+        pool.shutdown(wait=True)
+        if not isinstance(stop, Halted):
+            _discard_finished(work, waiting)
+        raise
+    pool.shutdown(wait=True)
+
+
+def _discard_finished(work: Work, futures: set[Future[Rewrite | Failed]]) -> None:
+    done = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
+    work.adapter.discard([r for r in done if isinstance(r, Rewrite)])
+
+
+def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
+    """One task, in its thread. An error of Spark, of the storage or of the catalog fails this group only.
+
+    Raises Unsupported or OptionError, which hold for every group.
+    """
+    in_vain = work.watch.lost(task) if work.watch else ""
+    if in_vain:
+        return Failed(task, f"{in_vain}; the work was stopped early", raced=True)
+    with work.runner.working(work.run_id, task):
+        try:
+            rewrite = _write(work, task)
+            return rewrite if isinstance(rewrite, Failed) else _checked(work, task, rewrite)
+        except Exception as error:
+            if isinstance(error, Unsupported | OptionError):
+                raise
+            # The job may have failed because a concurrent commit, or an expiry, removed what it was to read.
+            in_vain, told = work.watch.lost(task, at_once=True) if work.watch else "", reason(error)
+            return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
+        finally:
+            with suppress(Exception):  # memory that is not freed must not cost the group
+                work.adapter.release(task)
+
+
+def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
+    """Write, and again with finer cuts while an output is over a hard bound (estimates can be off).
+
+    Every rewrite that is over a bound is discarded, the last one too: what is handed on still has its files.
+    """
+    attempt = task
+    for _ in range(_FINER_TRIES):
+        if work.registration:
+            work.registration.renew()
+        rows = _read(work, attempt)
+        work.events.tell("read", task=task.id)
+        if work.registration:
+            work.registration.renew()
+        rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt, work.writer)
+        over = _over(task, rewrite)
+        if not over:
+            work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
+            return replace(rewrite, task=task)
+        work.adapter.discard([rewrite])
+        attempt = _finer(task, attempt, over)
+    worst = max(over, key=lambda o: o.rows)
+    return Failed(
+        task,
+        f"a file of {worst.rows:,} rows and {worst.bytes:,} bytes came out after {_FINER_TRIES} attempts, over "
+        f"{task.target_rows:,} rows or {task.max_bytes:,} bytes; nothing was committed. Raise max-rows-per-file",
+    )
+
+
+def _read(work: Work, task: MergeTask) -> Any:
+    return patiently(lambda: work.adapter.read(task), work.clock)
+
+
+def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:
+    """Outputs of more than one row that are over the task's bounds; a single row can not be cut."""
+    return [
+        o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > task.target_rows)
+    ]
+
+
+def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask:
+    """The attempt with targets lowered by what its outputs were over the task's bounds, and a little more."""
+    share = 0.8 / max(max(o.bytes / task.max_bytes, o.rows / task.target_rows) for o in over)
+    largest, most = max(o.bytes for o in over), max(o.rows for o in over)
+    in_bytes = any(o.bytes > task.max_bytes for o in over)
+    return replace(
+        attempt,
+        target_bytes=max(1, int(min(attempt.target_bytes, largest) * share)),
+        target_rows=max(1, min(attempt.target_rows, int(most * share))) if in_bytes else attempt.target_rows,
+    )
+
+
+def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
+    """Rows in − deleted = rows out, or nothing of this group is committed.
+
+    What the plan knew and what was read must both agree with what was written. A rewrite without outputs takes its
+    inputs out of the table: the adapter has to say itself that it read them and that no row in them lives.
+    """
+    known = {count for count in (rewrite.rows_in, task.live_rows) if count is not None}
+    proven = rewrite.rows_in == 0 if not rewrite.outputs else rewrite.rows_out <= task.input_rows
+    if proven and known <= {rewrite.rows_out}:
+        return rewrite
+    work.adapter.discard([rewrite])
+    if not rewrite.outputs and rewrite.rows_in is None:
+        said = "nothing proves that its inputs have no live row"
+    else:
+        said = f"{', '.join(f'{n:,}' for n in sorted(known)) or f'at most {task.input_rows:,}'} live rows were read"
+    return Failed(task, f"wrote {rewrite.rows_out:,} rows where {said}; nothing was committed")

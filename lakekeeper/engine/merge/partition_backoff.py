@@ -1,0 +1,70 @@
+"""Back off from partitions where users are writing: what was raced for there is left alone for a while.
+
+Each further race doubles the pause, a quiet one forgets it:
+
+    race ─► 1 ×  ─► race ─► 2 ×  ─► race ─► 4 ×  ─► race ─► 8 ×, and no longer
+
+A table without partitions never rests: it would decay, and what is lost there is replayed anyhow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lakekeeper.core.model.blocks import Snapshot
+
+_MOST_DOUBLINGS = 3
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Of one table, kept as long as somebody holds it: partition → races in a row, and until when (ms) it rests."""
+
+    pause_ms: int
+    _races: dict[str, int] = field(default_factory=dict)
+    _until_ms: dict[str, int] = field(default_factory=dict)
+
+    def raced(self, partition: str, now_ms: int) -> None:
+        """A group of this partition lost, or had to be replayed."""
+        if not partition:
+            return
+        races = self._races.get(partition, 0)
+        self._races[partition] = races + 1
+        self._until_ms[partition] = now_ms + self.pause_ms * 2 ** min(races, _MOST_DOUBLINGS)
+
+    def landed(self, partition: str) -> None:
+        """A group of this partition landed undisturbed."""
+        self._races.pop(partition, None)
+        self._until_ms.pop(partition, None)
+
+    def resting(self, now_ms: int) -> frozenset[str]:
+        """Partitions that are to be left alone now."""
+        return frozenset(p for p, until in self._until_ms.items() if until > now_ms)
+
+
+@dataclass(slots=True)
+class Backoffs:
+    """One for each table that a service looks at, by the table's name, as long as the service lives."""
+
+    pause_ms: int
+    _of: dict[str, Backoff] = field(default_factory=dict)
+
+    @classmethod
+    def between(cls, pause_seconds: float) -> Backoffs:
+        """With the service's own pause as the first rest: what was raced for is left out once."""
+        return cls(int(pause_seconds * 1000))
+
+    def of(self, table: str) -> Backoff:
+        """The table's, made at the first call."""
+        return self._of.setdefault(table, Backoff(self.pause_ms))
+
+
+def held_blocks(snapshot: Snapshot, resting: Iterable[str]) -> frozenset[str]:
+    """Paths of the snapshot's blocks that lie in these partitions."""
+    wanted, blocks = frozenset(resting), snapshot.blocks
+    if not wanted:
+        return frozenset()
+    numbers = {i for i, partition in enumerate(blocks.partitions) if partition in wanted}
+    paths = blocks.path.to_pylist()
+    return frozenset(path for path, at in zip(paths, blocks.partition.tolist(), strict=True) if at in numbers)

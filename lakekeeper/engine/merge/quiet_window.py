@@ -1,0 +1,144 @@
+"""Manners towards users' statements: do not commit into the middle of them, and stop early when it is in vain.
+
+Whoever commits first makes the other's statement fail, where the format has no row-level concurrency. Our own
+loss is mended by a replay; theirs is only avoided by waiting until they are done, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.engine.clock import Clock
+from lakekeeper.spi import Adapter
+
+_STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
+_LOOKS = 32  # looks at the log in a stream's period
+_SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
+_MISSED = 6  # statements of a stream whose end may be missed
+
+
+@dataclass(slots=True)
+class QuietWindow:
+    """Finds a moment between the statements of users, for ``longest_ms`` from the first call on, replays included.
+
+    A user who changed rows may do so again at any time. The best moment is right after a commit of theirs: the next
+    statement has hardly begun, if it has begun at all. So whoever changed rows within the last ``window_ms`` is waited
+    for until their next commit, or until the window has passed without one:
+
+        user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, as the log says
+        ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
+
+    Where the replay was too slow for the gap, the next one is waited for, ``_MISSED`` times at most.
+    """
+
+    clock: Clock
+    window_ms: int
+    longest_ms: int
+    _until_ms: int = -1
+    _missed: int = 0
+    _met: int | None = None  # the version of the newest statement at the last look, -1 where there was none
+    _looked_ms: int = -1  # when the last look began
+    _before_ms: int = -1  # and the one before it
+
+    @classmethod
+    def of(cls, options: Options, clock: Clock) -> QuietWindow:
+        window = options.integer("commit.quiet-window-ms")
+        return cls(clock, window, options.integer("commit.quiet-max-wait-ms"))
+
+    def look(self, changes: Callable[[], Changes]) -> Changes:
+        """Look at the log, by this function."""
+        self._before_ms, self._looked_ms = self._looked_ms, self.clock.now_ms()
+        return changes()
+
+    def passed(self, changes: Changes) -> bool:
+        """Whether to commit now, upon what the last look saw.
+
+        If not, it has paused: look again, and replay what was deleted since.
+        """
+        if self.window_ms <= 0 or changes.obstacle:
+            return True
+        now = self.clock.now_ms()
+        if self._until_ms < 0:
+            self._until_ms = now + self.longest_ms
+        pause = min(self._pause_ms([w for w in changes.winners if w.changes_rows], now), self._until_ms - now)
+        if pause <= 0:
+            return True
+        self.clock.wait(pause / 1000)
+        return False
+
+    def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
+        newest, known = (winners[-1].version if winners else -1), self._met
+        ended = known is not None and newest != known
+        self._met = newest
+        if not winners:
+            return 0
+        # A commit from the future is another machine's clock: it is as old as it is going to be.
+        age = max(self._looked_ms - max(w.at_ms for w in winners), 0)
+        period = _period_ms(sorted(w.at_ms for w in winners))
+        # Of a statement that ended since the look before, our own clock says how long ago that was at most.
+        if ended and 2 * (now - self._before_ms) <= (period or self.window_ms // 2):
+            return 0
+        self._missed += ended
+        if self._missed > _MISSED:
+            return 0
+        left = self._quiet_ms(period, len(winners)) - age
+        if left <= 0:  # nobody is expected; but a look from before a long replay says little of now
+            return 0 if newest == known or now - self._looked_ms <= _LONGEST_MS else _SHORTEST_MS
+        step = min(period // _LOOKS or left, _LONGEST_MS) - (now - self._looked_ms)
+        return min(max(step, _SHORTEST_MS), left)
+
+    def _quiet_ms(self, period: int, commits: int) -> int:
+        """How long after its last commit a user is taken to have gone."""
+        return 2 * period if commits >= _STEADY else max(self.window_ms, 2 * period)
+
+
+def _period_ms(moments: Sequence[int]) -> int:
+    """The usual time between the last commits; 0 where there is only one."""
+    steps = sorted(late - early for early, late in pairwise(moments[-2 * _STEADY :]))
+    return steps[len(steps) // 2] if steps else 0
+
+
+@dataclass(slots=True)
+class Watch:
+    """A cheap look at the log, now and then, for groups that can no longer win; shared by the threads of a run."""
+
+    adapter: Adapter[Any]
+    snapshot: Snapshot
+    clock: Clock
+    every_ms: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _next_ms: int = -1
+    _seen: Changes | None = None
+
+    def lost(self, task: MergeTask, *, at_once: bool = False) -> str:
+        """Why the work on ``task`` is in vain; empty as long as it may land.
+
+        Looks every ``every_ms`` at most, or ``at_once``. A look that fails says nothing: it is there to save work.
+        """
+        with self._lock:
+            now = self.clock.now_ms()
+            if self._next_ms < 0:
+                self._next_ms = now + self.every_ms
+            if at_once or now >= self._next_ms:
+                with suppress(Exception):
+                    self._seen = self.adapter.changes_since(self.snapshot)
+                self._next_ms = self.clock.now_ms() + self.every_ms
+            changes = self._seen
+        if changes is None:
+            return ""
+        if changes.obstacle:
+            return changes.obstacle
+        gone = [path for path in task.inputs if path in changes.removed]
+        if 2 * len(gone) <= len(task.inputs):
+            return ""
+        by = ", ".join(str(w) for w in changes.winners)
+        return f"{len(gone)} of its {len(task.inputs)} inputs removed meanwhile, by {by}"

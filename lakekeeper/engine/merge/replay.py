@@ -1,0 +1,156 @@
+"""Replay: deletes that won a race are applied to outputs that are not visible yet (seed 001, case 2).
+
+    lost ─┬─ places found at once ──────────────────┬─► mask ─► check ─► a rewrite for the newest version
+          └─ traces ─► match ─┬─ all of them found ─┘
+                              └─ anything else ─────────────────────────► the group is dropped
+
+A replay turns a lost race into a commit only where the result is provably right: each of the rows that the log says
+are gone is found at a place of its own, and rows out are rows in minus deleted. In doubt the group is dropped, its
+files are removed, and the next plan sees the table as it is.
+
+Each replay goes on from the one before: it looks for the rows that were deleted since, and for no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.planning.rebase import (
+    Changes,
+    Dropped,
+    Rewrite,
+    applied_now,
+    touched,
+    why,
+)
+from lakekeeper.engine.events import Halted
+from lakekeeper.errors import Conflict, reason
+from lakekeeper.spi import Adapter, Lost, Matched, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    """Brings rewrites of one run up to date. ``snapshot`` is what they were read from."""
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    run_id: str
+    snapshot: Snapshot
+    options: Options
+
+    def replay_all(self, rewrites: Sequence[Rewrite], changes: Changes) -> list[Rewrite | Dropped]:
+        """See :meth:`replay`; several groups are replayed side by side."""
+        threads = min(len(rewrites), self.options.integer("max-concurrent-file-group-rewrites"))
+        if threads <= 1:
+            return [self.replay(rewrite, changes) for rewrite in rewrites]
+        with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-replay") as pool:
+            return list(pool.map(lambda rewrite: self.replay(rewrite, changes), rewrites))
+
+    def replay(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Dropped:
+        """The rewrite masked for ``changes``, or the group dropped and why; its files are left to the caller then."""
+        cause = why(*touched(rewrite, changes), changes)
+        try:
+            with self.runner.working(self.run_id, rewrite.task):
+                try:
+                    masked = self._masked(rewrite, changes)
+                finally:
+                    with suppress(Exception):  # memory that is not freed must not cost the group
+                        self.adapter.release(rewrite.task)
+        except Conflict as error:
+            return Dropped(rewrite, f"{cause}; not replayed: {error}")
+        except Halted:
+            raise
+        except Exception as error:
+            # A lost executor, a value that cannot be compared: the group is lost, the table is not touched.
+            return Dropped(rewrite, f"{cause}; not replayed: {reason(error)}")
+        return Dropped(rewrite, f"{cause}; not replayed: {masked}") if isinstance(masked, str) else masked
+
+    def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | str:
+        """The masked rewrite, or why there is none."""
+        lost = self.adapter.deletes.lost(rewrite, self.snapshot, changes)
+        if lost.rows is not None:
+            wrong = self._too_many(lost, lost.rows)
+            if wrong:
+                return wrong
+            places = {} if lost.rows == 0 else self.adapter.deletes.places(lost)
+            if places is not None:
+                found = sum(map(len, places.values()))
+                wrong = _not_all(lost.rows, found)
+                return wrong or self._proven(self.adapter.deletes.mask(lost, places), lost, lost.rows)
+        return self._matched(lost)
+
+    def _matched(self, lost: Lost) -> Rewrite | str:
+        """Masked by a scan of the touched inputs and of all outputs."""
+        most = self._most(lost.rewrite) - lost.base.replayed
+        matched = self.runner.match(self.adapter.deletes.traces(lost), most)
+        try:
+            wrong = self._wrong(lost, matched)
+            if wrong:
+                return wrong
+            masked = self.adapter.deletes.mask(lost, matched.hits)
+        finally:
+            self.runner.release(matched)
+        return self._proven(masked, lost, matched.lost)
+
+    def _wrong(self, lost: Lost, matched: Matched[Any]) -> str:
+        if lost.rows is not None and matched.lost != lost.rows:
+            return (
+                f"the log says that {lost.rows:,} of its rows are gone, and a scan returned {matched.lost:,} of them: "
+                "is a file of the table missing or damaged?"
+            )
+        return self._too_many(lost, matched.lost) or _not_all(matched.lost, matched.found)
+
+    def _too_many(self, lost: Lost, rows: int) -> str:
+        total, most = lost.base.replayed + rows, self._most(lost.rewrite)
+        if total <= most:
+            return ""
+        return (
+            f"{total:,} of its {lost.rewrite.written.rows_out:,} rows are gone, over the bound of {most:,} "
+            "(replay.max-deleted-ratio, replay.max-rows): cheaper to plan anew"
+        )
+
+    def _most(self, rewrite: Rewrite) -> int:
+        share = self.options.number("replay.max-deleted-ratio") * rewrite.written.rows_out
+        return min(self.options.integer("replay.max-rows"), int(share))
+
+    def _proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | str:
+        """The masked rewrite if it may be committed; else why not, and its files are removed."""
+        written, total = masked.written, lost.base.replayed + rows
+        wrong = ""
+        if masked.replayed != total or masked.rows_out != written.rows_out - total:
+            wrong = f"{total:,} of {written.rows_out:,} rows are gone, and {masked.rows_out:,} are left after masking"
+        elif masked.applied != applied_now(masked.task, lost.changes):
+            wrong = "the adapter masked the outputs for another version of the inputs"
+        if wrong:
+            self.adapter.discard([replace(masked, outputs=())])
+            return wrong
+        return masked
+
+
+def _not_all(lost: int, found: int) -> str:
+    return "" if found == lost else f"{lost:,} rows are gone, and {found:,} of them were found in the outputs"
+
+
+def discard(adapter: Adapter[Any], rewrites: Iterable[Rewrite]) -> None:
+    """Remove all files of rewrites that are known not to be committed: as written, and what replays added."""
+    for rewrite in rewrites:
+        adapter.discard([rewrite.written])
+        if rewrite.unmasked is not None:
+            adapter.discard([replace(rewrite, outputs=())])
+
+
+def discard_replaced(adapter: Adapter[Any], committed: Iterable[Rewrite]) -> None:
+    """After a commit that is known to have happened: remove what replays replaced by other files."""
+    for rewrite in committed:
+        if rewrite.unmasked is None:
+            continue
+        live = {output.path for output in rewrite.outputs}
+        gone = tuple(o for o in rewrite.unmasked.outputs if o.path not in live)
+        if gone or rewrite.stale:
+            adapter.discard([replace(rewrite, outputs=gone, extra=())])

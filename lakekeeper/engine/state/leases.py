@@ -1,0 +1,265 @@
+"""Runs that are under way on a table: registered before they write, removed when all is done.
+
+    register ─► write files ─► commit ─► remove         nothing is left
+    register ─► write files ─► ✗ (killed)               the intent names the run, by which a vacuum finds what it left
+
+There is a fixed number of slots, each a note of its own, so that a vacuum reads all of them without a listing (seed
+004: the transaction log folder). A version that a live run has read is kept for it, until the intent is so old that the
+run counts as dead; from then on it commits nothing either.
+
+Notes lie where others may write, and tables may share a folder: an intent counts only for the table whose uuid it
+carries, says nothing about where files lie, and what it leads to is looked up in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.run_folders import is_name, is_run_id, run_folder
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Halted
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.state.note_slots import claim, filled, slot_note
+from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.spi import Adapter, Notes
+
+SLOTS = 64
+VACUUMS = 8
+"""Slots that only vacuums take: where dead runs fill all others, one has to be left to settle them."""
+_REWRITE, VACUUM = "rewrite", "vacuum"
+_MOST = 2**53
+_MOST_PARTS = 5_000  # of 20,000 paths each
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A run on the table ``table_uuid``. Times are in ms since the epoch.
+
+    read_version   kept for a rewrite or delete while it is alive; the version that a vacuum looked at
+    ended          the run is over, but left files whose names nothing tells
+    parts          notes that list what a vacuum deletes
+    timeout_ms     what the run goes by itself, whatever a vacuum is told
+    renewed_ms     when the run last said that it is alive; 0 before it did
+    """
+
+    run_id: str
+    kind: str
+    at_ms: int
+    table_uuid: str
+    read_version: int | None = None
+    ended: bool = False
+    parts: int = 0
+    timeout_ms: int = 0
+    renewed_ms: int = 0
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that the run writes into. Raises ValueError for a vacuum's, which writes no file."""
+        return run_folder(self.table_uuid, self.run_id)
+
+    def dies_ms(self, timeout_ms: int = 0) -> int:
+        """When the run gives up by itself; one that waits for ``timeout_ms`` takes it for dead then, never before."""
+        return max(self.at_ms, self.renewed_ms) + max(timeout_ms, self.timeout_ms)
+
+    def alive(self, timeout_ms: int, now_ms: int) -> bool:
+        """Is it a rewrite or a delete that may yet write, and commit?"""
+        return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def read_intent(text: str) -> Intent | None:
+    """An intent out of its note; None for one that is half written, or that no run of lakekeeper's writes."""
+    try:
+        plain = json.loads(text)
+        intent = Intent(
+            run_id=plain["run_id"],
+            kind=plain["kind"],
+            at_ms=_number(plain["at_ms"]),
+            table_uuid=plain["table_uuid"],
+            read_version=None
+            if plain["read_version"] is None
+            else _number(plain["read_version"], signed=True),
+            ended=plain["ended"] is True,
+            parts=_number(plain["parts"], most=_MOST_PARTS),
+            timeout_ms=_number(plain["timeout_ms"]),
+            renewed_ms=_number(plain.get("renewed_ms", 0)),
+        )
+        fits = is_name(intent.run_id) if intent.kind == VACUUM else is_run_id(intent.run_id)
+        known = intent.kind in (_REWRITE, VACUUM) and isinstance(intent.table_uuid, str)
+    except (ValueError, TypeError, KeyError):
+        return None
+    return intent if fits and known else None
+
+
+def _number(value: Any, *, most: int = _MOST, signed: bool = False) -> int:
+    """A whole number as an intent may have it. Raises ValueError. Versions of Iceberg are any of 64 bits."""
+    if type(value) is not int or not (-(2**63) <= value < 2**63 if signed else 0 <= value <= most):
+        raise ValueError(value)
+    return value
+
+
+@dataclass(slots=True)
+class Registration:
+    """An intent that is registered under ``slot``. ``clean``: all files of the run are named by the log or gone."""
+
+    notes: Notes
+    slot: str
+    intent: Intent
+    clock: Clock
+    clean: bool = True
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def require(self) -> None:
+        """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
+        self._require_time()
+        if not self.stands():
+            raise self._dead()
+
+    def stands(self) -> bool:
+        """Is it still there? A vacuum removes what it has settled."""
+        there = patiently(lambda: _intent_at(self.notes, self.slot), self.clock)
+        return there is not None and there.run_id == self.intent.run_id
+
+    def renew(self) -> None:
+        """Before each write: keep the registration alive, by a new note once half of its time has passed.
+
+        ├── at_ms ──────── half ──────────┬── dies        a run that goes on renews here, and has the whole time again
+        │                                 └── a storage that fails costs nothing yet: the next write renews
+
+        Raises Rejected where the time has passed or a vacuum has removed the note: no vacuum would look for what is
+        written now.
+        """
+        with self._lock:
+            self._require_time()
+            if self.left_ms() > self.intent.timeout_ms // 2:
+                return
+            try:
+                stands = self.stands()
+                if stands:
+                    self.note(renewed_ms=self.clock.now_ms())
+            except Exception:
+                return  # the storage does not answer; there is time left
+            if not stands:
+                raise self._dead()
+
+    def left_ms(self) -> int:
+        """How long the run may still write and commit."""
+        return self.intent.dies_ms() - self.clock.now_ms()
+
+    def _require_time(self) -> None:
+        if self.left_ms() <= 0:
+            raise self._dead()
+
+    def _dead(self) -> Rejected:
+        return Rejected(
+            f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
+            "a vacuum may have deleted what it wrote, so nothing was committed. Run again, or raise the timeout"
+        )
+
+    def note(self, **changed: Any) -> None:
+        """Change what is registered."""
+        intent = replace(self.intent, **changed)
+        patiently(lambda: self.notes.replace(self.slot, intent.to_json()), self.clock)
+        self.intent = intent
+
+    def close(self) -> None:
+        """Remove the intent; leave it, as ended, where files may have been left."""
+        with suppress(Exception):  # the work is done; what stays registered is settled by the next vacuum
+            if not self.stands():
+                return  # taken for dead: the slot may be another run's by now
+            if self.clean:
+                self.notes.remove(self.slot)
+            else:
+                self.note(ended=True)
+
+
+def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registration:
+    """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
+    text = intent.to_json()
+    free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
+    slots = [_slot(number) for number in free]
+    # A claim that landed although it failed is found by its text.
+    place = patiently(lambda: claim(notes, slots, text), clock, BEFORE_WORK)
+    if place is None:
+        place = _given_up(notes, slots, intent, clock.now_ms())
+        if place is None:
+            raise AdapterError(
+                f"{table}: {SLOTS} runs are registered on it, nothing was written. Some of them were killed, or failed "
+                "and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
+            )
+        notes.replace(place, text)
+    return Registration(notes, place, intent, clock)
+
+
+def _given_up(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
+    """The slot that is needed least where none is free: no run works under it any more.
+
+    Those of dead runs of another table go first, then those that ended, then those that died, the oldest first; what
+    such a run of this table left is an orphan from then on. A note that says nothing goes last.
+    """
+    rank: list[tuple[int, int, str]] = []
+    for slot, text in filled(notes, slots):
+        there = read_intent(text)
+        if there is None:
+            rank.append((3, 0, slot))
+        elif there.ended or now_ms >= there.dies_ms():
+            foreign = there.table_uuid != intent.table_uuid
+            # What a vacuum of this table lists is the only trace of files that its metadata has forgotten.
+            if foreign or there.kind != VACUUM:
+                rank.append((0 if foreign else 1 if there.ended else 2, there.at_ms, slot))
+    return min(rank)[2] if rank else None
+
+
+@contextmanager
+def at_work(
+    adapter: Adapter[Any], run_id: str, read: Snapshot, clock: Clock, timeout_ms: int
+) -> Iterator[Registration]:
+    """Around whatever writes files: registered while it lasts, and after a crash. ``read`` is what it works from."""
+    intent = Intent(run_id, _REWRITE, clock.now_ms(), read.table_uuid, read.version, timeout_ms=timeout_ms)
+    registration = register(adapter.notes, adapter.table, intent, clock)
+    try:
+        yield registration
+    except Halted:
+        raise  # as after a crash: the intent stays
+    except BaseException:
+        registration.clean = False
+        registration.close()
+        raise
+    registration.close()
+    if registration.clean:
+        with suppress(Exception):  # the work is done; what is left costs a note, or an empty folder
+            adapter.storage.forget(intent.folder)
+
+
+def registered(notes: Notes) -> Mapping[str, Intent]:
+    """Slot → intent, of all that are registered, of whatever table. Raises AdapterError where the storage is silent."""
+    texts = filled(notes, map(_slot, range(SLOTS + VACUUMS)))
+    return {place: intent for place, text in texts if (intent := read_intent(text)) is not None}
+
+
+def unregister(notes: Notes, slot: str, intent: Intent) -> None:
+    """Remove an intent that is done with, unless it has changed, or the slot is another run's by now."""
+    if _intent_at(notes, slot) == intent:
+        notes.remove(slot)
+
+
+def list_of(run_id: str) -> str:
+    """The stem of the notes that list what a vacuum is to delete; as many as its intent has ``parts``."""
+    return f"vacuum/{run_id}/list"
+
+
+def _intent_at(notes: Notes, slot: str) -> Intent | None:
+    text = notes.read(slot)
+    return read_intent(text) if text else None
+
+
+def _slot(number: int) -> str:
+    return slot_note("intents", number)

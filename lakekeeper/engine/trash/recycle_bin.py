@@ -1,0 +1,283 @@
+"""The recycle bin of a table: files that a vacuum moved aside, and partitions that were dropped, until its time is up.
+
+    vacuum(trash=True)   file ─► _lakekeeper/trash/<run>/<path below the table>     restore: back again
+    drop_partition       rows leave by a commit; the version before it is kept      restore: its rows are put in again
+
+Versions stay in the metadata meanwhile, on both formats: they can be read again once the files are back. Each entry has
+a slot of its own, so that the bin is read without a listing.
+
+Notes lie where others may write, and tables may share a folder: a table sees the entries that carry its own uuid, and a
+move in a note counts only if it leads from a place of the table's files into the entry's own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.model.run_folders import is_name
+from lakekeeper.core.vacuum.path_guard import below, bin_folder, move_refusal, within
+from lakekeeper.core.vacuum.retention import Versions
+from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
+from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.spi import Adapter, Notes
+from lakekeeper.spi.storage import Storage
+
+SLOTS = 64
+_MOST_PARTS = 5_000  # of 20,000 moves each
+CURSOR = "vacuum/cursor.json"
+"""The note of the version that the last vacuum went through."""
+PENDING, DROPPED, RESTORING = "pending", "dropped", "restoring"
+"""States of a dropped partition, see :mod:`lakekeeper.engine.trash.drop_partition`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrashEntry:
+    """One thing in the bin. ``kind``: ``files`` (a vacuum's) or ``partition`` (rows that ``where`` means).
+
+    ``version`` is the one that was current on the table ``table_uuid``; a partition's rows are read from it. ``parts``
+    are notes of moves.
+
+    Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
+    its ``rows`` where it is known, and the version that was current when its restore began (``since``).
+    """
+
+    name: str
+    kind: str
+    at_ms: int
+    version: int
+    files: int = 0
+    bytes: int = 0
+    where: str = ""
+    parts: int = 0
+    table_uuid: str = ""
+    state: str = ""
+    run_id: str = ""
+    dropped: int = 0
+    rows: int = 0
+    since: int = 0
+
+    def expires_ms(self, keep_ms: int) -> int:
+        """When it may be deleted for good, if entries are kept for so long."""
+        return self.at_ms + keep_ms
+
+
+@dataclass(slots=True)
+class Bin:
+    """What one vacuum moves into the bin; the moves are noted before the first of them."""
+
+    adapter: Adapter[Any]
+    storage: Storage
+    name: str
+    clock: Clock
+    _targets: dict[str, str] = field(default_factory=dict)
+
+    def open(self, plan: VacuumPlan) -> None:
+        """Note what will be moved where. Raises AdapterError where the bin is full or cannot be written."""
+        roots = self.storage.grounds.roots
+        home = bin_folder(roots[0], self.name)
+        for file in plan.files:
+            # Files of different roots may have the same names below them.
+            root = next(number for number, root in enumerate(roots) if within(file.path, root))
+            self._targets[file.path] = posixpath.join(
+                home, str(root), below(file.path, roots[root : root + 1])
+            )
+        sizes = {file.path: file.bytes for file in plan.files}
+        moves = [[source, target, sizes[source]] for source, target in self._targets.items()]
+        parts = in_parts(moves)
+        write_parts(self.adapter.notes, _moves_of(self.name), parts)
+        entry = TrashEntry(
+            self.name,
+            "files",
+            self.clock.now_ms(),
+            plan.version,
+            files=len(plan.files),
+            bytes=plan.bytes,
+            parts=len(parts),
+            table_uuid=plan.table_uuid,
+        )
+        put(self.adapter.notes, self.adapter.table, entry)
+
+    def take(self, files: Sequence[Doomed]) -> list[str]:
+        """Move files into the bin; the sources that are in it now."""
+        return self.storage.move({file.path: self._targets[file.path] for file in files})
+
+
+def put(notes: Notes, table: str, entry: TrashEntry) -> None:
+    """Note an entry in a free slot. Raises AdapterError where there is none."""
+    text = json.dumps(asdict(entry))
+    if claim(notes, _slots(), text) is None:
+        raise AdapterError(
+            f"{table}: the recycle bin holds {SLOTS} entries, nothing was deleted. Empty it, or vacuum without trash"
+        )
+
+
+def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:
+    """Note an entry's new state, unless its slot was changed meanwhile: then another call has gone on with it."""
+    text = notes.read(slot)
+    if text is not None and _entry(json.loads(text)) == entry:
+        notes.replace(slot, json.dumps(asdict(changed)))
+
+
+def entries(adapter: Adapter[Any]) -> dict[str, TrashEntry]:
+    """Slot → entry of this table, oldest first."""
+    storage = adapter.storage
+    return {
+        slot: entry
+        for slot, entry in _all_entries(adapter.notes).items()
+        if storage.same_table(entry.table_uuid, entry.version)
+    }
+
+
+def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
+    """Slot → entry of whatever table, oldest first; what no run of lakekeeper's could have written is left out."""
+    found = {}
+    for place, text in filled(notes, _slots()):
+        with suppress(ValueError, TypeError, KeyError):
+            found[place] = _entry(json.loads(text))
+    return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
+
+
+def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, str]:
+    """Versions that dropped partitions are restored from, until the bin's time is up; to hold one too many is safe.
+
+    Of a drop whose outcome is not known yet these are all since it began: it is made upon one of them.
+    """
+    held: dict[int, str] = {}
+    times = {item.id: item.at_ms for item in versions.items}
+    for entry in _all_entries(notes).values():
+        if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
+            continue
+        reason = f"in the recycle bin: partition {entry.where}"
+        held[entry.version] = reason
+        if entry.state == PENDING:
+            began = times.get(entry.version) or 0
+            held |= {item.id: reason for item in versions.items if item.at_ms is None or item.at_ms >= began}
+    return held
+
+
+def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
+    """Slot and entry of that name (the beginning is enough where it means one). Raises NotFound."""
+    known = entries(adapter)
+    fits = [(slot, entry) for slot, entry in known.items() if entry.name.startswith(name)]
+    if len(fits) != 1 or not name:
+        names = ", ".join(entry.name for entry in known.values()) or "nothing"
+        raise NotFound(adapter.table, f"the recycle bin has no single entry '{name}'; it holds {names}")
+    return fits[0]
+
+
+def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = ()) -> TrashEntry:
+    """Move an entry's files back to where they were; what is back already stays.
+
+    ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError
+    where some files are still in the bin: the entry stays then.
+    """
+    slot, entry = find(adapter, name)
+    storage = adapter.storage.allowing(locations)
+    back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
+    _hint(adapter, entry, list(back.values()))
+    done = set(storage.move(back)) if back else set()
+    left = [target for target in back if target not in done]
+    there = dict(zip(left, storage.look([back[target] for target in left]), strict=True))
+    missing = [target for target in left if there[target] is None]
+    if missing:
+        raise AdapterError(
+            f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
+            "others are back, and the entry stays. Run it again"
+        )
+    # They are garbage again, which the next vacuum is to find, whatever one that is under way notes when it is done.
+    adapter.notes.remove(CURSOR)
+    _forget(adapter.notes, slot, entry)
+    return entry
+
+
+def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
+    """List what comes back, for the next vacuum; of orphans among it the log says nothing."""
+    parts = in_parts(paths)
+    run_id = f"{entry.name}-back"  # the vacuum that it came by may still be running, with a list of its own
+    intent = Intent(run_id, VACUUM, entry.at_ms, entry.table_uuid, entry.version, parts=len(parts))
+    with suppress(AdapterError):  # no slot is free: then the log explains all but orphans
+        register(adapter.notes, adapter.table, intent, Clock())
+        write_parts(adapter.notes, list_of(run_id), parts)
+
+
+def empty(
+    adapter: Adapter[Any], keep_ms: int | None, now_ms: int, locations: Sequence[str] = ()
+) -> Iterator[TrashEntry]:
+    """Delete entries whose time is up (``keep_ms`` after they came; None: all of them), each as it is gone.
+
+    An entry of which a file stays is returned with what went of it, and stays. ``locations`` as in
+    :func:`restore_files`. Raises AdapterError where the log or the storage does not answer.
+    """
+    storage = adapter.storage.allowing(locations)
+    for slot, entry in entries(adapter).items():
+        if keep_ms is not None and now_ms < entry.expires_ms(keep_ms):
+            continue
+        moves = _moves(adapter, storage, entry)
+        doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
+        found = storage.look([file.path for file in doomed])
+        there = [file for file, info in zip(doomed, found, strict=True) if info is not None and not info.link]
+        named = storage.named(storage.versions(None), [file.path for file in there]) if there else set()
+        gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
+        size = sum(file.bytes for file in there if file.path in gone)
+        if len(gone) == len(there):
+            _forget(adapter.notes, slot, entry)
+        yield replace(entry, files=len(gone), bytes=size)
+
+
+def forget(adapter: Adapter[Any], name: str) -> None:
+    """Take an entry out of the bin that needs no file of it any more."""
+    _forget(adapter.notes, *find(adapter, name))
+
+
+def _entry(plain: Mapping[str, Any]) -> TrashEntry:
+    """An entry out of its note. Raises ValueError, TypeError or KeyError for what is none."""
+    numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
+    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "since")}
+    texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}
+    texts |= {name: plain.get(name, "") for name in ("state", "run_id")}
+    if not all(isinstance(text, str) for text in texts.values()) or not is_name(texts["name"]):
+        raise ValueError(plain)
+    if texts["kind"] not in ("files", "partition") or not 0 <= numbers["parts"] <= _MOST_PARTS:
+        raise ValueError(plain)
+    return TrashEntry(**{**texts, **numbers})  # checked just now, by their names
+
+
+def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[tuple[str, str, int]]:
+    """(source, target, bytes) of the moves that an entry's notes list, as far as they can be this entry's."""
+    grounds = storage.grounds
+    home = bin_folder(grounds.roots[0], entry.name)
+    moves: list[tuple[str, str, int]] = []
+    for number in range(entry.parts):
+        text = adapter.notes.read(part(_moves_of(entry.name), number))
+        if text is None:
+            raise AdapterError(
+                f"trash/{entry.name}: the list of its files is gone; they are in the folder of that name"
+            )
+        listed = [(str(source), str(target), int(size)) for source, target, size in json.loads(text)]
+        moves += [
+            move for move in listed if within(move[1], home) and not move_refusal(move[0], move[1], grounds)
+        ]
+    return moves
+
+
+def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
+    # The entry first: one whose list is gone can neither be restored nor emptied.
+    notes.remove(slot)
+    for number in range(entry.parts):
+        notes.remove(part(_moves_of(entry.name), number))
+
+
+def _slots() -> Iterator[str]:
+    return (slot_note("trash", number) for number in range(SLOTS))
+
+
+def _moves_of(name: str) -> str:
+    return f"trash/{name}/moves"

@@ -1,0 +1,279 @@
+"""Put the rows of a dropped partition back, once, however often it is asked for.
+
+    note "restoring" ─► copy the rows from the version before the drop ─► append ─► the entry goes
+                                                                            │
+            the same run id each time: a commit that carries it is the proof that the rows are back
+
+Died anywhere in between, run it again: until the append nothing has happened, after it the log has the run id. Of two
+restores at once one appends; the other one finds its commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.report import RestoreReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.delete.row_delete import new_run_id
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.merge.committer import pause_seconds, settled_version
+from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
+from lakekeeper.engine.trash.recycle_bin import PENDING, RESTORING, TrashEntry
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Unknown
+from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
+
+
+def restore(
+    adapter: Adapter[Any],
+    runner: Runner[Any],
+    name: str,
+    options: Options,
+    *,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> RestoreReport:
+    """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
+
+    ``name`` may be the beginning of the entry's. Raises NotFound, also where the version before the drop can not be
+    read any more; Unsupported for rows that would not come back as they were; AdapterError where files are still in
+    the bin, or nothing can tell whether the rows are back already; Conflict, Rejected, or Unknown. The entry stays
+    after any error: run it again.
+    """
+    clock = clock or Clock()
+    started = clock.now_ms()
+    settle_drops(adapter, options, started)
+    # The version first: a restore that it has missed has noted itself in the entry before it committed.
+    seen = adapter.version()
+    slot, entry = recycle_bin.find(adapter, name)
+    if entry.kind == "files":
+        recycle_bin.restore_files(adapter, entry.name, options.words("vacuum.allowed-locations"))
+        return RestoreReport(
+            adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
+        )
+    adapter.require_writable(options)
+    events = Events(adapter.table, restore_run(entry), observer)
+    work = _Restore(adapter, runner, options, events, clock, slot, entry)
+    try:
+        commit, rows, files = work.run(seen)
+    except Halted as halted:
+        raise halted.cause from None
+    with suppress(Exception):  # the rows are back, and the log says so to whoever looks at the bin next
+        recycle_bin.forget(adapter, entry.name)
+    return RestoreReport(
+        table=adapter.table,
+        name=entry.name,
+        kind="partition",
+        where=entry.where,
+        rows=rows,
+        files=files,
+        version=commit.version,
+        already=not commit.added,
+        run_id=commit.run_id,
+        duration_ms=clock.now_ms() - started,
+    )
+
+
+@dataclass(slots=True)
+class _Restore:
+    """One restore under way.
+
+    writer       the id under which it registers and writes: two restores of one entry share the commit's id alone
+    found, held  places as they were found and as they are kept, to be released
+    made         copies, to be discarded
+    lost         attempts that lost to a concurrent commit
+    in_doubt     an attempt was sent and its outcome is not known
+    sent         copies were sent, and no answer says that they are in the table
+    """
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    options: Options
+    events: Events
+    clock: Clock
+    slot: str
+    entry: TrashEntry
+    writer: str = field(default_factory=new_run_id)
+    found: list[Any] = field(default_factory=list)
+    held: list[Held[Any]] = field(default_factory=list)
+    made: list[Prepared] = field(default_factory=list)
+    lost: int = 0
+    in_doubt: bool = False
+    sent: bool = False
+
+    @property
+    def _run_id(self) -> str:
+        return self.events.run_id
+
+    def run(self, seen: Snapshot) -> tuple[Commit, int, int]:
+        """The commit that has the rows, how many they are, and the files that were written."""
+        entry = self.entry
+        if entry.state == PENDING:
+            raise Unknown(
+                f"{self.adapter.table}: the outcome of the drop of run {entry.run_id} is not known (yet), so nothing "
+                "is restored; look for the run id in the table's history, or ask again later"
+            )
+        if seen.table_uuid != entry.table_uuid or seen.version is None:
+            raise NotFound(
+                self.adapter.table,
+                f"the entry '{entry.name}' belongs to another table, which lay in the same place before",
+            )
+        if entry.state == RESTORING:
+            done = self._done_before()
+            if done is not None:
+                return done, entry.rows, 0
+        else:
+            begun = replace(entry, state=RESTORING, since=seen.version)
+            recycle_bin.change(self.adapter.notes, self.slot, entry, begun)
+            self.entry = begun
+        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        read = replace(seen, version=entry.version)
+        with at_work(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
+            return self._append(registration)
+
+    def _done_before(self) -> Commit | None:
+        """The commit of an earlier restore of this entry, if there is one. Raises AdapterError in doubt."""
+        changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        version = changes.landed(self._run_id) if changes else None
+        if version is not None:
+            return Commit(version, self._run_id, (), ())
+        if changes is None or changes.obstacle:
+            why = changes.obstacle if changes else "another table lies in its place"
+            raise AdapterError(
+                f"{self.adapter.table}: an earlier restore of '{self.entry.name}' began at version {self.entry.since}, "
+                f"and nothing can tell whether its rows are back ({why}); nothing was restored. Look for the rows "
+                f"where {self.entry.where}, and empty the bin if they are there"
+            )
+        return None
+
+    def _append(self, registration: Registration) -> tuple[Commit, int, int]:
+        """Raises as :func:`restore`; unless it is Unknown, no file is left behind."""
+        try:
+            registration.renew()
+            copies = self._copies()
+            while (commit := self._commit(copies, registration)) is None:
+                self._discard([copies])
+                copies = self._copies()
+        except (Halted, Unknown):
+            raise
+        except BaseException:
+            if not self.in_doubt:
+                self._discard(self.made)
+            raise
+        finally:
+            for held in self.held:
+                self.runner.release(held)
+            for found in self.found:
+                with suppress(Exception):  # memory that is not freed must not hide what became of the restore
+                    self.adapter.deletes.release(found)
+        if self.sent:
+            registration.clean = False  # the table names these copies or another restore's: a vacuum looks
+        elif not commit.added:
+            self._discard([copies])
+        rows = sum(copies.rows.values())
+        self.events.tell("committed", version=commit.version, rows=rows)
+        return commit, rows, len(copies.rows)
+
+    def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:
+        """Commit, and again after each conflict (bounded); None where the copies can not be committed any more."""
+        while self.adapter.restores.keep(copies):
+            self.events.tell("before_commit", attempt=self.lost, rows=sum(copies.rows.values()))
+            registration.require()
+            self.in_doubt = True
+            try:
+                commit = self.adapter.restores.commit(copies, self.entry.since, self._run_id)
+                self.sent &= not commit.added
+                return commit
+            except Conflict as lost:
+                self.sent, version = True, self._landed(lost)
+                if version is not None:
+                    return Commit(version, self._run_id, (), ())
+                self.in_doubt = False
+                self._bound(lost)
+            except Unknown as doubt:
+                self.sent = True
+                return self._settled(copies, doubt)
+            except LakekeeperError:
+                self.in_doubt = False
+                raise
+        return None
+
+    def _landed(self, lost: Conflict) -> int | None:
+        """The version that has the rows after all: a catalog may land a commit and answer that it lost.
+
+        It is that commit, or the one of another restore of this entry: both carry one run id. Raises Unknown where
+        the log does not tell.
+        """
+        try:
+            changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        except Exception as error:
+            raise self._unknown(lost) from error
+        version = changes.landed(self._run_id) if changes else None
+        if version is None and (changes is None or changes.obstacle):
+            raise self._unknown(lost) from lost
+        return version
+
+    def _unknown(self, why: Exception) -> Unknown:
+        return Unknown(
+            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({why}); run "
+            "it again later: it looks for its commit first"
+        )
+
+    def _bound(self, lost: Conflict) -> None:
+        """Wait before the next attempt. Raises Conflict where there is to be none."""
+        self.events.tell("conflict", attempt=self.lost, reason=str(lost))
+        self.lost += 1
+        if self.lost > self.options.integer("commit.retry.num-retries"):
+            raise Conflict(
+                f"{self.adapter.table}: the restore gave up after {self.lost} attempts, the last lost to "
+                f"{lost.winner or lost}; no row was restored. Raise commit.retry.num-retries",
+                lost.winner,
+            ) from lost
+        self.clock.wait(pause_seconds(self.lost - 1, self.options))
+
+    def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
+        seen = patiently(self.adapter.version, self.clock)
+        version = settled_version(
+            self.adapter, replace(seen, version=self.entry.since), self._run_id, self.clock
+        )
+        if version is not None:
+            return Commit(version, self._run_id, (), tuple(copies.rows))
+        raise self._unknown(doubt) from doubt
+
+    def _copies(self) -> Prepared:
+        """The dropped rows, in files that nobody sees yet."""
+        entry, adapter = self.entry, self.adapter
+        then = adapter.restores.before(entry.dropped, entry.where)
+        paths: Sequence[str] = then.blocks.path.to_pylist()
+        whole = adapter.deletes.covered(then, entry.where, paths)
+        rest = [path for path in paths if path not in whole]
+        hits = self._found(then, rest) if rest else None
+        copies = adapter.restores.copy(hits, whole, then, self.writer)
+        self.made.append(copies)
+        live = dict(zip(paths, then.blocks.live_rows.tolist(), strict=True))
+        expected = sum(live[path] for path in whole) + sum(hits.per_file.values() if hits else ())
+        read = sum(copies.rows.values())
+        if read != expected and all(live[path] >= 0 for path in whole):
+            raise AdapterError(
+                f"{adapter.table}: {expected:,} rows were dropped where {entry.where}, and {read:,} were read to be "
+                "restored; nothing was committed"
+            )
+        return copies
+
+    def _found(self, then: Snapshot, paths: Sequence[str]) -> Held[Any]:
+        found = self.adapter.deletes.find(then, self.entry.where, paths)
+        self.found.append(found)
+        held = self.runner.hold(found)
+        self.held.append(held)
+        return held
+
+    def _discard(self, made: Sequence[Prepared]) -> None:
+        with suppress(Exception):  # they stay, as files of a run that has ended, for the next vacuum
+            self.adapter.deletes.discard(made)

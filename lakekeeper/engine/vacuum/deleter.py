@@ -1,0 +1,147 @@
+"""The deletes of a vacuum: in batches, oldest version first, partitions side by side, no faster than permitted.
+
+partition a   ├─ v1 v1 v2 ─┤├─ v3 v4 ─┤        a batch ends with a version once it is large enough
+partition b   ├─ v1 ───────┤                   so many partitions at once
+metadata                      ├─ v1 v2 ─┤      last: as long as it is there, it names what else there is
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.vacuum.vacuum_plan import (
+    METADATA_KINDS,
+    Doomed,
+    VacuumPlan,
+    batches,
+    by_partition,
+    count_by_kind,
+)
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events
+from lakekeeper.engine.trash.recycle_bin import Bin
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.spi import Adapter
+from lakekeeper.spi.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took.
+
+    ``stopped`` says why it went no further, where somebody else's commit made it stop.
+    """
+
+    files: int
+    bytes: int
+    failed: int
+    batches: int
+    by_kind: Mapping[str, tuple[int, int]]
+    stopped: str = ""
+
+
+NOTHING = Removed(0, 0, 0, 0, {})
+
+
+def foretold(plan: VacuumPlan) -> Removed:
+    """What a removal of the plan brings if each file of it goes; what a dry run reports."""
+    return Removed(len(plan.files), plan.bytes, 0, 0, plan.by_kind())
+
+
+@dataclass(slots=True)
+class _Pace:
+    """No more files in a second than permitted, whoever deletes them."""
+
+    clock: Clock
+    per_second: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    free_at: float = 0.0
+
+    def wait(self, files: int) -> None:
+        if not self.per_second:
+            return
+        with self.lock:
+            now = self.clock.now_ms() / 1000
+            start = max(now, self.free_at)
+            self.free_at = start + files / self.per_second
+        if start > now:
+            self.clock.wait(start - now)
+
+
+@dataclass(slots=True)
+class Removal:
+    """Deletes what a plan names, or moves it to the bin.
+
+    ``check`` is asked before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
+    versions cannot be locked, somebody may bring an old one back.
+    """
+
+    adapter: Adapter[Any]
+    storage: Storage
+    options: Options
+    events: Events
+    clock: Clock
+    check: Callable[[], object] | None = None
+    gone: list[Doomed] = field(default_factory=list)
+    stopped: str = ""
+    batches: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
+        """Delete all files of the plan; ``trash`` names the folder of the bin that they are moved to instead."""
+        pace = _Pace(self.clock, self.options.integer("vacuum.max-deletes-per-second"))
+        bin_ = Bin(self.adapter, self.storage, trash, self.clock) if trash else None
+        if bin_:
+            bin_.open(plan)
+        data = [f for f in plan.files if f.kind not in METADATA_KINDS]
+        rest = [f for f in plan.files if f.kind in METADATA_KINDS]
+        for files in (data, rest):
+            parts = list(by_partition(files).values())
+            threads = min(self.options.integer("vacuum.max-concurrent-deletes"), len(parts))
+            if threads:
+                with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-vacuum") as pool:
+                    try:
+                        for done in [pool.submit(self._partition, part, pace, bin_) for part in parts]:
+                            done.result()
+                    except BaseException:
+                        self.stopped = self.stopped or "interrupted"  # all partitions end with their batch
+                        raise
+        return self._removed(plan)
+
+    def _partition(self, files: Sequence[Doomed], pace: _Pace, bin_: Bin | None) -> None:
+        least = self.options.integer("vacuum.min-batch-delete-size")
+        most = self.options.integer("vacuum.max-batch-delete-size")
+        for batch in batches(files, least, most):
+            pace.wait(len(batch))
+            if not self._goes_on():
+                return
+            self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
+            gone = set(bin_.take(batch) if bin_ else self.storage.delete(batch))
+            with self._lock:
+                self.gone += [file for file in batch if file.path in gone]
+                self.batches += 1
+            self.events.tell("deleted", files=len(gone), version=batch[-1].version)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            if self.check and not self.stopped:
+                try:
+                    self.check()
+                except (Conflict, Rejected, Unknown, AdapterError) as error:
+                    self.stopped = str(error)
+            return not self.stopped
+
+    def _removed(self, plan: VacuumPlan) -> Removed:
+        return Removed(
+            files=len(self.gone),
+            bytes=sum(file.bytes for file in self.gone),
+            failed=len(plan.files) - len(self.gone),
+            batches=self.batches,
+            by_kind=count_by_kind(self.gone),
+            stopped=self.stopped,
+        )

@@ -1,0 +1,56 @@
+"""Other tables in or around a table's folders: asked for before every listing, once in a vacuum.
+
+dead runs to settle, or files that only an old list names     in doubt the files stay, and the report says why
+orphans=True                                                  in doubt nothing is done at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakekeeper.errors import AdapterError, RetentionError
+from lakekeeper.spi.storage import Storage
+
+_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Neighbours:
+    """What was found for one vacuum; the catalog is asked once, however often the vacuum looks again."""
+
+    table: str
+    storage: Storage
+    _known: str | None = None
+    _asked: frozenset[str] | None = frozenset()
+
+    def refuse_orphans(self) -> None:
+        """Raise RetentionError where another table lies in or around anything that would be listed.
+
+        Raises AdapterError where that cannot be found out.
+        """
+        if self._known == "" and self._asked is None:
+            return
+        found = self.storage.strangers(None)
+        if found:
+            raise RetentionError(
+                f"{self.table}: another table lies in or around its folders ({_some(found)}), and its files would look "
+                "like orphans; nothing was deleted. Give each table a folder of its own"
+            )
+        self._known, self._asked = "", None
+
+    def around(self, runs: Sequence[str]) -> str:
+        """Why the folders of runs must not be listed, or files be believed dead; empty where they may."""
+        if self._known is None or (self._asked is not None and not self._asked.issuperset(runs)):
+            self._asked = frozenset(runs)
+            try:
+                found = self.storage.strangers(runs)
+                self._known = f"another table lies in or around this one ({_some(found)})" if found else ""
+            except AdapterError as error:
+                self._known = f"whether another table lies in or around this one is not known ({error})"
+        return self._known
+
+
+def _some(found: Sequence[str]) -> str:
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more

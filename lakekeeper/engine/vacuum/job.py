@@ -1,0 +1,417 @@
+"""``vacuum``: free what no kept version needs, with a record before the first delete.
+
+    intents ─► versions ─► keep ─► garbage ─► look ─► plan ─┬─ dry run: that is all
+                 ▲                                          ▼
+                 │                        brake ─► record, list ─► expire ─┬─ LostRace: expire again (bounded)
+                 │                                                         ├─ Conflict: look again (bounded)
+                 └─────────────────────────────────────────────────────────┘  Unknown: delete nothing, keep the list
+                                        delete what no newer commit names, oldest version first ─► result, cursor
+
+The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it for a hint, and
+looks at each file of it again. Nothing is deleted that was not looked for in everything that stays. What the log itself
+does not explain goes only where no other table lies in or around this one's folders.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.vacuum.path_guard import require_roots
+from lakekeeper.core.vacuum.retention import (
+    Kept,
+    Retention,
+    Stream,
+    Versions,
+    keep,
+)
+from lakekeeper.core.vacuum.vacuum_plan import (
+    METADATA_KINDS,
+    FileInfo,
+    Garbage,
+    VacuumPlan,
+    brake,
+    plan_vacuum,
+)
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.merge.committer import pause_seconds
+from lakekeeper.engine.state.leases import Intent, registered
+from lakekeeper.engine.trash.drop_partition import settle
+from lakekeeper.engine.trash.recycle_bin import held_versions
+from lakekeeper.engine.vacuum.deleter import NOTHING, Removal, Removed, foretold
+from lakekeeper.engine.vacuum.foreign_tables import Neighbours
+from lakekeeper.engine.vacuum.journal import Records
+from lakekeeper.engine.vacuum.orphans import Leftovers, Unnamed, leftovers_of, orphans_of, unnamed_leftovers
+from lakekeeper.errors import Conflict, LostRace, RetentionError, Unsupported
+from lakekeeper.spi import Adapter, Observer
+from lakekeeper.spi.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumRequest:
+    """What a caller wants of a vacuum; ``options`` are resolved.
+
+    age_ms      versions that were the newest within this time stay; None: as the table says
+    older_than_ms   a moment in its place: what was the newest after it stays
+    named       versions that stay in any case
+    streams     what streams have yet to read
+    users       adapters of tables that use this one's files (shallow clones)
+    """
+
+    options: Options
+    age_ms: int | None = None
+    older_than_ms: int | None = None
+    named: Collection[int] = ()
+    streams: Sequence[Stream] = ()
+    users: Sequence[Adapter[Any]] = ()
+    orphans: bool = False
+    trash: bool = False
+    dry_run: bool = False
+    allow_unsafe: bool = False
+
+
+def vacuum(
+    adapter: Adapter[Any],
+    request: VacuumRequest,
+    *,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> VacuumReport:
+    """Run a vacuum on one table.
+
+    Raises RetentionError where a rule forbids it, Unsupported for a recycle bin where the storage cannot rename,
+    AdapterError where a log or the storage does not answer, Conflict where others went on committing, Rejected, or
+    Unknown: in all of these nothing was deleted. Files that could not be deleted are counted in the report.
+    """
+    clock = clock or Clock()
+    run_id = uuid.uuid4().hex[:16]
+    storage = adapter.storage.allowing(request.options.words("vacuum.allowed-locations"))
+    neighbours = Neighbours(adapter.table, storage)
+    sweep = _Sweep(
+        adapter, storage, neighbours, request, Events(adapter.table, run_id, observer), clock, run_id
+    )
+    try:
+        return sweep.run()
+    except Halted as halted:
+        raise halted.cause from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """All that was read for one plan.
+
+    own         slot → intent, of this table's runs
+    dealt_with  paths that are gone or about to go
+    doubted     files of old lists stay because another table may own them: no list goes for its age
+    """
+
+    versions: Versions
+    kept: Kept
+    plan: VacuumPlan
+    own: Mapping[str, Intent]
+    leftovers: Leftovers
+    dealt_with: frozenset[str]
+    doubted: bool
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """One vacuum.
+
+    lost       how often the expiry had to be repeated, or planned again, because of another commit
+    deadline   when no attempt is made any more; 0 until the first is lost
+    """
+
+    adapter: Adapter[Any]
+    storage: Storage
+    neighbours: Neighbours
+    request: VacuumRequest
+    events: Events
+    clock: Clock
+    run_id: str
+    lost: int = 0
+    deadline: int = 0
+
+    def run(self) -> VacuumReport:
+        started = self.clock.now_ms()
+        require_roots(self.adapter.table, self.storage.grounds)
+        if self.request.trash and (why := self.storage.refuses_bin()):
+            raise Unsupported(
+                self.adapter.table,
+                "recycle bin",
+                f"{why}; nothing was deleted. Vacuum without the recycle bin",
+            )
+        records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
+        look: _Look | None = None
+        for attempt in range(self._retries + 1):
+            if look is None:
+                prepared = self._prepared(records, started)
+                if isinstance(prepared, VacuumReport):
+                    return prepared
+                look = prepared
+            try:
+                look = self._expired(look)
+            except Conflict as conflict:
+                self._wait_after(conflict, attempt, records)
+                look = look if isinstance(conflict, LostRace) else None
+                continue
+            removed = self._remove(look)
+            records.after(look.plan, removed)
+            if not removed.failed:
+                self._finish(records, look)
+            return self._report(look, removed, started, _ended(removed))
+        raise AssertionError("the loop returns or raises")
+
+    def _prepared(self, records: Records, started: int) -> _Look | VacuumReport:
+        """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
+        look = self._look(records)
+        if look is None:
+            return VacuumReport(self.adapter.table, self.request.dry_run, None, ended="the table is empty")
+        plan = look.plan
+        self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
+        if self.request.dry_run:
+            return self._report(look, foretold(plan), started, "dry run")
+        if not plan.files and not self._expires(look) and not plan.expired_refs:
+            self._take_over(records, look)
+            self._finish(records, look)
+            return self._report(look, NOTHING, started, "nothing to do")
+        brake(plan, self.request.options.number("vacuum.max-share"))
+        records.before(plan)
+        self._take_over(records, look)
+        return look
+
+    def _wait_after(self, conflict: Conflict, attempt: int, records: Records) -> None:
+        """Wait before the next attempt. Raises the conflict when no attempt is left."""
+        self.lost += 1
+        now = self.clock.now_ms()
+        if not self.deadline:
+            # Counted from the first loss: the look before it may take hours on a large table.
+            self.deadline = now + self.request.options.integer("commit.retry.total-timeout-ms")
+        self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
+        if attempt == self._retries or now >= self.deadline:
+            records.withdrawn()
+            raise conflict
+        self.clock.wait(pause_seconds(attempt, self.request.options))
+
+    def _expired(self, look: _Look) -> _Look:
+        """Take what goes out of the metadata; the look without the files that a newer commit names again."""
+        if self.request.trash:  # from the bin it may come back
+            return look
+        plan = look.plan
+        again = self.storage.expire(look.versions, look.kept, _paths(plan))
+        if not again:
+            return look
+        spared = {**plan.spared, **dict.fromkeys(again, "a commit since the plan was made names it")}
+        files = tuple(file for file in plan.files if file.path not in again)
+        return replace(look, plan=replace(plan, files=files, spared=spared))
+
+    def _remove(self, look: _Look) -> Removed:
+        check = None
+        if look.versions.linear:  # nothing was expired: an old version may yet be restored
+            check = partial(self.storage.expire, look.versions, look.kept, _paths(look.plan))
+        removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
+        return removal.run(look.plan, self.run_id if self.request.trash else "")
+
+    def _take_over(self, records: Records, look: _Look) -> None:
+        # What goes into the bin is not all that is dead: then no list goes for its age.
+        by_age = not self.request.trash and not look.doubted
+        records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
+
+    def _finish(self, records: Records, look: _Look) -> None:
+        """All that was found dead is gone: what was noted for it goes too."""
+        records.finished(look.plan, look.own, look.leftovers.settled)
+        for intent in look.leftovers.settled.values():
+            self.storage.forget(intent.folder)
+
+    @property
+    def _retries(self) -> int:
+        return self.request.options.integer("commit.retry.num-retries")
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self.request.options.ms("vacuum.intent-timeout-hours")
+
+    def _expires(self, look: _Look) -> bool:
+        """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
+        return bool(look.plan.gone) and not look.versions.linear and not self.request.trash
+
+    def _look(self, records: Records) -> _Look | None:
+        """Read everything and plan; None for a table without a version."""
+        storage, options = self.storage, self.request.options
+        all_intents = registered(self.adapter.notes)
+        now = self.clock.now_ms()
+        own = {
+            slot: intent
+            for slot, intent in all_intents.items()
+            if storage.same_table(intent.table_uuid, intent.read_version)
+        }
+        listed = self._orphans_listed()
+        leftovers = leftovers_of(storage, self.neighbours, own, options, now)
+        hints = records.hints(own)
+        versions = records.versions(storage, hints, lambda found: self._reaches_back(found, own, now))
+        if not versions.items and not versions.refs and not versions.refused:
+            if self.request.orphans:
+                raise RetentionError(
+                    f"{self.adapter.table}: the table has no version, so every file looks like an orphan; nothing "
+                    "was deleted"
+                )
+            return None
+        # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
+        settle(self.adapter, self.request.options, now)
+        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        backlog = records.backlog(versions)
+        found, doubted = self._believed(storage.garbage(versions, kept, hints, backlog))
+        left = unnamed_leftovers(storage, versions, leftovers, found)
+        garbage = left.with_garbage(found, storage.grounds)
+        orphans = orphans_of(storage, versions, listed, garbage, all_intents, options, now)
+        if self.request.orphans:
+            orphans = self._seen_twice(orphans)
+        garbage = orphans.with_garbage(garbage, storage.grounds)
+        notes = (garbage.note, leftovers.note, *self._not_listed())
+        garbage = replace(garbage, note="; ".join(filter(None, notes)))
+        paths = [dead.path for dead in garbage.files]
+        infos = dict(zip(paths, storage.look(paths), strict=True))
+        plan = plan_vacuum(
+            self.adapter.table,
+            versions,
+            kept,
+            garbage,
+            infos,
+            storage.grounds,
+            spared=self._used_by_others(paths),
+        )
+        spared = {**plan.spared, **doubted, **orphans.spared}
+        plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
+        if self.request.trash:
+            # What stays in the metadata has to be readable: only data comes back out of the bin.
+            files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
+            plan = replace(plan, files=files, expired_refs=())
+        missing = (path for path, info in infos.items() if info is None)
+        dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
+        return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
+
+    def _reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
+        """Do these versions begin before the retention does?"""
+        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        at_ms = versions.items[0].at_ms
+        return at_ms is not None and at_ms <= kept.cutoff_ms
+
+    def _believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
+        """The garbage without what only an old list names and that may be another's; and that, each with why it stays.
+
+        The list lies beside the table, where others may write, and what it names the log has forgotten. The brake has
+        weighed it before the list was written.
+        """
+        hinted = [dead.path for dead in garbage.files if not dead.logged]
+        if not hinted:
+            return garbage, {}
+        obstacle = self.neighbours.around(())
+        known = set() if obstacle else self.storage.recognised(hinted)
+        why = f"only the list of an earlier vacuum names it, and {obstacle or 'no writer of the format names files so'}"
+        doubted = {path: why for path in hinted if path not in known}
+        files = tuple(replace(dead, logged=True) for dead in garbage.files if dead.path not in doubted)
+        return replace(garbage, files=files), doubted
+
+    def _orphans_listed(self) -> list[FileInfo]:
+        """All files of the table, listed before the log is read: what a commit names after that is named."""
+        if not self.request.orphans:
+            return []
+        self.neighbours.refuse_orphans()
+        return list(self.storage.files())
+
+    def _not_listed(self) -> list[str]:
+        """Places of the table that no operator allows to list."""
+        if not self.request.orphans:
+            return []
+        barred = self.storage.grounds.barred
+        return [
+            f"{place} ({name}) was not listed: vacuum.allowed-locations does not name it"
+            for place, name in barred.items()
+        ]
+
+    def _seen_twice(self, unnamed: Unnamed) -> Unnamed:
+        """Orphans that a second pass finds just as the first did."""
+        again = {info.path: info for info in self.storage.files()}
+        versions = self.storage.versions(None)
+        still = {path for path in unnamed.infos if again.get(path) == unnamed.infos[path]}
+        named = self.storage.named(versions, still)
+        return unnamed.only(still - named)
+
+    def _retention(self, versions: Versions, intents: Mapping[str, Intent], now_ms: int) -> Retention:
+        options, request = self.request.options, self.request
+        age = request.age_ms
+        if age is None and request.older_than_ms is not None:
+            age = now_ms - request.older_than_ms
+        least = 0
+        if age is None and options.number("retention-hours") >= 0:
+            if (
+                options.origins["retention-hours"] == "property"
+            ):  # only ever longer than what holds without it
+                least = options.ms("retention-hours")
+            else:
+                age = options.ms("retention-hours")
+        at_work = {
+            intent.read_version: f"run {intent.run_id} has read it and may be writing"
+            for intent in intents.values()
+            if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
+        }
+        keep_ms = options.ms("vacuum.trash-retention-hours")
+        held = held_versions(self.adapter.notes, versions, keep_ms, now_ms)
+        return Retention(
+            age_ms=age,
+            least_ms=least,
+            last=options.integer("retain-last"),
+            named=tuple(request.named),
+            active={**at_work, **held},
+            streams=request.streams,
+            allow_unsafe=request.allow_unsafe,
+        )
+
+    def _used_by_others(self, paths: Sequence[str]) -> dict[str, str]:
+        """Paths that tables named by the caller use, each with which."""
+        spared: dict[str, str] = {}
+        for user in self.request.users:
+            if paths:
+                named = user.storage.named(user.storage.versions(None), set(paths))
+                spared |= dict.fromkeys(named, f"{user.table} uses it")
+        return spared
+
+    def _report(self, look: _Look, removed: Removed, started: int, ended: str) -> VacuumReport:
+        plan = look.plan
+        deleted = removed is not NOTHING and not self.request.dry_run
+        return VacuumReport(
+            table=plan.table,
+            dry_run=self.request.dry_run,
+            version=plan.version,
+            deleted_files_count=removed.files,
+            deleted_bytes_count=removed.bytes,
+            deleted_by_kind=removed.by_kind,
+            failed_files_count=removed.failed,
+            expired_snapshots_count=0 if removed is NOTHING or self.request.trash else len(plan.gone),
+            kept_versions_count=len(plan.kept),
+            settled_runs=tuple(sorted({intent.run_id for intent in look.leftovers.settled.values()})),
+            batches=removed.batches,
+            retries=self.lost,
+            run_id=self.run_id,
+            trash=self.run_id if deleted and removed.files and self.request.trash else "",
+            proof=f"_lakekeeper/vacuum/{self.run_id}/proof.json" if deleted else "",
+            ended=ended,
+            duration_ms=self.clock.now_ms() - started,
+            plan=plan,
+        )
+
+
+def _paths(plan: VacuumPlan) -> frozenset[str]:
+    return frozenset(file.path for file in plan.files)
+
+
+def _ended(removed: Removed) -> str:
+    if removed.stopped:
+        return f"stopped, {removed.failed:,} files stayed: {removed.stopped}"
+    return "some files stayed" if removed.failed else "done"

@@ -1,0 +1,233 @@
+"""What a vacuum writes beside the table: proof, list, cursor; all of it small, none of it needed to be safe.
+
+    vacuum/cursor.json            the version up to which all garbage was deleted
+    vacuum/backlog-0000.json      what was dropped and waits for its retention, of a log that forgets it
+    vacuum/<run>/proof.json       what was examined and what will go; before the first delete
+    vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone
+    vacuum/<run>/done.json        what was really gone
+    intents/<slot>.json           this vacuum, until it is done
+
+Without a cursor the whole log is read again; without a list, files that a crash left stay until orphans are looked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+
+from lakekeeper.core.vacuum.retention import Versions
+from lakekeeper.core.vacuum.vacuum_plan import (
+    NO_BACKLOG,
+    Backlog,
+    VacuumPlan,
+    Waiting,
+    proof,
+)
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
+from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
+from lakekeeper.engine.trash.recycle_bin import CURSOR
+from lakekeeper.engine.vacuum.deleter import Removed
+from lakekeeper.errors import AdapterError
+from lakekeeper.spi import Notes
+from lakekeeper.spi.storage import Storage
+
+_BACKLOG = "vacuum/backlog"
+_MOST_PARTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Up to which version the last vacuum went (None: it had none to go on from), and the extent of its backlog."""
+
+    through: int | None = None
+    table_uuid: str = ""
+    seen: int = -1
+    parts: int = 0
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of one vacuum, which counts as dead ``timeout_ms`` after it was registered."""
+
+    notes: Notes
+    run_id: str
+    clock: Clock
+    timeout_ms: int
+    _cursor: _Cursor = _Cursor()
+    _registration: Registration | None = None
+    _heir: bool = False
+
+    def versions(
+        self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
+    ) -> Versions:
+        """Versions since the last vacuum; all of them where its cursor is of another table that was in this place.
+
+        What notes name as dead is needed by no version that was left out: where the cursor does not reach back as far
+        as the retention (the last vacuum kept less, or the note is not ours), all versions are read likewise.
+        """
+        cursor = self._cursor = self._read_cursor()
+        versions = storage.versions(cursor.through)
+        if cursor.through is None or not versions.items:
+            return versions
+        noted = bool(hints or cursor.parts)
+        ours = cursor.table_uuid == versions.table_uuid and (not noted or reaches_back(versions))
+        return versions if ours else storage.versions(None)
+
+    def _read_cursor(self) -> _Cursor:
+        """The note of the last vacuum that finished; an empty one without a note that is any good."""
+        text = self.notes.read(CURSOR)
+        try:
+            plain = json.loads(text) if text else {}
+            if not plain:
+                return _Cursor()
+            parts, seen = (int(plain.get(name, least)) for name, least in (("parts", 0), ("seen", -1)))
+            through = None if plain["through"] is None else int(plain["through"])
+            return _Cursor(through, str(plain["uuid"]), seen, min(max(parts, 0), _MOST_PARTS))
+        except (ValueError, TypeError, KeyError):
+            return _Cursor()
+
+    def backlog(self, versions: Versions) -> Backlog:
+        """What the last vacuum noted, unless another table lay here then. What is no entry is left out."""
+        cursor = self._cursor
+        if cursor.table_uuid != versions.table_uuid:
+            return NO_BACKLOG
+        found: list[Waiting] = []
+        for number in range(cursor.parts):
+            text = self.notes.read(part(_BACKLOG, number))
+            with suppress(ValueError, TypeError):
+                for path, kind, version, at_ms, partition in json.loads(text or "[]"):
+                    found.append(Waiting(str(path), str(kind), int(version), int(at_ms), str(partition)))
+        return Backlog(tuple(found), cursor.seen)
+
+    def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
+        """Paths that earlier vacuums of this table listed and may not have deleted."""
+        found: set[str] = set()
+        for intent in intents.values():
+            if intent.kind == VACUUM:
+                found.update(*(paths for paths in self._listed(intent) if paths is not None))
+        return frozenset(found)
+
+    def _listed(self, intent: Intent) -> Iterator[list[str] | None]:
+        """The parts of a vacuum's list; None for one that is not there, or half written: nothing has expired yet."""
+        for number in range(intent.parts):
+            text = self.notes.read(part(list_of(intent.run_id), number))
+            try:
+                yield [str(path) for path in json.loads(text)] if text else None
+            except ValueError:
+                yield None
+
+    def before(self, plan: VacuumPlan) -> None:
+        """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
+        parts = in_parts([file.path for file in plan.files])
+        registration = self._listing(plan, parts)
+        while not registration.stands():  # another vacuum took us for dead, and our list away
+            registration = self._listing(plan, parts)
+        text = proof(plan, self.run_id, self.clock.now_ms())
+        self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
+        if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
+            raise AdapterError(
+                f"{plan.table}: the record of what is to be deleted could not be kept; nothing was deleted"
+            )
+
+    def _listing(self, plan: VacuumPlan, parts: Sequence[Sequence[str]]) -> Registration:
+        """Register a list of so many more parts, then write it.
+
+        The registration of an earlier attempt may be gone: another vacuum dealt with all that it listed.
+        """
+        standing = self._registration
+        if standing is not None and standing.stands():
+            first = standing.intent.parts
+            standing.note(parts=first + len(parts))
+        else:
+            first = 0
+            intent = Intent(
+                self.run_id,
+                VACUUM,
+                self.clock.now_ms(),
+                plan.table_uuid,
+                plan.version,
+                parts=len(parts),
+                timeout_ms=self.timeout_ms,
+            )
+            standing = register(self.notes, plan.table, intent, self.clock)
+        write_parts(self.notes, list_of(self.run_id), parts, first)
+        self._registration = standing
+        return standing
+
+    def after(self, plan: VacuumPlan, removed: Removed) -> None:
+        """Write what was really gone; a failure here changes nothing of it."""
+        record = {
+            "run_id": self.run_id,
+            "at_ms": self.clock.now_ms(),
+            "planned": len(plan.files),
+            "gone": removed.files,
+            "bytes": removed.bytes,
+            "failed": removed.failed,
+        }
+        with suppress(AdapterError):
+            self.notes.replace(f"vacuum/{self.run_id}/done.json", json.dumps(record))
+
+    def withdrawn(self) -> None:
+        """Nothing was expired and nothing will be deleted: the list goes, unless another's was given up for it."""
+        if self._registration is not None and not self._heir:
+            self._forget(self._registration.slot, self._registration.intent)
+
+    def finished(
+        self,
+        plan: VacuumPlan,
+        intents: Mapping[str, Intent],
+        settled: Mapping[str, Intent],
+    ) -> None:
+        """All that was found dead is gone: the intents that were settled go and our own, the cursor moves on."""
+        with suppress(
+            AdapterError
+        ):  # what stays is settled by the next vacuum, at no more cost than this one
+            if plan.through is not None or plan.backlog.files:
+                self._move_on(plan)
+            for slot, intent in intents.items():
+                if slot in settled:
+                    self._forget(slot, intent)
+            if self._registration is not None:
+                self._forget(self._registration.slot, self._registration.intent)
+
+    def _move_on(self, plan: VacuumPlan) -> None:
+        """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
+        before, backlog = self._cursor.parts, plan.backlog
+        parts = in_parts([astuple(file) for file in backlog.files])
+        write_parts(self.notes, _BACKLOG, parts)
+        plain = {"through": plan.through, "uuid": plan.table_uuid}
+        if parts:
+            plain |= {"parts": len(parts), "seen": backlog.seen}
+        self.notes.replace(CURSOR, json.dumps(plain))
+        for number in range(len(parts), before):
+            self.notes.remove(part(_BACKLOG, number))
+
+    def took_over(
+        self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int | None
+    ) -> None:
+        """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
+
+        ``timeout_ms`` None: nobody counts as dead.
+
+        Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
+        file is still named may be of a vacuum at work, which is yet to expire what names it.
+        """
+        now_ms = self.clock.now_ms()
+        with suppress(AdapterError):
+            for slot, intent in intents.items():
+                if intent.kind != VACUUM or intent.run_id == self.run_id:
+                    continue
+                dead = timeout_ms is not None and now_ms >= intent.dies_ms(timeout_ms)
+                if dead or all(
+                    paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
+                ):
+                    self._heir = True
+                    self._forget(slot, intent)
+
+    def _forget(self, slot: str, intent: Intent) -> None:
+        for number in range(intent.parts):
+            self.notes.remove(part(list_of(intent.run_id), number))
+        unregister(self.notes, slot, intent)

@@ -1,0 +1,150 @@
+"""Files that the log does not explain: what a run that died left in its folder, and orphans at large.
+
+    ask for strangers ─► list ─► read the log ─► not named, the format's own, old enough ─► may go
+
+The order matters: a file that is committed after the listing is named by the log that is read after it. What is young,
+or of unknown age, may be a write under way, and stays; a folder that carries the id of a dead run is as old as the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import Grounds, refusal, spelled
+from lakekeeper.core.vacuum.retention import Versions
+from lakekeeper.core.vacuum.vacuum_plan import Dead, FileInfo, Garbage
+from lakekeeper.engine.state.leases import VACUUM, Intent
+from lakekeeper.engine.vacuum.foreign_tables import Neighbours
+from lakekeeper.spi.storage import Storage
+
+_SKEW_MS = HOUR_MS
+"""Clocks of the storage and of the process that registered may differ by so much."""
+_AGELESS = "the storage does not tell how old it is, and no version names it: it may be a write under way"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Files of runs that died or failed; ``settled``: slot → intent, of those with nothing left to wait for.
+
+    ``note`` says why files that may be there were not looked for.
+    """
+
+    files: tuple[FileInfo, ...] = ()
+    settled: Mapping[str, Intent] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """Files that go because nothing names them, as they were listed, each with why; and those that stay all the same.
+
+    spared         file → why it stays
+    unrecognised   files that no writer of the format made
+    """
+
+    infos: Mapping[str, FileInfo] = field(default_factory=dict)
+    why: str = ""
+    spared: Mapping[str, str] = field(default_factory=dict)
+    unrecognised: tuple[str, ...] = ()
+
+    def only(self, paths: Collection[str]) -> Unnamed:
+        """Without those that are to go and are not in ``paths``."""
+        return replace(self, infos={path: info for path, info in self.infos.items() if path in paths})
+
+    def with_garbage(self, garbage: Garbage, grounds: Grounds) -> Garbage:
+        """They and what the log named; orphans go last. Those in a folder of the format's are metadata of it."""
+        last = max((dead.order for dead in garbage.files), default=0) + 1
+        made = (
+            Dead(
+                path, "metadata" if refusal(path, grounds) else "orphan", -1, last, why=self.why, logged=False
+            )
+            for path in self.infos
+        )
+        return replace(garbage, files=(*garbage.files, *made))
+
+
+def leftovers_of(
+    storage: Storage,
+    neighbours: Neighbours,
+    intents: Mapping[str, Intent],
+    options: Options,
+    now_ms: int,
+) -> Leftovers:
+    """List the folders of runs of this table that count as dead, or that ended and left files; and no others.
+
+    Nothing is listed where another table lies in or around such a folder, or where one may lie in a place that the
+    table declares and no operator allows.
+    """
+    timeout = options.ms("vacuum.intent-timeout-hours")
+    grace = options.ms("vacuum.orphan-grace-hours")
+    alive = {intent.run_id for intent in intents.values() if intent.alive(timeout, now_ms)}
+    settled = {
+        slot: intent
+        for slot, intent in intents.items()
+        # Until then a file of this run may be too young to go.
+        if intent.kind != VACUUM and intent.run_id not in alive and now_ms >= intent.dies_ms(timeout) + grace
+    }
+    if not settled:
+        return Leftovers()
+    runs = sorted({intent.folder for intent in settled.values()})
+    barred = [
+        f"{name} is {place}, which vacuum.allowed-locations does not name"
+        for place, name in storage.grounds.barred.items()
+    ]
+    obstacle = "; ".join(barred) or neighbours.around(runs)
+    if obstacle:
+        return Leftovers(
+            note=f"what {len(runs):,} runs left that died or failed was not looked for: {obstacle}"
+        )
+    until = max(intent.dies_ms(timeout) for intent in settled.values()) + grace
+    files = [info for info in storage.left_by(runs) if info.modified_ms <= until]
+    return Leftovers(tuple(files), settled)
+
+
+def unnamed_leftovers(
+    storage: Storage, versions: Versions, leftovers: Leftovers, garbage: Garbage
+) -> Unnamed:
+    """What of the leftovers goes: all that the log does not name. ``versions`` were read after they were listed."""
+    known = {spelled(dead.path) for dead in garbage.files}
+    asked = {info.path: info for info in leftovers.files if spelled(info.path) not in known and not info.link}
+    gone = asked.keys() - storage.named(versions, asked.keys()) if asked else ()
+    return Unnamed(
+        {path: asked[path] for path in sorted(gone)},
+        "a run that died or failed left it, and no version names it",
+    )
+
+
+def orphans_of(
+    storage: Storage,
+    versions: Versions,
+    files: Sequence[FileInfo],
+    garbage: Garbage,
+    intents: Mapping[str, Intent],
+    options: Options,
+    now_ms: int,
+) -> Unnamed:
+    """What goes and what stays of files that were listed before ``versions`` were read."""
+    grace = options.ms("vacuum.orphan-grace-hours")
+    dead = {spelled(file.path) for file in garbage.files}
+    last = min(now_ms - grace, _before_all_alive(intents, options, now_ms))
+    listed = {info.path: info for info in files if not info.link and spelled(info.path) not in dead}
+    ours = storage.recognised(listed.keys())
+    asked = {path for path in listed if path not in ours or listed[path].modified_ms <= last}
+    unnamed = asked - storage.named(versions, asked) if asked else set()
+    goes = sorted(unnamed & ours)
+    return Unnamed(
+        infos={path: listed[path] for path in goes if listed[path].modified_ms > 0},
+        why=f"no version names it, and it is older than {grace // HOUR_MS} h",
+        spared={path: _AGELESS for path in goes if listed[path].modified_ms <= 0},
+        unrecognised=tuple(sorted(unnamed - ours)),
+    )
+
+
+def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
+    """What was last changed before this moment was written by no run that is registered and alive."""
+    timeout = options.ms("vacuum.intent-timeout-hours")
+    began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
+    return min(began, default=now_ms) - _SKEW_MS

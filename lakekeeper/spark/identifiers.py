@@ -1,0 +1,230 @@
+"""Which table a text means, and what format it is: asked of Spark's own catalogs, never guessed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.model.keys import quote
+from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spi import TableName
+
+DROPPED = "__lakekeeper_trash_"
+"""In the names of tables that were dropped and can come back."""
+
+
+def resolve(spark: Any, text: str) -> TableName:
+    """The table that ``text`` names: ``cat.db.t``, ``db.t``, ``t``, ``delta.`/path```, or a path.
+
+    Raises NotFound where there is none or it is a view, AdapterError for a catalog that does not answer and on a
+    Connect session.
+    """
+    jvm = Jvm(spark)
+    if "/" in text and "`" not in text:
+        return _by_path(jvm, text, text)
+    try:
+        parts = list(jvm.python_list(jvm.session.sessionState().sqlParser().parseMultipartIdentifier(text)))
+    except Exception as error:
+        raise OptionError(
+            "table", text, "a table name such as catalog.db.table, or a path with a slash"
+        ) from error
+    if len(parts) == 2 and "/" in parts[1]:
+        if parts[0].lower() not in ("delta", "iceberg"):
+            return TableName(text, parts[0].lower(), text, path=parts[1])  # no adapter: the registry says so
+        return _by_path(jvm, text, parts[1], parts[0].lower())
+    return _by_name(jvm, text, parts)
+
+
+def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
+    location = jvm.view.org.apache.hadoop.fs.Path(path)
+    files = location.getFileSystem(jvm.session.sessionState().newHadoopConf())
+
+    def has(child: str) -> bool:
+        return bool(files.exists(jvm.view.org.apache.hadoop.fs.Path(location, child)))
+
+    if has("_delta_log") and provider in ("", "delta"):
+        full = str(files.makeQualified(location).toString())
+        return TableName(text, "delta", f"delta.{_quoted(full)}", path=full)
+    if has("metadata") and provider in ("", "iceberg"):
+        raise NotFound(text, "an Iceberg table is reached through a catalog: name it catalog.namespace.table")
+    raise NotFound(text, "no table at this path (no _delta_log folder in it)")
+
+
+def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
+    manager = jvm.session.sessionState().catalogManager()
+    try:
+        named = len(parts) > 1 and _is_catalog(jvm, parts[0])
+    except AdapterError as error:
+        raise AdapterError(f"{text}: {error}") from error
+    if len(parts) == 3 and not named:
+        raise NotFound(text, _no_catalog(jvm.spark, parts[0]))
+    catalog, rest = (parts[0], parts[1:]) if named else (str(manager.currentCatalog().name()), parts)
+    namespace = rest[:-1] if len(rest) > 1 else _current_namespace(manager, catalog)
+    _refuse_view(jvm, text)
+    identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
+        jvm.array(jvm.view.java.lang.String, namespace), rest[-1]
+    )
+    try:
+        table = manager.catalog(catalog).loadTable(identifier)
+        provider = str(table.properties().get("provider") or "").lower()
+    except Exception as error:
+        if _is_view(manager, catalog, identifier):
+            raise NotFound(text, "is a view: name the table under it") from error
+        if any("NoSuch" in name for name, _ in causes(error)):
+            raise NotFound(text, "no such table") from error
+        raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
+    if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
+        owner = ".".join((catalog, *namespace))
+        raise NotFound(text, f"is a part of a table (metadata, branch or tag): name the table, {owner}")
+    if not provider:
+        raise AdapterError(f"{text}: catalog '{catalog}' does not say what format the table has")
+    sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
+    return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
+
+
+def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
+    """All that executed plans may call a table: its path; its name with and without catalog, and its location."""
+    if name.path:
+        return (name.path,)
+    steps = (*name.namespace, name.name)
+    found = [".".join((name.catalog, *steps)), ".".join(steps)]
+    jvm = Jvm(spark)
+    identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
+        jvm.array(jvm.view.java.lang.String, name.namespace), name.name
+    )
+    loaded = jvm.session.sessionState().catalogManager().catalog(name.catalog).loadTable(identifier)
+    location = loaded.properties().get("location")
+    return (*found, str(location)) if location else tuple(found)
+
+
+def catalogs(spark: Any) -> tuple[str, ...]:
+    """Names of the catalogs that the session's confs define, and Spark's own."""
+    prefix = "spark.sql.catalog."
+    steps = (str(key).removeprefix(prefix) for key in dict(spark.conf.getAll) if str(key).startswith(prefix))
+    return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
+
+
+def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:
+    """The top-level namespaces of a catalog, sorted.
+
+    Raises NotFound where the session has no such catalog, AdapterError where the catalog does not answer.
+    """
+    if not _is_catalog(Jvm(spark), catalog):
+        raise NotFound(catalog, _no_catalog(spark, catalog))
+    try:
+        rows = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
+    except Exception as error:  # whatever a catalog's client throws
+        raise AdapterError(_no_answer(catalog, error)) from error
+    return tuple(sorted(str(row[0]) for row in rows))
+
+
+def _is_catalog(jvm: Jvm, name: str) -> bool:
+    """Raises AdapterError where the catalog is there and cannot be loaded."""
+    try:
+        known = jvm.session.sessionState().catalogManager().isCatalogRegistered(name)
+    except Exception as error:  # its client is made now, and may ask its server at once
+        raise AdapterError(_no_answer(name, error)) from error
+    return bool(known) or name == "spark_catalog"
+
+
+def _no_catalog(spark: Any, name: str) -> str:
+    return f"this session has no catalog '{name}' (it has: {', '.join(catalogs(spark))})"
+
+
+def _no_answer(catalog: str, error: BaseException) -> str:
+    return f"catalog '{catalog}' does not answer: {reason(error)}"
+
+
+def _current_namespace(manager: Any, catalog: str) -> list[str]:
+    if str(manager.currentCatalog().name()) != catalog:
+        return []
+    return [str(step) for step in manager.currentNamespace()]
+
+
+def _refuse_view(jvm: Jvm, text: str) -> None:
+    catalog = jvm.spark.catalog
+    try:
+        found = catalog.getTable(text)
+    except Exception:  # unknown to this lookup: loadTable tells what is wrong with better words
+        return
+    if found.isTemporary or found.tableType == "VIEW":
+        raise NotFound(text, "is a view: name the table under it")
+
+
+def _is_view(manager: Any, catalog: str, identifier: Any) -> bool:
+    try:
+        return manager.catalog(catalog).loadView(identifier) is not None
+    except Exception:  # no such view, or a catalog that has none at all
+        return False
+
+
+def _quoted(step: str) -> str:
+    return "`" + step.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """What one name or pattern stands for. ``error`` says what of it could not be listed, ``""`` if all was."""
+
+    pattern: str
+    names: tuple[str, ...]
+    error: str = ""
+
+
+def is_pattern(text: str) -> bool:
+    """Is it a pattern of names, and not a name or a path?"""
+    return "*" in text and "/" not in text
+
+
+def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[Expanded, ...]:
+    """Table names for names and patterns (``ice.db.*``, ``*`` also within a step), one value for each pattern.
+
+    A plain name stays as it is, whether it exists or not, so that a misspelt one is reported. Patterns
+    need catalog and namespace: ``catalog.namespace.pattern``; the namespace may be a pattern too. A pattern
+    that cannot be expanded, or whose catalog does not answer, raises nothing: see ``Expanded.error``.
+    """
+    return tuple(_expanded(spark, text) if is_pattern(text) else Expanded(text, (text,)) for text in patterns)
+
+
+def _expanded(spark: Any, pattern: str) -> Expanded:
+    steps = pattern.split(".")
+    if len(steps) == 2:
+        steps = [spark.catalog.currentCatalog(), *steps]
+    if len(steps) != 3:
+        return Expanded(pattern, (), "it is not of the form catalog.namespace.pattern, e.g. ice.db.*")
+    catalog, space, name = steps
+    try:
+        inside = [found for found in namespaces(spark, catalog) if fnmatch.fnmatchcase(found, space)]
+    except (NotFound, AdapterError) as error:
+        return Expanded(pattern, (), str(error))
+    names: list[str] = []
+    errors: list[str] = []
+    for found in inside:
+        try:
+            tables = [table for table in _tables(spark, catalog, found) if fnmatch.fnmatchcase(table, name)]
+        except Exception as error:  # one namespace that cannot be listed costs no other
+            errors.append(f"{catalog}.{found}: {reason(error)}")
+            continue
+        names += [".".join(quote(step) for step in (catalog, found, table)) for table in sorted(tables)]
+    return Expanded(pattern, tuple(names), "; ".join(errors))
+
+
+def _tables(spark: Any, catalog: str, namespace: str) -> Iterator[str]:
+    """Tables of a namespace, without views, temporary ones, and those that were dropped and can come back."""
+    inside = f"{_quoted(catalog)}.{_quoted(namespace)}"
+    rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
+    views = _views(spark, inside)
+    for row in rows:
+        if not row.isTemporary and row.tableName not in views and DROPPED not in row.tableName:
+            yield str(row.tableName)
+
+
+def _views(spark: Any, inside: str) -> set[str]:
+    """Views of a namespace: some catalogs list them among the tables."""
+    try:
+        return {row.viewName for row in spark.sql(f"SHOW VIEWS IN {inside}").collect()}
+    except Exception:  # a catalog without views
+        return set()

@@ -1,0 +1,46 @@
+"""Are the libraries in the session those that an adapter was written for? Asked when a table is opened.
+
+Most of what adapters call of Delta and Iceberg is not public: it may change in any release, and Java reports it only
+when the call is made, which for a commit is after the data was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakekeeper.core.config.options import CONF_PREFIX, lookup
+from lakekeeper.core.model.finding import Finding
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.jvm import Jvm
+
+ALLOW = "allow-untested-versions"
+Versions = Mapping[str, tuple[str, Sequence[str]]]
+"""Name of a library → (the version found, those that lakekeeper is tested with)."""
+
+
+def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
+    """Raise AdapterError for a version that is not among the tested ones, unless the operator's conf allows it."""
+    said = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
+    if said is not None and lookup(ALLOW).parse(said):
+        return
+    for name, (found, tested) in versions.items():
+        if found not in tested:
+            raise AdapterError(
+                f"{table}: the session has {name} {found}, and lakekeeper is tested with {' and '.join(tested)}. "
+                f"Start it with that version, or set the Spark conf {CONF_PREFIX}{ALLOW}=true to try this one"
+            )
+
+
+def version_findings(versions: Versions) -> list[Finding]:
+    """For ``lakekeeper doctor``: each version, and whether it is tested."""
+    advice = f"start the session with a tested version, or set {CONF_PREFIX}{ALLOW}=true to try this one"
+    return [
+        Finding(
+            f"{name} in session",
+            found in tested,
+            found,
+            " or ".join(tested),
+            "" if found in tested else advice,
+        )
+        for name, (found, tested) in versions.items()
+    ]

@@ -1,0 +1,159 @@
+"""A listener on a running session: what its queries ask of tables, without any event log.
+
+    query ends ─► QueryExecutionListener (py4j) ─► plan as JSON ─► scans with filters and files read ─► newest kept
+
+Spark calls listeners beside the query, never in its way; whatever goes wrong here is counted and nothing else. Memory
+is bounded: the oldest scans are forgotten. A listener sees the queries of its own session only, not those of
+``newSession()``, and none of Spark Connect.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Collection
+from datetime import timezone, tzinfo
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from lakekeeper.core.workload.plan_scans import (
+    BYTES,
+    FILES,
+    Sighting,
+    known_as,
+    scan_of,
+    scans_table,
+    sightings,
+)
+from lakekeeper.core.workload.workload import Workload, collect
+from lakekeeper.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self  # in typing from Python 3.11 on
+
+MOST_SCANS = 10_000
+_LOG = logging.getLogger("lakekeeper")
+
+
+class Listening:
+    """Scans of a session's queries since :meth:`start`; safe to ask from any thread.
+
+    ``seen`` counts scans, ``failed`` queries whose plan could not be read.
+    """
+
+    def __init__(self, spark: SparkSession, *, most: int = MOST_SCANS) -> None:
+        self._jvm = Jvm(spark)
+        self._scans: deque[tuple[Sighting, int, dict[int, int]]] = deque(maxlen=most)
+        self._lock = threading.Lock()
+        self._started = 0
+        self._listener: Any = None
+        self._mapper: Any = None
+        self._zone: tzinfo = timezone.utc
+        self.seen = 0
+        self.failed = 0
+
+    def start(self) -> Self:
+        """Begin to listen; a second call changes nothing."""
+        if self._listener is not None:
+            return self
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(self._jvm.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+        self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
+        self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
+        self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
+        # Each time a Python object is handed over, Java sees another proxy of it, and listeners are unregistered by
+        # identity: only what the JVM itself handed back is one and the same object in both calls.
+        held = self._jvm.view.java.util.ArrayList()
+        held.add(_Listener(self))
+        self._listener = held.get(0)
+        self._jvm.session.listenerManager().register(self._listener)
+        self._started = _now_ms()
+        return self
+
+    def stop(self) -> None:
+        """Listen no more; what was seen stays."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._jvm.session.listenerManager().unregister(listener)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def workload(self, table: str, names: Collection[str]) -> Workload:
+        """What was asked of a table that plans call by one of ``names``."""
+        known = known_as(*names)
+        with self._lock:
+            kept = list(self._scans)
+        scans = [scan_of(seen, at, values) for seen, at, values in kept if scans_table(seen, known)]
+        return collect(table, scans, source="the running session", start_ms=self._started, end_ms=_now_ms())
+
+    def note(self, execution: Any) -> None:
+        """Keep the scans of a query that ended well; never raises."""
+        try:
+            info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
+                execution.executedPlan()
+            )
+            found = list(sightings(json.loads(self._mapper.writeValueAsString(info)), self._zone))
+            at = _now_ms()
+            noted = [(sighting, at, self._values(sighting)) for sighting in found]
+            with self._lock:
+                self._scans.extend(noted)
+                self.seen += len(noted)
+        except Exception as error:  # a query that this can not read is the user's as much as any other
+            self.failed += 1
+            _LOG.debug("a query's plan could not be read: %s", error)
+
+    def _values(self, sighting: Sighting) -> dict[int, int]:
+        """How many files were read, and their bytes: the values of the accumulators behind a scan's metrics."""
+        wanted = [number for name, number in sighting.metrics.items() if name in (*FILES, *BYTES)]
+        context = self._jvm.object("org.apache.spark.util.AccumulatorContext")
+        found = {}
+        for number in wanted:
+            accumulator = context.get(number)
+            if accumulator.isDefined():
+                found[number] = int(accumulator.get().value())
+        return found
+
+
+class _Listener:
+    """What the JVM calls."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.util.QueryExecutionListener",)
+
+    def __init__(self, owner: Listening) -> None:
+        self._owner = owner
+
+    def onSuccess(self, _name: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802  # Spark calls it by this name
+        self._owner.note(execution)
+
+    def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
+        """A query that failed has read nobody knows what."""
+
+    def equals(self, other: Any) -> bool:
+        return self is other
+
+    def hashCode(self) -> int:  # noqa: N802  # Java calls it by this name
+        return id(self) & 0x7FFFFFFF
+
+    def toString(self) -> str:  # noqa: N802  # Java calls it by this name
+        return "lakekeeper workload listener"
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):  # Java's own names, such as GMT+02:00
+        return timezone.utc
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
