@@ -11,6 +11,7 @@ import pytest
 
 from lakekeeper.spark import jvm
 from lakekeeper.spark.jvm import Package
+from tests.sampling import VARIABLE, chosen_day, named, take_slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,14 @@ _OFTEN = (
 """Classes that PySpark asks Java for at every step, and Java looks into all jars for the short names each time."""
 
 
+def pytest_configure() -> None:
+    chosen_day()
+
+
+def pytest_report_header() -> str:
+    return f"sampled tests: {chosen_day()} (run this slice again, or all: {VARIABLE}={chosen_day()}, {VARIABLE}=all)"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """No-JVM tests first, slow ones last, deep ones only where asked for; within a tier the order stays."""
     for item in items:
@@ -38,6 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
+    if not named(config.args):
+        take_slice(config, items)
     items.sort(key=_tier)
 
 
