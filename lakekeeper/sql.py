@@ -19,9 +19,9 @@ from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.merge.committer import pause_seconds
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import AdapterError, Conflict, NotFound
 from lakekeeper.opening import Opened, open_adapter
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.dml_target import changed_table
@@ -55,25 +55,35 @@ def sql(
     adapter = guard.opened.adapter
     events = Events(adapter.table, "", observer)
     clock = Clock()
-    deadline = clock.now_ms() + guard.options.integer("commit.retry.total-timeout-ms")
-    for attempt in range(guard.options.integer("commit.retry.num-retries")):
+    before: Snapshot | None = None
+    error: Exception | None = None
+
+    def attempt() -> DataFrame:
+        nonlocal before, error
         before = guard.version()
-        if before is None or (attempt and clock.now_ms() >= deadline):
-            break
         try:
             return spark.sql(statement)
-        except Exception as error:
-            changes = guard.lost_to_our_rewrites(before, error)
+        except Exception as failed:
+            error = failed
+            changes = guard.lost_to_our_rewrites(before, failed) if before else None
             if changes is None:
                 raise
-            lost_to = ", ".join(map(str, changes.winners))
-            _LOG.warning(
-                "%s: the statement lost to %s, which changed no row; it is run again (attempt %d)",
-                adapter.table, lost_to, attempt + 2,
-            )  # fmt: skip
-            events.tell("conflict", attempt=attempt, reason=f"lost to {lost_to}", statement=statement)
-            clock.wait(pause_seconds(attempt, guard.options))
-    return spark.sql(statement)
+            raise Conflict("lost to a rewrite", ", ".join(map(str, changes.winners))) from failed
+
+    def after(lost: Conflict) -> Retry:
+        _LOG.warning(
+            "%s: the statement lost to %s, which changed no row; it is run again (attempt %d)",
+            adapter.table, lost.winner, loop.lost + 2,
+        )  # fmt: skip
+        return Retry()
+
+    loop = CommitLoop(events, guard.options, clock, "the statement", "it changed no row")
+    try:
+        return loop.run(attempt, after)
+    except Conflict:
+        if error is None:
+            raise
+        raise error from None
 
 
 @dataclass(frozen=True, slots=True)

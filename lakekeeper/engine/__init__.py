@@ -6,5 +6,6 @@ trash                       the recycle bin
 delete                      row-level deletes
 merge                       rewrites: plan, execute, replay, commit
 state                       leases and other notes beside a table
+commit_loop                 the attempts of one commit, for all of the above
 events, retries, clock      shared by all of them
 """

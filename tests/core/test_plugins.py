@@ -13,13 +13,15 @@ import pytest
 
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.blocks import Index, Snapshot
-from lakekeeper.core.model.plan import Choice, Merge, Plan, Skip
+from lakekeeper.core.model.plan import Choice, Freeze, Merge, Plan, Skip
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.sizes import SIZES
-from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.policy import Env, converges, lays_out
 from lakekeeper.engine.plugins import find_policies
 from lakekeeper.errors import OptionError
 from lakekeeper.testing.drawing import parse_blocks, parse_key
+
+BUILT_IN = find_policies(["adaptive", "ranges", "peaks", "universal", "full", "sizes", "deletes"])
 
 BLOCKS = """\
 L0 a 1--2 10MB part=p=1
@@ -101,6 +103,40 @@ class Lazy:
 
 LAZY = Lazy()
 """
+
+
+def test_blocks_are_frozen_by_the_choice_and_not_by_its_text() -> None:
+    choices: list[Choice] = [
+        Freeze(np.array([0]), "nothing to gain"),
+        Skip(np.array([1]), "not really (level -1)"),
+    ]
+    plan = plan_of(Scripted(lambda _: choices))
+    assert {left.reason: left.frozen for left in plan.left if left.reason != "no policy looked at it"} == {
+        "nothing to gain": True,
+        "not really (level -1)": False,
+    }
+
+
+def test_the_traits_of_a_policy_have_defaults_and_may_be_set() -> None:
+    theirs = Scripted(lambda _: [])
+    assert converges(theirs)
+    assert lays_out(theirs)
+    assert [policy.name for policy in BUILT_IN if not converges(policy)] == ["full"]
+    assert [policy.name for policy in BUILT_IN if not lays_out(policy)] == ["sizes", "deletes"]
+
+
+@pytest.mark.parametrize("lays, taken", [(True, 1), (False, 2)])
+def test_a_change_of_the_key_holds_back_policies_that_lay_data_out(lays: bool, taken: int) -> None:
+    """All four blocks were clustered by another key; the share of one round is one group."""
+
+    @dataclass(frozen=True)
+    class Theirs(Scripted):
+        lays_out: bool = True
+
+    theirs = Theirs(lambda _: [merge(0, 1), merge(2, 3)], lays_out=lays)
+    snapshot = parse_blocks(BLOCKS.replace("part=", "key=other part="), parse_key("k:int"))
+    options = resolve({"key-change-ratio": 0.01, "single-task-bytes": 1 << 20})
+    assert len(make_plan(snapshot, [theirs], options, Env()).tasks) == taken
 
 
 def test_a_package_of_somebody_elses_is_found_by_its_entry_point(

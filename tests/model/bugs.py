@@ -96,8 +96,8 @@ def _key_by_path() -> list[Patch]:
 
 
 def _cleanup_on_unknown() -> list[Patch]:
-    def settle(self: Committer, rewrites: Sequence[Rewrite], doubt: Unknown) -> Any:
-        engine_replay.discard(self.adapter, rewrites)
+    def settle(self: Committer, doubt: Unknown) -> Any:
+        engine_replay.discard(self.adapter, self.pending)
         raise doubt
 
     return [(Committer, "_settle", settle)]

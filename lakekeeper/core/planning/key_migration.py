@@ -19,11 +19,9 @@ import numpy as np
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Bools, Index, Snapshot
-from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.planning.policy import Policy, converges, lays_out
 from lakekeeper.core.units import Ints
 
-_NO_LAYOUT = frozenset({"sizes", "deletes"})
-"""Policies that rewrite a block for its size or its deletes: a change of the key gives them nothing more to do."""
 WAITS = "clustered by another key: taken in step by step, at most {share} a round (key-change-ratio)"
 
 
@@ -48,9 +46,9 @@ class Share:
         sums: list[int] = np.add.reduceat(np.where(self.foreign[every], self.size[every], 0), starts).tolist()
         return sums
 
-    def takes(self, policy: str, needed: int) -> bool:
+    def takes(self, policy: Policy, needed: int) -> bool:
         """Is there room for a merge with so many bytes of other keys? Then it is used up; the first always fits."""
-        if policy in _NO_LAYOUT:
+        if not lays_out(policy):
             return True
         if needed > self.left and self.left < self.most:
             return False
@@ -59,12 +57,12 @@ class Share:
 
 
 def share_of(snapshot: Snapshot, policies: Sequence[Policy], options: Options) -> Share:
-    """The share of a round. Without other keys, or where ``full`` is asked for, there is room for everything."""
+    """The share of a round; without other keys, or with a policy that does not converge, everything fits."""
     blocks = snapshot.blocks
     foreign: Bools = blocks.key_id >= 0
     if snapshot.key is not None and snapshot.key.key_id in blocks.key_ids:
         foreign = foreign & (blocks.key_id != blocks.key_ids.index(snapshot.key.key_id))
-    if snapshot.key is None or any(p.name == "full" for p in policies):
+    if snapshot.key is None or not all(map(converges, policies)):
         foreign = np.zeros(len(blocks), dtype=np.bool_)
     if not foreign.any():
         return Share(foreign, blocks.bytes, 1 << 62, 1 << 62)
@@ -73,10 +71,10 @@ def share_of(snapshot: Snapshot, policies: Sequence[Policy], options: Options) -
     return Share(foreign, blocks.bytes, most, most)
 
 
-def bounded(options: Options, share: Share, policy: str) -> Options:
+def bounded(options: Options, share: Share, policy: Policy) -> Options:
     """Options for this policy whose groups are no larger than the share."""
     if (
-        policy in _NO_LAYOUT
+        not lays_out(policy)
         or not share.foreign.any()
         or share.most >= options.integer("max-file-group-size-bytes")
     ):

@@ -53,17 +53,18 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
         busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
         ledger.leave(np.flatnonzero(busy), "held by other work, or resting after a race", final=True)
     share = share_of(snapshot, policies, options)
-    merges: list[tuple[str, Merge]] = []
+    merges: list[tuple[Policy, Merge]] = []
     for policy in policies:
         candidates = ledger.open
-        choices = policy.choose(snapshot, candidates, bounded(options, share, policy.name), env)
+        choices = policy.choose(snapshot, candidates, bounded(options, share, policy), env)
         _check(policy.name, snapshot, candidates, choices)
         mine = [choice for choice in choices if isinstance(choice, Merge)]
-        merges += [(policy.name, merge) for merge in mine]
+        merges += [(policy, merge) for merge in mine]
         ledger.take(np.concatenate([*(merge.blocks for merge in mine), np.zeros(0, np.intp)]))
         for choice in choices:
             if not isinstance(choice, Merge):
-                ledger.leave(choice.blocks, choice.reason, final=isinstance(choice, Freeze))
+                frozen = isinstance(choice, Freeze)
+                ledger.leave(choice.blocks, choice.reason, final=frozen, frozen=frozen)
     tasks = _within_budget(snapshot, _by_worth(snapshot, merges, options, env), options, env, share, ledger)
     return _plan(snapshot, policies, tasks, ledger)
 
@@ -83,7 +84,7 @@ class _Ledger:
     """Which blocks are taken, and why the others are left: one code per block into a table of reasons."""
 
     def __init__(self, n: int) -> None:
-        self._reasons: list[tuple[str, bool]] = [("no policy looked at it", False)]
+        self._reasons: list[tuple[str, bool]] = [("no policy looked at it", False)]  # text, frozen
         self._code = np.zeros(n, np.int32)
         self._closed = np.zeros(n, dtype=np.bool_)
         self.taken = np.zeros(n, dtype=np.bool_)
@@ -101,17 +102,17 @@ class _Ledger:
         self._code[at] = 0
         self.leave(at, reason, final=True)
 
-    def leave(self, at: Index, reason: str, *, final: bool) -> None:
+    def leave(self, at: Index, reason: str, *, final: bool, frozen: bool = False) -> None:
         """Where an earlier policy left the block too, both reasons are kept."""
         for code in np.unique(self._code[at]):
             old, _ = self._reasons[code]
             text = reason if code == 0 or old == reason else f"{old}; {reason}"
             mine = at[self._code[at] == code]
-            self._code[mine] = self._intern(text, final)
+            self._code[mine] = self._intern(text, frozen)
         self._closed[at] |= final
 
-    def _intern(self, text: str, final: bool) -> int:
-        entry = (text, final)
+    def _intern(self, text: str, frozen: bool) -> int:
+        entry = (text, frozen)
         if entry not in self._reasons:
             self._reasons.append(entry)
         return self._reasons.index(entry)
@@ -121,7 +122,7 @@ class _Ledger:
         found = []
         for number in np.unique(code[code >= 0]):
             at = np.flatnonzero(code == number)
-            text, _ = self._reasons[int(number)]
+            text, frozen = self._reasons[int(number)]
             found.append(
                 Left(
                     reason=text,
@@ -129,7 +130,7 @@ class _Ledger:
                     bytes=int(blocks.bytes[at].sum()),
                     at=at,
                     named=blocks.path,
-                    level=FROZEN if text.endswith("(level -1)") else None,
+                    level=FROZEN if frozen else None,
                 )
             )
         return tuple(sorted(found, key=lambda item: -item.blocks))
@@ -186,8 +187,8 @@ def _group(blocks: BlockSet, choice: Choice) -> str:
 
 
 def _by_worth(
-    snapshot: Snapshot, merges: list[tuple[str, Merge]], options: Options, env: Env
-) -> list[tuple[str, Merge]]:
+    snapshot: Snapshot, merges: list[tuple[Policy, Merge]], options: Options, env: Env
+) -> list[tuple[Policy, Merge]]:
     """Merges of all policies, those first that bring most for their work (seed 001); equal ones as they came."""
     if len(merges) < 2:
         return merges
@@ -202,7 +203,7 @@ def _by_worth(
 
 def _within_budget(
     snapshot: Snapshot,
-    merges: list[tuple[str, Merge]],
+    merges: list[tuple[Policy, Merge]],
     options: Options,
     env: Env,
     share: Share,
@@ -227,7 +228,7 @@ def _within_budget(
     foreign = share.needed(every, starts)
     if sum(sizes) <= budget and not any(foreign):
         return _tasks(snapshot, merges, sizes, options)
-    kept: list[tuple[str, Merge]] = []
+    kept: list[tuple[Policy, Merge]] = []
     spent_on: list[int] = []
     for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):
         if kept and spent + size > budget:
@@ -243,7 +244,7 @@ def _within_budget(
 
 
 def _tasks(
-    snapshot: Snapshot, kept: Sequence[tuple[str, Merge]], sizes: Sequence[int], options: Options
+    snapshot: Snapshot, kept: Sequence[tuple[Policy, Merge]], sizes: Sequence[int], options: Options
 ) -> Tasks:
     members = np.concatenate([*(merge.blocks for _, merge in kept), np.zeros(0, np.intp)])
     edges = np.cumsum([0, *(len(merge.blocks) for _, merge in kept)])
@@ -262,7 +263,7 @@ class _Builder:
     def __init__(
         self,
         snapshot: Snapshot,
-        kept: Sequence[tuple[str, Merge]],
+        kept: Sequence[tuple[Policy, Merge]],
         members: Index,
         edges: Ints,
         options: Options,
@@ -304,7 +305,7 @@ class _Builder:
         version = snapshot.version if snapshot.version is not None else -1
         return MergeTask(
             id=task_id(snapshot.table_uuid, version, inputs),
-            policy=policy,
+            policy=policy.name,
             table=snapshot.table,
             table_uuid=snapshot.table_uuid,
             read_version=version,

@@ -43,7 +43,10 @@ class Env:
 
 
 class Policy(Protocol):
-    """``choose`` says of every candidate block (positions in ``snapshot.blocks``) what is to be done, best first."""
+    """Chooses, of the candidate blocks (positions in ``snapshot.blocks``), what to do with each, best first.
+
+    Two traits may be set as attributes; see :func:`converges` and :func:`lays_out`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -51,3 +54,13 @@ class Policy(Protocol):
     def choose(
         self, snapshot: Snapshot, candidates: Index, options: Options, env: Env
     ) -> Sequence[Choice]: ...
+
+
+def converges(policy: Policy) -> bool:
+    """Whether repeated runs end where nothing is due (the default). If not, a final run is one round."""
+    return bool(getattr(policy, "converges", True))
+
+
+def lays_out(policy: Policy) -> bool:
+    """Whether merges sort by the cluster key (the default). Then a change of the key is taken in a share at a time."""
+    return bool(getattr(policy, "lays_out", True))

@@ -17,7 +17,7 @@ import numpy as np
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.planning.planner import make_plan
-from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.planning.policy import Env, Policy, converges
 from lakekeeper.core.simulation.commit_streams import Arrivals
 from lakekeeper.core.simulation.offline_optimum import Optimum, nearest_optimum
 from lakekeeper.core.simulation.query_sampler import Course, Probe
@@ -111,7 +111,7 @@ def simulate(
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)
-    rounds = options.integer("max-rounds") if final and all(p.name != "full" for p in policies) else 1
+    rounds = options.integer("max-rounds") if final and all(map(converges, policies)) else 1
     for commit in range(arrivals.present):
         world.arrive(commit)
     commits = arrivals.commits - arrivals.present

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
@@ -26,8 +27,8 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.merge.committer import pause_seconds, settled_version
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
@@ -86,9 +87,8 @@ class _Delete:
     made       all that was prepared, whether it is still of use or not; ``kept`` are places to be released
     over       commits that it went over, by version
     again      rows found again in files that came meanwhile
-    retries    attempts that lost; ``moved`` of them because files of ours were touched
+    snapshot   the version that the parts rest on
     unsure     a file that goes whole has deletes of unknown effect: its rows are not counted
-    deadline   ms since the epoch after which no further attempt is made; set when the first one is lost
     in_doubt   an attempt was sent and its outcome is not known
     """
 
@@ -105,11 +105,13 @@ class _Delete:
     found: list[Any] = field(default_factory=list)
     over: dict[int, str] = field(default_factory=dict)
     again: int = 0
-    retries: int = 0
-    moved: int = 0
     unsure: bool = False
-    deadline: int | None = None
     in_doubt: bool = False
+    snapshot: Snapshot = field(init=False)
+    loop: CommitLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = CommitLoop(self.events, self.options, self.clock, "the delete", "no row was deleted")
 
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
@@ -128,41 +130,72 @@ class _Delete:
                     self._discard()
                 raise
             # A commit that lost may leave files whose names nothing tells.
-            registration.clean = not self.retries
+            registration.clean = not self.loop.lost
         return self._report(first, commit, started)
 
     def _commit(self, first: Snapshot, registration: Registration) -> Commit | None:
         """The commit; None where no row matches (any more)."""
-        snapshot = first
-        self._search(snapshot, None, registration)
-        while any(part.prepared.rows for part in self.parts):
-            self.events.tell("before_commit", attempt=self.retries, rows=self._rows)
-            registration.require()
-            try:
-                commit = self._attempt(snapshot)
-            except Conflict as lost:
-                followed = self._follow(snapshot, lost, registration)
-                if isinstance(followed, Commit):
-                    return self._done(followed)
-                snapshot = followed
-            except Unknown as doubt:
-                return self._done(self._settled(snapshot, doubt))
-            else:
-                return self._done(commit)
-        self._discard()
-        return None
+        self.snapshot = first
+        self._search(first, None, registration)
+        commit = self.loop.run(
+            partial(self._attempt, registration), partial(self._after, registration), self._settle
+        )
+        if commit is None:
+            self._discard()
+            return None
+        return self._done(commit)
 
-    def _attempt(self, snapshot: Snapshot) -> Commit:
+    def _attempt(self, registration: Registration) -> Commit | None:
         prepared = [part.prepared for part in self.parts]
+        if not any(each.rows for each in prepared):
+            return None
+        self.events.tell("before_commit", attempt=self.loop.lost, rows=self._rows)
+        registration.require()
         self.in_doubt = True
         try:
-            commit = self.adapter.deletes.delete(prepared, snapshot, self.run_id, self.where)
+            return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)
         except (Conflict, Unknown):  # a catalog may land a commit and answer that it lost
             raise
         except LakekeeperError:
             self.in_doubt = False
             raise
-        return commit
+
+    def _after(self, registration: Registration, lost: Conflict) -> Commit | Retry:
+        """Our commit, if it did land; else how the delete is brought up to the newest version.
+
+        An attempt that lost to appends is made again immediately: the winner has just committed, so that there is as
+        much time until the next one as there can be. Only attempts that lost files of ours are bounded by number.
+        """
+        try:
+            now, changes = self._look(self.snapshot)
+        except Exception as error:
+            raise self._unknown(lost) from error
+        landed = changes.landed(self.run_id)
+        if landed is not None:
+            return self._proof(landed)
+        self.in_doubt = False
+        if self._touched(changes) or changes.obstacle:
+            return Retry(resume=lambda: self._follow(*self._look(self.snapshot), registration))
+        resume = partial(self._follow, now, changes, registration)
+        return Retry(counts=False, wait=False, resume=resume)
+
+    def _follow(self, now: Snapshot, changes: Changes, registration: Registration) -> None:
+        self._require_same_table(self.snapshot, now, changes)
+        self._bring_up(self.snapshot, now, changes, registration)
+        self.snapshot = now
+
+    def _settle(self, doubt: Unknown) -> Commit:
+        landed = settled_version(self.adapter, self.snapshot, self.run_id, self.clock)
+        if landed is None:
+            raise self._unknown(doubt) from doubt
+        return self._proof(landed)
+
+    def _require_same_table(self, before: Snapshot, now: Snapshot, changes: Changes) -> None:
+        if now.table_uuid != before.table_uuid:
+            raise Conflict(
+                f"{self.adapter.table}: the table was replaced by another one; no row was deleted",
+                ", ".join(map(str, changes.winners)),
+            )
 
     def _done(self, commit: Commit) -> Commit:
         self.events.tell("committed", version=commit.version, rows=self._rows)
@@ -211,50 +244,6 @@ class _Delete:
         prepared = self.adapter.deletes.prepare(held, whole, snapshot, self.run_id)
         self.made.append(prepared)
         self.parts.append(_Part(held, whole, prepared))
-
-    def _follow(self, before: Snapshot, lost: Conflict, registration: Registration) -> Snapshot | Commit:
-        """Bring the delete up to the newest version after an attempt that lost; our commit, if it did land.
-
-        An attempt that lost to appends is made again at once: the winner has just committed, so that there is as
-        much time until the next one as there can be. Only where our own files are touched is the number of attempts
-        bounded; their time always is.
-        """
-        try:
-            now, changes = self._look(before)
-        except Exception as error:
-            raise self._unknown(lost) from error
-        landed = changes.landed(self.run_id)
-        if landed is not None:
-            return self._proof(landed)
-        self.in_doubt = False
-        self.retries += 1
-        self.events.tell("conflict", attempt=self.retries - 1, reason=str(lost))
-        touched = self._touched(changes) or bool(changes.obstacle)
-        self._bound(lost, touched)
-        if touched:
-            self.clock.wait(pause_seconds(self.moved - 1, self.options))
-            now, changes = self._look(before)
-        if now.table_uuid != before.table_uuid:
-            raise Conflict(
-                f"{self.adapter.table}: the table was made anew meanwhile; no row was deleted",
-                ", ".join(map(str, changes.winners)),
-            )
-        self._bring_up(before, now, changes, registration)
-        return now
-
-    def _bound(self, lost: Conflict, touched: bool) -> None:
-        """Raise Conflict where no further attempt is to be made."""
-        now = self.clock.now_ms()
-        if self.deadline is None:
-            self.deadline = now + self.options.integer("commit.retry.total-timeout-ms")
-        self.moved += touched
-        if now >= self.deadline or self.moved > self.options.integer("commit.retry.num-retries"):
-            raise Conflict(
-                f"{self.adapter.table}: the delete gave up after {self.retries} attempts, the last lost to "
-                f"{lost.winner or lost}; no row was deleted. Raise commit.retry.num-retries or "
-                "commit.retry.total-timeout-ms, or run when there is less writing",
-                lost.winner,
-            ) from lost
 
     def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
         """The newest state, and what happened since ``before``, at least up to that state."""
@@ -309,17 +298,8 @@ class _Delete:
                 "rows: compare the two versions before anything else is done to the table"
             )
 
-    def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Commit:
-        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
-        if landed is not None:
-            return self._proof(landed)
-        raise self._unknown(doubt) from doubt
-
     def _unknown(self, why: Exception) -> Unknown:
-        return Unknown(
-            f"{self.adapter.table}: the outcome of the delete of run {self.run_id} is not known ({why}); look for "
-            "the run id in the table's history before you delete again"
-        )
+        return unknown_outcome(self.adapter.table, self.run_id, "the delete", why, " before you delete again")
 
     def _proof(self, version: int) -> Commit:
         return Commit(version, self.run_id, (), ())
@@ -337,7 +317,7 @@ class _Delete:
             deleted_rows_count=self._rows if commit else 0,
             touched_data_files_count=sum(len(part.prepared.rows) for part in self.parts) if commit else 0,
             unread_data_files_count=sum(len(part.whole) for part in self.parts) if commit else 0,
-            retries=self.retries,
+            retries=self.loop.lost,
             followed_rows_count=self.again,
             winners=tuple(self.over.values()),
             run_id=self.run_id if commit else "",

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Dropped, Rewrite, rebase
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.replay import Replayer, discard, discard_replaced
@@ -28,9 +28,6 @@ from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter, Commit, Runner
-
-_LOOKS = (1.0, 2.0, 4.0, 8.0, 0.0)
-"""Seconds to wait after each look that told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,93 +58,89 @@ class Committer:
     registration: Registration | None = None
     dropped: list[Dropped] = field(default_factory=list)
     replays: int = 0
+    pending: tuple[Rewrite, ...] = ()
+    loop: CommitLoop = field(init=False)
+    quiet: QuietWindow = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = CommitLoop(self.events, self.options, self.clock, "the commit", "")
+        self.quiet = QuietWindow.of(self.options, self.clock)
 
     def commit(self, rewrites: Sequence[Rewrite]) -> Landed:
         """Raises Conflict naming the winner when the retries are used up (outputs are discarded), Rejected
         (likewise), or Unknown where the log does not settle it (outputs are left alone).
         """
-        pending = tuple(rewrites)
-        allowed = self.options.integer("commit.retry.num-retries")
-        deadline = self.clock.now_ms() + self.options.integer("commit.retry.total-timeout-ms")
-        quiet = QuietWindow.of(self.options, self.clock)
-        for attempt in range(allowed + 1):
-            self.events.tell("before_commit", attempt=attempt, rewrites=len(pending))
-            changes, pending = self._up_to_date(pending, quiet, attempt, deadline)
-            landed = changes.landed(self.run_id)
-            if landed is not None:
-                # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
-                return self._done(self._proof(pending, landed), pending, attempt)
-            if not pending:
-                return Landed(None, (), tuple(self.dropped), attempt, self.replays)
-            try:
-                commit = self._attempt(pending)
-            except Conflict as lost:
-                self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
-                if attempt < allowed and self.clock.now_ms() < deadline:
-                    self._back_off(pending, attempt)
-                    continue
-                landed = self._changes(pending, attempt + 1).landed(self.run_id)
-                if landed is None:
-                    discard(self.adapter, pending)
-                    raise _given_up(self.adapter.table, attempt + 1, lost, pending) from lost
-                commit = self._proof(pending, landed)
-            except Rejected:
-                discard(self.adapter, pending)
-                raise
-            except Unknown as doubt:
-                commit = self._settle(pending, doubt)
-            return self._done(commit, pending, attempt)
-        raise AssertionError("the loop returns or raises")
+        self.pending = tuple(rewrites)
+        self.loop.start()  # an attempt waits for a quiet window, and replays in it
+        try:
+            return self.loop.run(self._attempt, self._after, self._settle)
+        except (Conflict, Rejected):
+            discard(self.adapter, self.pending)
+            raise
 
-    def _up_to_date(
-        self, pending: tuple[Rewrite, ...], quiet: QuietWindow, attempt: int, deadline: int
-    ) -> tuple[Changes, tuple[Rewrite, ...]]:
-        """(the changes up to now, what is left to commit upon them), at a moment between users' statements.
+    def _attempt(self) -> Landed:
+        self.events.tell("before_commit", attempt=self.loop.lost, rewrites=len(self.pending))
+        landed = self._up_to_date().landed(self.run_id)
+        if landed is not None:
+            # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
+            return self._done(self._proof(landed))
+        if not self.pending:
+            return Landed(None, (), tuple(self.dropped), self.loop.lost, self.replays)
+        return self._done(self._send())
+
+    def _after(self, lost: Conflict) -> Landed | Retry:
+        changes = self._changes(self.loop.lost + 1)
+        landed = changes.landed(self.run_id)
+        if landed is not None:
+            return self._done(self._proof(landed))
+        self.loop.undone = f"what was written for this commit was removed ({_written(self.pending)})"
+        # A replay is what wins the next race: that is best begun at once.
+        return Retry(wait=not rebase(self.pending, changes).replay)
+
+    def _up_to_date(self) -> Changes:
+        """The changes up to now, at a moment between users' statements; what is pending rests on them.
 
         What is deleted while such a moment is waited for is replayed at once, so that little is left to do in it.
         """
         while True:
-            changes = quiet.look(partial(self._changes, pending, attempt))
+            changes = self.quiet.look(lambda: self._changes(self.loop.lost))
             if changes.landed(self.run_id) is not None:
-                return changes, pending
-            pending = self._rebased(pending, changes, attempt)
-            if not pending or self.clock.now_ms() >= deadline or quiet.passed(changes):
-                return changes, pending
+                return changes
+            self.pending = self._rebased(self.pending, changes, self.loop.lost)
+            if not self.pending or self.loop.out_of_time or self.quiet.passed(changes):
+                return changes
 
-    def _changes(self, pending: Sequence[Rewrite], attempts: int) -> Changes:
-        """What the log says now. Where it cannot be read for long, the outputs are discarded, and Rejected is raised.
+    def _changes(self, attempts: int) -> Changes:
+        """What the log says now. Raises Rejected where it cannot be read for long.
 
         After the first attempt Unknown is raised and every file kept: a catalog may land a commit and report a loss.
         """
         try:
             return patiently(lambda: self.adapter.changes_since(self.snapshot), self.clock)
         except Exception as error:
-            table, cause = self.adapter.table, f"{type(error).__name__}: {error}"
+            cause = f"{type(error).__name__}: {error}"
             if attempts:
-                raise Unknown(
-                    f"{table}: run {self.run_id} lost {attempts} attempts to commit, and the log cannot be read to "
-                    f"confirm it ({cause}); no file was removed. Look for the run id in the table's history"
+                raise unknown_outcome(
+                    self.adapter.table,
+                    self.run_id,
+                    "the commit",
+                    f"{attempts} attempts lost, and the log cannot be read: {cause}",
                 ) from error
-            discard(self.adapter, pending)
             raise Rejected(
-                f"{table}: the log cannot be read, so nothing of run {self.run_id} was committed ({cause}). Run again"
+                f"{self.adapter.table}: the log cannot be read, so nothing of run {self.run_id} was committed "
+                f"({cause}). Run again"
             ) from error
 
-    def _back_off(self, pending: Sequence[Rewrite], attempt: int) -> None:
-        """Pause after a lost race, unless a replay is what wins the next one: that is best begun at once."""
-        if not rebase(pending, self._changes(pending, attempt + 1)).replay:
-            self.clock.wait(pause_seconds(attempt, self.options))
-
-    def _attempt(self, pending: Sequence[Rewrite]) -> Commit:
+    def _send(self) -> Commit:
         """One attempt, and again after one that is known not to have reached the log: its files are still there."""
         for pause in BEFORE_WORK:
             if self.registration:
                 self.registration.require()
             try:
-                return self.adapter.commit(pending, self.snapshot, self.run_id)
+                return self.adapter.commit(self.pending, self.snapshot, self.run_id)
             except Rejected:
                 self.clock.wait(pause)
-        return self.adapter.commit(pending, self.snapshot, self.run_id)
+        return self.adapter.commit(self.pending, self.snapshot, self.run_id)
 
     def _rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
         """What is left to commit upon ``changes``, in the order it came; the rest is dropped and its files go."""
@@ -155,7 +148,7 @@ class Committer:
         if not sorted_out.replay and not sorted_out.drop:
             return tuple(pending)
         if sorted_out.replay and self.registration:
-            self._in_time(pending)
+            self.registration.renew()  # a replay writes files: Rejected where that is too late
         replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
         became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}
         replayed = replayer.replay_all(sorted_out.replay, changes)
@@ -171,68 +164,30 @@ class Committer:
         self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=reason)
         return left
 
-    def _in_time(self, pending: Sequence[Rewrite]) -> None:
-        """A replay writes files: Rejected where that is too late, and the outputs are discarded."""
-        try:
-            if self.registration:
-                self.registration.renew()
-        except Rejected:
-            discard(self.adapter, pending)
-            raise
-
-    def _done(self, commit: Commit, kept: tuple[Rewrite, ...], retries: int) -> Landed:
+    def _done(self, commit: Commit) -> Landed:
         # Halted here, files that a replay put others in the place of stay behind as orphans: no harm.
-        self.events.tell("committed", version=commit.version, rewrites=len(kept))
+        self.events.tell("committed", version=commit.version, rewrites=len(self.pending))
         with suppress(Exception):  # what happens after a commit must never look like a failed one
-            discard_replaced(self.adapter, kept)
-        return Landed(commit, kept, tuple(self.dropped), retries, self.replays)
+            discard_replaced(self.adapter, self.pending)
+        return Landed(commit, self.pending, tuple(self.dropped), self.loop.lost, self.replays)
 
-    def _proof(self, rewrites: Sequence[Rewrite], version: int) -> Commit:
-        """The commit of these rewrites, known by its run id in the log."""
+    def _proof(self, version: int) -> Commit:
+        """The commit of what is pending, known by its run id in the log."""
         removed = tuple(
-            path for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None
+            path for r in self.pending for path, deletes in r.inputs_now.items() if deletes is not None
         )
-        added = tuple(output.path for r in rewrites for output in r.outputs)
+        added = tuple(output.path for r in self.pending for output in r.outputs)
         return Commit(version, self.run_id, removed, added)
 
-    def _settle(self, rewrites: Sequence[Rewrite], doubt: Unknown) -> Commit:
+    def _settle(self, doubt: Unknown) -> Landed:
         """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
         version = settled_version(self.adapter, self.snapshot, self.run_id, self.clock)
-        if version is not None:
-            return self._proof(rewrites, version)
-        raise Unknown(
-            f"{self.adapter.table}: the outcome of the commit of run {self.run_id} is not known ({doubt}); no file "
-            "was removed. Look for the run id in the table's history; if it is not there, the new files are orphans"
-        ) from doubt
+        if version is None:
+            advice = "; if it is not there, the new files are orphans"
+            raise unknown_outcome(self.adapter.table, self.run_id, "the commit", doubt, advice) from doubt
+        return self._done(self._proof(version))
 
 
-def _given_up(table: str, attempts: int, lost: Conflict, pending: Sequence[Rewrite]) -> Conflict:
+def _written(pending: Sequence[Rewrite]) -> str:
     outputs = [output for rewrite in pending for output in rewrite.outputs]
-    written = f"groups: {len(pending):,}, files: {len(outputs):,}, bytes: {sum(o.bytes for o in outputs):,}"
-    return Conflict(
-        f"{table}: gave up after {attempts} attempts, the last lost to {lost.winner or lost}; what was written for "
-        f"this commit was removed ({written}). Raise commit.retry.num-retries, or run when there is less writing",
-        lost.winner,
-    )
-
-
-def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, clock: Clock) -> int | None:
-    """The version that carries ``run_id``, looked for within a bounded time; None where the log does not say (yet).
-
-    A catalog that has just lost the answer to a commit often fails to answer the next question too: a look that fails
-    says nothing, and is no reason to forget that the outcome is unknown.
-    """
-    for pause in _LOOKS:
-        with suppress(Exception):
-            version = adapter.changes_since(snapshot).landed(run_id)
-            if version is not None:
-                return version
-        if pause:
-            clock.wait(pause)
-    return None
-
-
-def pause_seconds(attempt: int, options: Options) -> float:
-    """Seconds: doubling from the least to the longest pause."""
-    least, longest = options.integer("commit.retry.min-wait-ms"), options.integer("commit.retry.max-wait-ms")
-    return float(min(least * 2**attempt, longest)) / 1000
+    return f"groups: {len(pending):,}, files: {len(outputs):,}, bytes: {sum(o.bytes for o in outputs):,}"

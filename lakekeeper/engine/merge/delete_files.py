@@ -12,17 +12,18 @@ happened. Where nothing had landed before it, the error is raised.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.merge.committer import pause_seconds, settled_version
 from lakekeeper.engine.merge.job import Request, maintain
 from lakekeeper.engine.merge.quiet_window import QuietWindow
+from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
@@ -61,14 +62,14 @@ def merge_deletes(
         report = replace(report, ended=f"{report.ended}; the delete files were not tidied: {error}")
     return replace(
         report,
-        conflicts=report.conflicts + tidying.lost,
+        conflicts=report.conflicts + tidying.loop.lost,
         duration_ms=report.duration_ms + clock.now_ms() - tidying.started,
     )
 
 
 @dataclass(slots=True)
 class _Tidying:
-    """One commit that tidies, under one run id; ``lost`` counts the attempts that somebody else won."""
+    """One commit that tidies, under one run id."""
 
     adapter: Adapter[Any]
     options: Options
@@ -76,7 +77,14 @@ class _Tidying:
     events: Events
     clock: Clock
     started: int
-    lost: int = 0
+    loop: CommitLoop = field(init=False)
+    quiet: QuietWindow = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = CommitLoop(
+            self.events, self.options, self.clock, "the tidying of delete files", "nothing was tidied"
+        )
+        self.quiet = QuietWindow.of(self.options, self.clock)
 
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
@@ -86,39 +94,36 @@ class _Tidying:
         with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
             # A commit that lost may leave files whose names nothing tells.
-            registration.clean = not self.lost
+            registration.clean = not self.loop.lost
         return tidied
 
     def _commit(self, first: Snapshot, registration: Registration) -> Tidied:
-        allowed = self.options.integer("commit.retry.num-retries")
-        deadline = self.started + self.options.integer("commit.retry.total-timeout-ms")
-        quiet = QuietWindow.of(self.options, self.clock)
-        for attempt in range(allowed + 1):
-            # All of it: what looks dangling in a part may apply elsewhere.
-            snapshot = self.adapter.snapshot() if attempt else first
-            self.events.tell("before_commit", attempt=attempt, rewrites=0)
+        snapshot = first
+
+        def attempt() -> Tidied:
+            self.events.tell("before_commit", attempt=self.loop.lost, rewrites=0)
             registration.require()
-            try:
-                return self._done(self.adapter.deletes.tidy(snapshot, self.run_id))
-            except Conflict as lost:
-                # A catalog may land a commit and answer that somebody else won.
-                changes = self.adapter.changes_since(snapshot)
-                landed = changes.landed(self.run_id)
-                if landed is not None:
-                    return self._done(Tidied(landed))
-                quiet.passed(changes)
-                self.lost += 1
-                self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(lost))
-                if attempt == allowed or self.clock.now_ms() >= deadline:
-                    raise Conflict(
-                        f"{self.adapter.table}: gave up after {attempt + 1} attempts, the last lost to "
-                        f"{lost.winner or lost}. Raise commit.retry.num-retries, or run when there is less writing",
-                        lost.winner,
-                    ) from lost
-                self.clock.wait(pause_seconds(attempt, self.options))
-            except Unknown as doubt:
-                return self._done(self._settled(snapshot, doubt))
-        raise AssertionError("the loop returns or raises")
+            return self.adapter.deletes.tidy(snapshot, self.run_id)
+
+        def after(_: Conflict) -> Tidied | Retry:
+            changes = patiently(lambda: self.adapter.changes_since(snapshot), self.clock)
+            landed = changes.landed(self.run_id)
+            if landed is not None:
+                return Tidied(landed)
+            self.quiet.passed(changes)
+            return Retry(resume=look_again)
+
+        def look_again() -> None:
+            nonlocal snapshot
+            snapshot = self.adapter.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
+
+        def settle(doubt: Unknown) -> Tidied:
+            landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
+            if landed is None:
+                raise unknown_outcome(self.adapter.table, self.run_id, "the tidying", doubt) from doubt
+            return Tidied(landed)  # how many files it was, the log may not say
+
+        return self._done(self.loop.run(attempt, after, settle))
 
     def _done(self, tidied: Tidied) -> Tidied:
         if tidied.version is not None:
@@ -130,16 +135,6 @@ class _Tidying:
                 added_delete_files=tidied.added_delete_files,
             )
         return tidied
-
-    def _settled(self, snapshot: Snapshot, doubt: Unknown) -> Tidied:
-        """What was tidied is in the log; how many files it was, the log may not tell."""
-        landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
-        if landed is not None:
-            return Tidied(landed)
-        raise Unknown(
-            f"{self.adapter.table}: the outcome of run {self.run_id} is not known ({doubt}); no file was removed. "
-            "Look for the run id in the table's history"
-        ) from doubt
 
 
 def _run_id(report: MergeReport) -> str:

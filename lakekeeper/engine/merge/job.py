@@ -19,7 +19,7 @@ from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask, Plan
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.planning.planner import cold_first, make_plan
-from lakekeeper.core.planning.policy import Env, Part, Policy
+from lakekeeper.core.planning.policy import Env, Part, Policy, converges
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
@@ -211,7 +211,7 @@ def _boundaries_kept(work: Work, snapshot: Snapshot) -> bool:
 
 def _repeats(request: Request) -> bool:
     """``full`` re-sorts whatever it is shown each time: a final run of it would never end."""
-    return request.final and not request.dry_run and all(p.name != "full" for p in request.policies)
+    return request.final and not request.dry_run and all(map(converges, request.policies))
 
 
 def _round(work: Work, snapshot: Snapshot, plan: Plan, request: Request, tally: _Tally, clock: Clock) -> bool:

@@ -19,9 +19,9 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import RestoreReport
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.merge.committer import pause_seconds, settled_version
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.engine.trash import recycle_bin
@@ -88,7 +88,6 @@ class _Restore:
     writer       the id under which it registers and writes: two restores of one entry share the commit's id alone
     found, held  places as they were found and as they are kept, to be released
     made         copies, to be discarded
-    lost         attempts that lost to a concurrent commit
     in_doubt     an attempt was sent and its outcome is not known
     sent         copies were sent, and no answer says that they are in the table
     """
@@ -104,9 +103,12 @@ class _Restore:
     found: list[Any] = field(default_factory=list)
     held: list[Held[Any]] = field(default_factory=list)
     made: list[Prepared] = field(default_factory=list)
-    lost: int = 0
     in_doubt: bool = False
     sent: bool = False
+    loop: CommitLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = CommitLoop(self.events, self.options, self.clock, "the restore", "no row was restored")
 
     @property
     def _run_id(self) -> str:
@@ -183,27 +185,32 @@ class _Restore:
 
     def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:
         """Commit, and again after each conflict (bounded); None where the copies can not be committed any more."""
-        while self.adapter.restores.keep(copies):
-            self.events.tell("before_commit", attempt=self.lost, rows=sum(copies.rows.values()))
+
+        def attempt() -> Commit | None:
+            if not self.adapter.restores.keep(copies):
+                return None
+            self.events.tell("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
             registration.require()
             self.in_doubt = True
             try:
                 commit = self.adapter.restores.commit(copies, self.entry.since, self._run_id)
-                self.sent &= not commit.added
-                return commit
-            except Conflict as lost:
-                self.sent, version = True, self._landed(lost)
-                if version is not None:
-                    return Commit(version, self._run_id, (), ())
-                self.in_doubt = False
-                self._bound(lost)
-            except Unknown as doubt:
+            except (Conflict, Unknown):
                 self.sent = True
-                return self._settled(copies, doubt)
+                raise
             except LakekeeperError:
                 self.in_doubt = False
                 raise
-        return None
+            self.sent &= not commit.added
+            return commit
+
+        def after(lost: Conflict) -> Commit | Retry:
+            version = self._landed(lost)
+            if version is not None:
+                return Commit(version, self._run_id, (), ())
+            self.in_doubt = False
+            return Retry()
+
+        return self.loop.run(attempt, after, lambda doubt: self._settled(copies, doubt))
 
     def _landed(self, lost: Conflict) -> int | None:
         """The version that has the rows after all: a catalog may land a commit and answer that it lost.
@@ -221,22 +228,13 @@ class _Restore:
         return version
 
     def _unknown(self, why: Exception) -> Unknown:
-        return Unknown(
-            f"{self.adapter.table}: the outcome of the restore of run {self._run_id} is not known ({why}); run "
-            "it again later: it looks for its commit first"
+        return unknown_outcome(
+            self.adapter.table,
+            self._run_id,
+            "the restore",
+            why,
+            ", or run it again later: it looks for its commit first",
         )
-
-    def _bound(self, lost: Conflict) -> None:
-        """Wait before the next attempt. Raises Conflict where there is to be none."""
-        self.events.tell("conflict", attempt=self.lost, reason=str(lost))
-        self.lost += 1
-        if self.lost > self.options.integer("commit.retry.num-retries"):
-            raise Conflict(
-                f"{self.adapter.table}: the restore gave up after {self.lost} attempts, the last lost to "
-                f"{lost.winner or lost}; no row was restored. Raise commit.retry.num-retries",
-                lost.winner,
-            ) from lost
-        self.clock.wait(pause_seconds(self.lost - 1, self.options))
 
     def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
         seen = patiently(self.adapter.version, self.clock)

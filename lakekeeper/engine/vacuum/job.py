@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -39,8 +39,8 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 )
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.merge.committer import pause_seconds
 from lakekeeper.engine.state.leases import Intent, registered
 from lakekeeper.engine.trash.drop_partition import settle
 from lakekeeper.engine.trash.recycle_bin import held_versions
@@ -122,11 +122,7 @@ class _Look:
 
 @dataclass(slots=True)
 class _Sweep:
-    """One vacuum.
-
-    lost       how often the expiry had to be repeated, or planned again, because of another commit
-    deadline   when no attempt is made any more; 0 until the first is lost
-    """
+    """One vacuum."""
 
     adapter: Adapter[Any]
     storage: Storage
@@ -135,8 +131,12 @@ class _Sweep:
     events: Events
     clock: Clock
     run_id: str
-    lost: int = 0
-    deadline: int = 0
+    loop: CommitLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = CommitLoop(
+            self.events, self.request.options, self.clock, "the vacuum", "nothing was deleted"
+        )
 
     def run(self) -> VacuumReport:
         started = self.clock.now_ms()
@@ -148,25 +148,37 @@ class _Sweep:
                 f"{why}; nothing was deleted. Vacuum without the recycle bin",
             )
         records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
-        look: _Look | None = None
-        for attempt in range(self._retries + 1):
-            if look is None:
-                prepared = self._prepared(records, started)
-                if isinstance(prepared, VacuumReport):
-                    return prepared
-                look = prepared
-            try:
-                look = self._expired(look)
-            except Conflict as conflict:
-                self._wait_after(conflict, attempt, records)
-                look = look if isinstance(conflict, LostRace) else None
-                continue
-            removed = self._remove(look)
-            records.after(look.plan, removed)
-            if not removed.failed:
-                self._finish(records, look)
-            return self._report(look, removed, started, _ended(removed))
-        raise AssertionError("the loop returns or raises")
+        first = self._prepared(records, started)
+        if isinstance(first, VacuumReport):
+            return first
+        done = self._expire(records, first, started)
+        if isinstance(done, VacuumReport):
+            return done
+        removed = self._remove(done)
+        records.after(done.plan, removed)
+        if not removed.failed:
+            self._finish(records, done)
+        return self._report(done, removed, started, _ended(removed))
+
+    def _expire(self, records: Records, first: _Look, started: int) -> _Look | VacuumReport:
+        """Commit the expiry; planned again where another commit changed what the plan rests on."""
+        look: _Look | VacuumReport = first
+
+        def attempt() -> _Look | VacuumReport:
+            return self._expired(look) if isinstance(look, _Look) else look
+
+        def after(conflict: Conflict) -> Retry:
+            return Retry(resume=(lambda: None) if isinstance(conflict, LostRace) else plan_again)
+
+        def plan_again() -> None:
+            nonlocal look
+            look = self._prepared(records, started)
+
+        try:
+            return self.loop.run(attempt, after)
+        except Conflict:
+            records.withdrawn()
+            raise
 
     def _prepared(self, records: Records, started: int) -> _Look | VacuumReport:
         """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
@@ -185,19 +197,6 @@ class _Sweep:
         records.before(plan)
         self._take_over(records, look)
         return look
-
-    def _wait_after(self, conflict: Conflict, attempt: int, records: Records) -> None:
-        """Wait before the next attempt. Raises the conflict when no attempt is left."""
-        self.lost += 1
-        now = self.clock.now_ms()
-        if not self.deadline:
-            # Counted from the first loss: the look before it may take hours on a large table.
-            self.deadline = now + self.request.options.integer("commit.retry.total-timeout-ms")
-        self.events.tell("conflict", attempt=attempt, dropped=0, replayed=0, reason=str(conflict))
-        if attempt == self._retries or now >= self.deadline:
-            records.withdrawn()
-            raise conflict
-        self.clock.wait(pause_seconds(attempt, self.request.options))
 
     def _expired(self, look: _Look) -> _Look:
         """Take what goes out of the metadata; the look without the files that a newer commit names again."""
@@ -228,10 +227,6 @@ class _Sweep:
         records.finished(look.plan, look.own, look.leftovers.settled)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
-
-    @property
-    def _retries(self) -> int:
-        return self.request.options.integer("commit.retry.num-retries")
 
     @property
     def _timeout_ms(self) -> int:
@@ -397,7 +392,7 @@ class _Sweep:
             kept_versions_count=len(plan.kept),
             settled_runs=tuple(sorted({intent.run_id for intent in look.leftovers.settled.values()})),
             batches=removed.batches,
-            retries=self.lost,
+            retries=self.loop.lost,
             run_id=self.run_id,
             trash=self.run_id if deleted and removed.files and self.request.trash else "",
             proof=f"_lakekeeper/vacuum/{self.run_id}/proof.json" if deleted else "",

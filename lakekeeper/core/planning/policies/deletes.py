@@ -59,6 +59,7 @@ class Deletes:
     """Groups of neighbours that are due, those first that free the largest share of what they read."""
 
     name: str = "deletes"
+    lays_out: bool = False
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if not len(candidates):

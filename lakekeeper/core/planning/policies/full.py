@@ -21,6 +21,7 @@ class Full:
     """All blocks of a partition in one group, or in consecutive groups along the key where they exceed its bounds."""
 
     name: str = "full"
+    converges: bool = False
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:

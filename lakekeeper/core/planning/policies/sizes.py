@@ -50,6 +50,7 @@ class Sizes:
     """Groups of small neighbours, tier by tier."""
 
     name: str = "sizes"
+    lays_out: bool = False
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if not len(candidates):
