@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test deep matrix model faults check format golden generate bench clean
+.PHONY: help setup demo test full deep matrix model faults check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -13,8 +13,11 @@ setup: ## make .venv and install everything, Java too where it may be
 demo: setup ## recluster real flights in a Delta and an Iceberg table, before and after
 	$(PYTHON_BIN) examples/demo.py
 
-test: setup ## run the tests, two at a time
+test: setup ## run the tests, two at a time; of the cases of tests with a JVM, the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
+
+full: setup ## run the tests with every case
+	LAKEKEEPER_SAMPLE=all $(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
 deep: setup ## run the tests that others stand for: further kinds of tables, values and statements
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m deep

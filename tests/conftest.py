@@ -11,13 +11,12 @@ import pytest
 
 from lakekeeper.spark import jvm
 from lakekeeper.spark.jvm import Package
-from tests.sampling import VARIABLE, chosen_day, named, take_slice
+from tests.sampling import VARIABLE, chosen_day, expensive, take_slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.conf import RuntimeConfig
 
-_NEEDS_JVM = ("spark", "delta", "iceberg")
 _numbers = itertools.count()
 _OFTEN = (
     "BytesToString", "Encoders", "PythonErrorUtils", "PythonSQLUtils", "PythonUtils", "functions",
@@ -47,8 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
-    if not named(config.args):
-        take_slice(config, items)
+    take_slice(config, items)
     items.sort(key=_tier)
 
 
@@ -58,8 +56,7 @@ def _part(item: pytest.Item) -> str:
 
 
 def _tier(item: pytest.Item) -> tuple[bool, bool]:
-    jvm = any(item.get_closest_marker(name) is not None for name in _NEEDS_JVM)
-    return jvm, item.get_closest_marker("slow") is not None
+    return expensive(item), item.get_closest_marker("slow") is not None
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
-"""The daily slice: of a family of expensive tests that differ in one argument, each run takes a part.
+"""The daily slice: of the cases of one parametrized test that needs a JVM, each run takes every third.
 
-    @pytest.mark.sampled(3)      every test of the family runs at least once in three days
+The next run of the day takes the same cases, the next day's the following ones, so that each case runs at least once in
+three days. Tests without parameters, tests without a JVM, and tests that are selected by name or by marker always run.
 
-The slice depends on the date alone, so that the workers of one run agree on it. The header of a run prints the date;
-``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every test.
+The slice depends on the date alone: the workers of one run agree on it. The header of a run prints the date;
+``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every case, as does
+``make full``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import pytest
 
 VARIABLE = "LAKEKEEPER_SAMPLE"
 ALL = "all"
+SHARE = 3
+NEED_A_JVM = ("spark", "delta", "iceberg")
 T = TypeVar("T")
 
 
@@ -27,19 +31,18 @@ def chosen_day() -> str:
     return os.environ.setdefault(VARIABLE, datetime.now(timezone.utc).date().isoformat())
 
 
-def sliced(tests: Iterable[tuple[T, str, int]], day: str) -> tuple[list[T], list[T]]:
-    """(those that run on this day, those that do not) of tests, each given with its family and how many share a day.
+def sliced(tests: Iterable[tuple[T, str]], day: str, share: int = SHARE) -> tuple[list[T], list[T]]:
+    """(those that run on this day, those that do not) of tests, each given with its family.
 
-    Of a family every ``share``-th test runs, and the next ones the day after; families start at different tests, so
-    that one day does not take the same argument of all.
+    Families start at different cases, so that one day does not take the same argument of all.
     """
     if day == ALL:
-        return [test for test, _, _ in tests], []
+        return [test for test, _ in tests], []
     at = date.fromisoformat(day).toordinal()
     seen: Counter[str] = Counter()
     taken: list[T] = []
     left: list[T] = []
-    for test, family, share in tests:
+    for test, family in tests:
         turn = seen[family] + zlib.crc32(family.encode()) + at
         seen[family] += 1
         (left if turn % share else taken).append(test)
@@ -47,14 +50,21 @@ def sliced(tests: Iterable[tuple[T, str, int]], day: str) -> tuple[list[T], list
 
 
 def take_slice(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the sampled tests of other days."""
-    marked = [(item, item.get_closest_marker("sampled")) for item in items]
-    sampled = [(item, family(item), int(mark.args[0])) for item, mark in marked if mark is not None]
-    _, left = sliced(sampled, chosen_day())
+    """Deselect the cases of other days."""
+    if config.option.markexpr or named(config.args):
+        return
+    _, left = sliced(
+        [(item, family(item)) for item in items if "[" in item.nodeid and expensive(item)], chosen_day()
+    )
     if left:
         config.hook.pytest_deselected(items=left)
         skipped = set(map(id, left))
         items[:] = [item for item in items if id(item) not in skipped]
+
+
+def expensive(item: pytest.Item) -> bool:
+    """Whether a test needs a JVM."""
+    return any(item.get_closest_marker(name) is not None for name in NEED_A_JVM)
 
 
 def family(item: pytest.Item) -> str:
