@@ -1,11 +1,11 @@
-"""lakekeeper: one maintenance engine for Delta Lake and Apache Iceberg tables on Spark.
+"""lakekeeper: a maintenance engine for Delta Lake and Apache Iceberg tables on Spark.
 
     import lakekeeper as lk
     t = lk.table(spark, "ice.db.events")
     print(t.clustering_information())
     print(t.recluster())
 
-Importing it starts nothing and does not import pyspark.
+Importing the package starts nothing and does not import pyspark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public face and composition root: everything is wired together here, and only here.
+"""The public API of a table, and the composition root that wires the layers together.
 
 t = table(spark, "ice.db.events")
 t.cluster_by("user_id", "ts")
@@ -49,9 +49,9 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
 
 
 class Table(Clustering):
-    """One table under maintenance. Made by :func:`table`; holds no data and no lock.
+    """One table under maintenance, created by :func:`table`. Holds no data and no lock.
 
-    ``backoff`` remembers, for whoever calls again and again, in which partitions users are writing.
+    ``backoff`` carries over, from call to call, the partitions in which users are writing.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class Table(Clustering):
 
     @property
     def automatic(self) -> bool:
-        """False where the property ``lakekeeper.auto.enabled`` is false: then nothing automatic touches the table."""
+        """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
         said = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return said is None or bool(lookup("auto.enabled").parse(said))
 
     def clustering_information(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
     ) -> ClusteringInformation:
-        """How well the table is clustered by its key, or by ``columns``; field names are Snowflake's.
+        """How well the table is clustered by its key, or by ``columns``; field names follow Snowflake.
 
-        ``columns`` as text may name a layout, ``"hilbert(a, b)"``; else they are linear.
-        ``where`` limits it to the blocks that may hold a match. Reads no data file. Raises OptionError
-        where there is neither a key nor columns.
+        ``columns`` as text may name a layout, ``"hilbert(a, b)"``; otherwise the layout is linear. ``where`` restricts
+        the result to blocks that may hold a match. Reads no data file. Raises OptionError if the table has no key and
+        no ``columns`` are given.
         """
         request = self._request("recluster", columns=columns, where=where)
         return measure(look(self._adapter, request))
@@ -98,11 +98,11 @@ class Table(Clustering):
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
     ) -> float:
-        """Mean block depth; 1.0 is perfect, 0.0 an empty table. See :meth:`clustering_information`."""
+        """Average depth; 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
         return self.clustering_information(columns, where=where).average_depth
 
     def blocks(self) -> DataFrame:
-        """One row for each live data file: path, sizes, deletes, level, key id, and its bounds as text."""
+        """One row per live data file: path, sizes, deletes, level, key id, depth, and bounds as text."""
         return blocks_frame(self._spark, look(self._adapter, self._request("compact")))
 
     def plan(
@@ -114,10 +114,10 @@ class Table(Clustering):
         workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """What :meth:`recluster` would do now, and why each block is taken or left. Writes nothing.
+        """What :meth:`recluster` would do now, and why each block is selected or skipped. Writes nothing.
 
-        It tells what a query opens now and afterwards; ``to_frame(spark)`` has a row for each block. ``workload`` is a
-        :class:`Workload`, or paths of Spark event logs; without one see :meth:`workload`.
+        The plan predicts what a query opens before and after it; ``to_frame(spark)`` has one row per block.
+        ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
         """
         request = self._request(
             "recluster", policy=policy, where=where, budget_bytes=budget_bytes, options=options
@@ -136,13 +136,14 @@ class Table(Clustering):
         final: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> SimulationReport:
-        """What policies would make of the table, commit by commit, on metadata only; reads and writes no data file.
+        """Simulate policies on the table, commit by commit, on metadata only; reads and writes no data file.
 
-        Plays the commits again that brought the table's files, into an empty table; or, with ``commits``, the table as
-        it is and so many more like its recent ones; or a named ``stream`` of 300, or ``commits``, files of the target
-        size (wide, late, windows, backfill, jitter, time). Maintenance comes after each ``every``-th commit, ``final``
-        as in :meth:`recluster`. ``key`` are columns in place of the table's own; ``seed`` draws other commits. Raises
-        OptionError for what is out of range, and where the table has no history to tell of.
+        By default, replays the commits that added the table's files into an empty table. With ``commits``, starts from
+        the current table and adds that many commits like its recent ones. With ``stream`` (wide, late, windows,
+        backfill, jitter, time), plays a named stream of 300, or ``commits``, files of the target size. Maintenance
+        runs after every ``every``-th commit; ``final`` as in :meth:`recluster`. ``key`` replaces the table's own key
+        columns; ``seed`` selects the random commits. Raises OptionError for values out of range, and if the table has
+        no history to replay.
         """
         course = Course(stream, commits, every, seed, final)
         request = self._request("recluster", columns=key, policy=policy, options=options)
@@ -155,11 +156,11 @@ class Table(Clustering):
         columns: Sequence[str] | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Advice:
-        """Would another cluster key serve the queries better, by how much, and when would it have paid for itself?
+        """Whether another cluster key would serve the queries better, by how much, and when it would pay for itself.
 
-        ``workload`` as for :meth:`plan`; ``columns`` limit the candidates to one to four. Reads no data file and
-        changes nothing. Raises OptionError for a workload that is none, is empty or filters no column of the table,
-        and for columns that can be no key.
+        ``workload`` as for :meth:`plan`; ``columns`` restricts the candidates to one to four columns. Reads no data
+        file and changes nothing. Raises OptionError if the workload is missing, is empty or filters no column of the
+        table, and for columns that cannot be a key.
         """
         request = self._weighed(self._request("recluster", columns=columns, options=options), workload)
         if request.workload is None:
@@ -173,10 +174,10 @@ class Table(Clustering):
     def workload(
         self, source: Queries | None = None, *, options: Mapping[str, Any] | None = None
     ) -> Workload | None:
-        """What queries asked of this table: out of ``source`` (paths of event logs, or of a kept workload).
+        """The queries on this table, read from ``source``: paths of event logs, or of a saved workload.
 
-        Without one: what ``observe(spark)`` has seen of it, else what the option ``workload`` names, else None. Raises
-        OptionError for a file that is no event log.
+        Without ``source``: what ``observe(spark)`` has recorded for the table, else the files that the option
+        ``workload`` names, else None. Raises OptionError for a file that is not an event log.
         """
         return workload_of(self._spark, self._name, source, self.options(options))
 
@@ -195,10 +196,10 @@ class Table(Clustering):
     ) -> MergeReport:
         """Merge blocks whose key ranges overlap, so that queries on the key read fewer files.
 
-        ``where`` (Spark SQL over the table's columns) selects every file that may hold a match. ``final``
-        repeats until the thresholds hold. ``budget_bytes`` bounds what is rewritten. ``observer`` is told
-        each phase; ``workload`` as for :meth:`plan`. Raises before any write: OptionError, NotFound, Unsupported;
-        after: CommitError.
+        ``where`` (Spark SQL over the table's columns) selects every file that may hold a match. ``final`` repeats
+        until the thresholds are met. ``budget_bytes`` limits the bytes rewritten. ``observer`` is called at each
+        phase; ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any write, and
+        CommitError after.
         """
         request = self._request(
             "recluster",
@@ -223,7 +224,7 @@ class Table(Clustering):
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
-        """Pack small neighbouring files together; needs no cluster key, keeps to it where there is one.
+        """Merge small adjacent files; needs no cluster key, and preserves the order of one if the table has it.
 
         Parameters and errors as for :meth:`recluster`.
         """
@@ -248,12 +249,13 @@ class Table(Clustering):
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
-        """Write files anew of which many rows are deleted, then take out delete files that apply to no row any
-        more and merge small ones.
+        """Rewrite files with many deleted rows, then remove delete files that no longer apply to any row and merge
+        small ones.
 
-        A file is due where at least ``delete-ratio-threshold`` of its rows are deleted, or nobody can tell how many
-        are. Needs no cluster key, keeps to it where there is one. ``where`` and ``budget_bytes`` limit the files
-        that are written anew. Other parameters and errors as for :meth:`recluster`.
+        A file is due if at least ``delete-ratio-threshold`` of its rows are deleted (older files: see
+        ``delete-ratio-threshold-old``), or if that number is unknown. Needs no cluster key, and preserves the order of
+        one if the table has it. ``where`` and ``budget_bytes`` limit the files that are rewritten. Other parameters
+        and errors as for :meth:`recluster`.
         """
         request = self._request(
             "merge_deletes",
@@ -273,11 +275,12 @@ class Table(Clustering):
     ) -> DeleteReport:
         """Delete the rows for which ``where`` is true; ``true`` deletes every row.
 
-        The rows are masked where the table permits it, else their files are written anew. Maintenance never makes
-        it fail: rows that were moved meanwhile are found where they are now. Nor does a table property ``lakekeeper.*``
-        that is unknown or bad: it is ignored, with a warning. ``where`` (Spark SQL over the table's
-        columns) has to mean the same each time it is asked: what depends on the present moment or on the session
-        is refused. Raises before any write: OptionError, NotFound, Unsupported; after: CommitError.
+        Rows are deleted by position (deletion vector, position delete) if the table permits it; otherwise their files
+        are rewritten. Maintenance never makes the delete fail: rows that a rewrite has moved are found at their new
+        position. An unknown or invalid table property ``lakekeeper.*`` is ignored with a warning. ``where`` (Spark SQL
+        over the table's columns) must have the same result each time it is evaluated: a predicate that depends on the
+        current time or on the session is rejected. Raises OptionError, NotFound or Unsupported before any write, and
+        CommitError after.
         """
         if not str(where or "").strip():
             raise OptionError(
@@ -289,7 +292,7 @@ class Table(Clustering):
         return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
-        """The request with the workload that its plan is to rest on."""
+        """The request with the workload that its plan is based on."""
         return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
@@ -309,20 +312,20 @@ class Table(Clustering):
         final: bool = False,
         dry_run: bool = False,
     ) -> Request:
-        """All that a caller can get wrong is found here, before any table is read."""
+        """Build the request of a verb. Validates all arguments of the call before the table's snapshot is read."""
         given = dict(options or {})
         if policy is not None:
             given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
         if budget_bytes is not None:
             given["budget-bytes"] = budget_bytes
         resolved = self.options(given)
-        # A standing policy is about reclustering; other verbs have their own unless the call says otherwise.
+        # A configured policy applies to reclustering; other verbs use their own unless the call names one.
         named = resolved.words("policy") if verb == "recluster" or policy is not None else ()
         policies = find_policies(named or VERB_POLICIES[verb])
         if where is not None:
             check_where(self._spark, self._name, where)
         asked, layout = _columns(columns)
-        # The adapter reads the property, which may know its columns by more than their names.
+        # The adapter reads the property itself, which may identify its columns by more than their names.
         standing = resolved["cluster-by"] if resolved.origins["cluster-by"] != "property" else ""
         fallback, fallback_layout = parse_layout(standing)
         return Request(
@@ -345,14 +348,14 @@ class Table(Clustering):
 def table(spark: SparkSession, name: str) -> Table:
     """A table by name or path: ``ice.db.events``, ``db.t``, ``delta.`/path```, ``/path/to/delta``.
 
-    The format is found by asking Spark's catalogs. Raises NotFound (no such table, a view), AdapterError
-    (no adapter for its format, a Connect session), Unsupported (a table feature that is not known).
+    The format is looked up in Spark's catalogs. Raises NotFound (no such table, or a view), AdapterError
+    (no adapter for its format, or a Connect session) or Unsupported (an unknown table feature).
     """
     return open_table(spark, name)
 
 
 def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -> Table:
-    """:func:`table`, for somebody who remembers in ``backoff`` where users are writing."""
+    """:func:`table` with a ``backoff``, for callers that maintain the table repeatedly."""
     require_classic(spark)
     opened = open_adapter(spark, name)
     return Table(spark, opened.name, opened.adapter, backoff=backoff)

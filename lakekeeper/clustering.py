@@ -1,4 +1,4 @@
-"""The part of a table's public face that keeps its cluster key."""
+"""The part of a table's public API that sets its cluster key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOG = logging.getLogger("lakekeeper")
 
 
 class Clustering(Vacuuming):
-    """A base of :class:`lakekeeper.api.Table`, which has the rest."""
+    """Base class of :class:`lakekeeper.api.Table`: the cluster key."""
 
     def cluster_by(
         self,
@@ -24,20 +24,21 @@ class Clustering(Vacuuming):
         dry_run: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> KeyReport:
-        """Store the cluster key in the table; ``cluster_by(None)``, or no columns, takes it away.
+        """Store the cluster key in the table; ``cluster_by(None)``, or no columns, removes it.
 
-        ``columns`` are one to four, in Spark SQL spelling. ``layout`` says how they share one line: ``linear`` sorts
-        by them as a tuple, which serves the first; ``hilbert`` and ``zorder`` follow a curve through the ranks of two
-        to four, which serves each of them. Blocks under another key or layout count as level 0 and are taken in step
-        by step.
+        ``columns`` are one to four columns in Spark SQL spelling. ``layout`` maps them to one dimension: ``linear``
+        sorts by them as a tuple, which serves the first column; ``hilbert`` and ``zorder`` follow a curve through the
+        ranks of two to four columns, which serves each of them. Blocks under another key or layout count as level 0
+        and are migrated step by step.
 
-        The key is the table property ``lakekeeper.cluster-by``, which other engines pass over, unless the table has a
-        native one already (Delta's CLUSTER BY, Iceberg's sort order), which is replaced. ``native=True`` makes one. On
-        Delta that adds writer features to the table for good, and writers that do not know them are locked out: the
-        report says which, ``dry_run=True`` says so beforehand, and a warning is logged before it is done.
+        The key is stored in the table property ``lakekeeper.cluster-by``, which other engines ignore. If the table
+        already has a native key (Delta's CLUSTER BY, Iceberg's sort order), that key is replaced instead.
+        ``native=True`` creates one. On Delta this permanently adds writer features to the table and locks out writers
+        that do not support them: the report names the features, ``dry_run=True`` reports them beforehand, and a
+        warning is logged before the change.
 
-        Raises OptionError for columns that can be no key (unknown, not orderable, kept without statistics), and for
-        ``native=True`` where the table can not have such a key; Unsupported where a commit is not safe.
+        Raises OptionError for columns that cannot be a key (unknown, not orderable, without statistics), and for
+        ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
         """
         named = tuple(column for column in columns if isinstance(column, str))
         if len(named) != len(columns) and columns != (None,):

@@ -1,11 +1,12 @@
-"""Tables that were dropped and can come back: they wait in the catalog, under a name that nobody asks for.
+"""Dropped tables that can be restored: they remain in the catalog under a reserved name.
 
     drop_table("ice.db.t")  ─► ice.db.t__lakekeeper_trash_1763769600000 ─┬─ restore_table("ice.db.t")
-                                                                         └─ empty_dropped("ice.db"): gone for good
+                                                                         └─ empty_dropped("ice.db"): deleted for good
 
-A rename is one step in every catalog, and says by itself what was dropped when; there is no second book to lose. Files
-are deleted when the bin is emptied, not in the call that drops. Most catalogs leave a renamed table where it is, and
-give its place to the next one of its name: the two share a folder then, and every note in it says whose it is.
+A rename is atomic in every catalog, and the new name records the table and the time of the drop, so no second record
+can get lost. Files are deleted when the recycle bin is emptied, not by the drop. Most catalogs keep the location of a
+renamed table and give the same location to the next table of the old name: the two then share a folder, and every note
+in it names its table.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NAME = re.compile(rf"(.+){DROPPED}(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A table in the bin: what it was called, what it is called now, and when it was dropped (ms)."""
+    """A table in the recycle bin: original name, current name, and time of the drop (epoch milliseconds)."""
 
     name: str
     kept_as: str
@@ -44,10 +45,10 @@ class DroppedTable:
 def drop_table(
     spark: SparkSession, name: str, *, force: bool = False, clock: Clock | None = None
 ) -> DroppedTable:
-    """Take a table away by name; :func:`restore_table` brings it back until the bin's retention ends.
+    """Move a table to the recycle bin; :func:`restore_table` restores it until the retention ends.
 
-    ``force``: its time in the bin is up at once, so that the next :func:`empty_dropped` deletes it. Raises NotFound,
-    and OptionError for a table that no catalog names.
+    ``force``: the retention ends immediately, so that the next :func:`empty_dropped` deletes the table. Raises
+    NotFound, and OptionError for a table that is not in a catalog or is already in the recycle bin.
     """
     require_classic(spark)
     found = resolve_name(spark, name)
@@ -65,7 +66,7 @@ def drop_table(
 
 
 def dropped_tables(spark: SparkSession, namespace: str) -> tuple[DroppedTable, ...]:
-    """What is in the bin of a namespace (``catalog.namespace``), oldest first."""
+    """The dropped tables of a namespace (``catalog.namespace``), oldest first."""
     require_classic(spark)
     steps = namespace.split(".")
     if len(steps) != 2:
@@ -80,9 +81,9 @@ def dropped_tables(spark: SparkSession, namespace: str) -> tuple[DroppedTable, .
 
 
 def restore_table(spark: SparkSession, name: str) -> DroppedTable:
-    """Bring the table of that name back, the one dropped last if there are several.
+    """Restore the dropped table of this name, the last one dropped if there are several.
 
-    Raises NotFound where the bin has none, OptionError where another table has the name by now.
+    Raises NotFound if the recycle bin has no such table, OptionError if another table has the name now.
     """
     steps = name.split(".")
     if len(steps) != 3:
@@ -104,10 +105,10 @@ def empty_dropped(
     options: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
 ) -> tuple[DroppedTable, ...]:
-    """Drop for good, with their files, tables that were in the bin longer than ``vacuum.trash-retention-hours``.
+    """Delete for good, with their files, tables dropped more than ``vacuum.trash-retention-hours`` ago.
 
-    What such a table has in its own recycle bin goes first: once the table is dropped, nothing leads to it. A table of
-    which a file stays there stays too. Raises AdapterError where the storage does not answer.
+    The table's own recycle bin is emptied first, because nothing refers to it once the table is deleted. A table whose
+    recycle bin cannot be emptied is kept. Raises AdapterError if the storage does not respond.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
     keep_ms = resolved.ms("vacuum.trash-retention-hours")
@@ -122,11 +123,11 @@ def empty_dropped(
 
 
 def _bin_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
-    """Delete what a table has in its recycle bin; False where some of it stays."""
+    """Empty the recycle bin of a table; False if some of it remains."""
     try:
         adapter = open_adapter(spark, name).adapter
     except (TableError, AdapterError):
-        return True  # no table that lakekeeper maintains: it never had a bin
+        return True  # lakekeeper cannot maintain this table, so it never had a recycle bin
     for _ in recycle_bin.empty(adapter, None, now_ms, locations):
         pass
     return not recycle_bin.entries(adapter)

@@ -1,16 +1,16 @@
-"""The exception tree. Every message says what, on which table, what was expected and what to do.
+"""The exception tree. Every message states the problem, the table, what was expected and what to do.
 
 LakekeeperError
-├── TableError                 the table itself stands in the way
+├── TableError                 a problem with the table itself
 │   ├── NotFound               no such table, or a view
 │   └── Unsupported            a feature that lakekeeper does not know (``.feature``)
-├── OptionError                a bad option, column, policy or predicate (``.key .value .expected``)
-├── AdapterError               an adapter is missing, doubled or broke its contract
-├── RetentionError             a vacuum that a rule forbids
+├── OptionError                an invalid option, column, policy or predicate (``.key .value .expected``)
+├── AdapterError               an adapter is missing, duplicated or violated its contract
+├── RetentionError             a vacuum that a retention rule forbids
 └── CommitError
-    ├── Conflict               a winner changed what we read: rebase, then commit again
-    ├── Rejected               known not to have happened: our files may be cleaned up
-    └── Unknown                may have happened: NEVER clean up
+    ├── Conflict               a concurrent commit changed what we read: rebase, then commit again
+    ├── Rejected               known to have failed: our files may be deleted
+    └── Unknown                may have succeeded: NEVER delete files
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
 
 
 class LakekeeperError(Exception):
-    """Base of all errors that lakekeeper raises on purpose. Secrets in the message are hidden."""
+    """Base class of all errors that lakekeeper raises deliberately. Secrets in the message are hidden."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(redacted(message))
 
 
 class TableError(LakekeeperError):
-    """Something about one table; ``table`` is its name as the caller gave it."""
+    """A problem with one table; ``table`` is its name as the caller gave it."""
 
     def __init__(self, table: str, message: str) -> None:
         super().__init__(f"{table}: {message}")
@@ -38,7 +38,7 @@ class TableError(LakekeeperError):
 
 
 class NotFound(TableError):
-    """There is no table of that name, or it is a view."""
+    """No table of this name exists, or it is a view."""
 
 
 class Unsupported(TableError):
@@ -51,7 +51,7 @@ class Unsupported(TableError):
 
 
 class OptionError(LakekeeperError):
-    """A value from a call, conf, property or command line that cannot be taken."""
+    """An invalid value from a call, conf, property or command line."""
 
     def __init__(self, key: str, value: object, expected: str) -> None:
         shown = repr(HIDDEN) if names_a_secret(key) else repr(value)
@@ -62,7 +62,7 @@ class OptionError(LakekeeperError):
 
 
 class AdapterError(LakekeeperError):
-    """An adapter is missing (``.missing`` is the format), doubled, or broke its contract."""
+    """An adapter is missing (``.missing`` is the format), duplicated, or violated its contract."""
 
     def __init__(self, message: str, *, missing: str = "") -> None:
         super().__init__(message)
@@ -70,15 +70,15 @@ class AdapterError(LakekeeperError):
 
 
 class RetentionError(LakekeeperError):
-    """A vacuum that one of the retention rules forbids; names the rule."""
+    """A vacuum that a retention rule forbids; the message names the rule."""
 
 
 class CommitError(LakekeeperError):
-    """A commit did not go the plain way; see the three kinds for what may be done next."""
+    """A commit did not complete normally; the three subclasses define what may be done next."""
 
 
 class Conflict(CommitError):
-    """A concurrent commit (``winner``) took away or changed inputs of ours; nothing was committed."""
+    """A concurrent commit (``winner``) removed or changed our inputs; nothing was committed."""
 
     def __init__(self, message: str, winner: str = "") -> None:
         super().__init__(message)
@@ -86,26 +86,26 @@ class Conflict(CommitError):
 
 
 class LostRace(Conflict):
-    """Another commit came first and changed nothing that this one rests on: the same commit can be tried again."""
+    """Another commit came first but changed nothing that this one depends on: the same commit can be retried."""
 
 
 class Rejected(CommitError):
-    """The commit is known not to have happened; the attempt's files may be removed."""
+    """The commit is known to have failed; the files of the attempt may be deleted."""
 
 
 class Unknown(CommitError):
-    """The commit may or may not have happened. Files of the attempt must be left alone."""
+    """The commit may or may not have succeeded; the files of the attempt must be kept."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for the known word closest to ``word``, or nothing."""
+    """`` (did you mean 'x'?)`` for the known word closest to ``word``; empty if none is close."""
     match = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{match[0]}'?)" if match else ""
 
 
 def throwable(error: BaseException) -> Any:
-    """The Java object behind an error of py4j, or behind one that PySpark converted; None for a Python error."""
-    # Not by getattr on the Java object: py4j makes a member of any name up.
+    """The Java exception behind a py4j error or one that PySpark converted; None for a Python error."""
+    # Only read these attributes from the Python error: on a Java object, py4j returns a member for any name.
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
@@ -120,15 +120,15 @@ def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong in one line: the last cause, and the error that it came as where that says more.
+    """The reason of an error in one line: the innermost cause, plus the outermost error if that adds information.
 
     ``ConnectException: Connection refused (RESTException: Error occurred while processing GET request)``
 
-    The text of a Java error in Python is about the call that failed, and a stack trace. Secrets are hidden.
+    The Python text of a Java error contains only the failed call and a stack trace. Secrets are hidden.
     """
     try:
         chain = () if isinstance(error, LakekeeperError) else causes(error)
-    except Exception:  # the JVM is gone: its error cannot be asked any more
+    except Exception:  # the JVM is gone, so its error cannot be read
         chain = ()
     if not chain:
         return _line(type(error).__name__, str(error))
@@ -138,7 +138,7 @@ def reason(error: BaseException) -> str:
 
 
 def _line(name: str, message: str) -> str:
-    """The class without its package, and the first line of the message; Java's null is none."""
+    """The class without its package, and the first line of the message; Java's null counts as no message."""
     simple = name.rpartition(".")[2].rpartition("$")[2]
     first = next(iter(message.strip().splitlines()), "")
     return redacted(f"{simple}: {first}") if first and first != "None" else simple

@@ -1,4 +1,4 @@
-"""Many tables: one pass over them, once or again and again from a background thread.
+"""Maintenance of many tables: a single pass, or repeated passes from a background thread.
 
 run(spark, "ice.db.*")
 with auto(spark, every="15m"): ...
@@ -33,10 +33,10 @@ def run(
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """One pass over many tables: whatever is due. A table, pattern or catalog that fails stops no other.
+    """Do the maintenance that is due in one pass over many tables. A failing table, pattern or catalog stops no other.
 
-    What is not given comes from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, what is
-    under way is finished and nothing else begun.
+    Defaults come from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, the work in progress
+    is finished and no further work is started.
     """
     settings = _settings(spark, tables, verbs)
     return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
@@ -45,11 +45,11 @@ def run(
 def auto(
     spark: SparkSession, *, every: str | None = None, tables: str | Sequence[str] | None = None
 ) -> Service:
-    """Maintain tables from a background thread of this session, until ``stop()`` or the end of a ``with``.
+    """Maintain tables from a background thread of this session, until ``stop()`` or the end of the ``with`` block.
 
-    All it needs comes from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
-    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is a pause such as ``30s``, ``15m``, ``2h``.
-    Partitions in which users were faster rest for a pass, or several.
+    Settings come from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
+    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is the pause between passes, such as ``30s``, ``15m``
+    or ``2h``. Partitions where maintenance lost a race to a user are skipped for one or more passes.
     """
     settings = _settings(spark, tables, None, every)
     backoffs = Backoffs.between(settings.pause_seconds)
@@ -82,16 +82,16 @@ def one_pass(
     stopping: Callable[[], bool] = lambda: False,
     backoffs: Backoffs | None = None,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs`` is what it remembers of the passes before."""
+    """One pass of a service; ``backoffs`` carries over from earlier passes."""
     tables: dict[str, Table | Exception] = {}
 
     def opened(name: str) -> Table:
-        """Each table once a pass, whether it can be opened or not."""
+        """Open each table once per pass, and remember the error of one that cannot be opened."""
         if name not in tables:
             try:
                 tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None)
             except Exception as error:
-                tables[name] = error  # told when its turn has come
+                tables[name] = error  # reported when its turn comes
         found = tables[name]
         if isinstance(found, Exception):
             raise found

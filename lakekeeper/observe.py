@@ -1,4 +1,4 @@
-"""Where a table's workload comes from: what the caller gives, a session that is listened to, or event logs."""
+"""Sources of a table's workload: the caller, an observed session, or event logs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Queries = Workload | str | PathLike[str] | Sequence[str | PathLike[str]]
-"""A workload, or the path or paths that one is read from: Spark event logs, or what ``Workload.to_json`` wrote."""
+"""A workload, or the path or paths to read it from: Spark event logs, or the output of ``Workload.to_json``."""
 
 _LISTENING: WeakKeyDictionary[Any, Listening] = WeakKeyDictionary()
-"""Sessions that are listened to."""
+"""Observed sessions."""
 
 
 def observe(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
-    """Listen to what the session's queries ask of tables: plans and advice of this session rest on it from now on.
+    """Record the table scans of the session's queries; later plans and advice in this session use them.
 
-    Keeps the newest ``most`` scans. It stands beside the queries: whatever goes wrong in it never reaches one.
-    ``stop()`` ends it.
+    Keeps the newest ``most`` scans. A failure of the listener never affects a query. ``stop()`` ends the recording.
     """
     require_classic(spark)
     listening = _LISTENING.get(spark)
@@ -41,9 +40,9 @@ def observe(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
 def workload_of(
     spark: SparkSession, name: TableName, source: Queries | None, options: Options
 ) -> Workload | None:
-    """The workload that ``source`` is or names; else what was listened to, else what the option ``workload`` names.
+    """The workload that ``source`` is or names; else the one observed, else the one that the option ``workload`` names.
 
-    None where there is nothing of these. Raises OptionError for a file that is no event log.
+    None if there is no workload. Raises OptionError for a file that is not an event log.
     """
     if isinstance(source, Workload):
         return source

@@ -1,4 +1,4 @@
-"""From what a caller writes to the table's adapter: the name by Spark's catalogs, the format by entry point."""
+"""Open a table's adapter from the text the caller gave: resolve the name in Spark's catalogs, then find the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table's name as Spark resolved it, its format, and its adapter."""
+    """A table's name as Spark resolved it, with its format and its adapter."""
 
     name: TableName
     format: Format
@@ -24,7 +24,7 @@ class Opened:
 
 
 def _refusal(text: str, error: LakekeeperError) -> Unsupported | None:
-    """A catalog that cannot load a table may have found one that its format's library does not open."""
+    """The Unsupported error if a format's own library rejected the table that the catalog tried to load, else None."""
     if error.__cause__ is None:
         return None
     refusals = (form.refused(text, error.__cause__) for form in installed_formats())
@@ -32,7 +32,7 @@ def _refusal(text: str, error: LakekeeperError) -> Unsupported | None:
 
 
 def open_adapter(spark: SparkSession, text: str) -> Opened:
-    """The table that ``text`` names. Raises NotFound, AdapterError or Unsupported."""
+    """Open the table that ``text`` names. Raises NotFound, AdapterError or Unsupported."""
     try:
         name = resolve(spark, text)
     except (NotFound, AdapterError) as error:

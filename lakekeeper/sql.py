@@ -1,11 +1,11 @@
 """Run a user's DELETE, UPDATE or MERGE so that maintenance does not make it fail.
 
-The statement is Spark's own and runs as it is. Where it lost its race to nothing but rewrites of lakekeeper's, which
-change no row, it means the same on the new files and is run again. Where another writer was faster too, the error goes
-to the user, who alone knows whether the statement still means what it meant.
+Spark runs the statement unchanged. If it loses a race only to lakekeeper's own rewrites, which change no row, the
+statement has the same effect on the new files and is retried. If another writer committed too, the error is raised,
+because only the user can decide whether the statement still applies.
 
-A table that lakekeeper cannot open, or a property that it does not know, is no reason for a statement to fail: then it
-runs as it would without lakekeeper, and a warning says so.
+A table that lakekeeper cannot open, or a property that it does not know, does not make the statement fail: it then runs
+as it would without lakekeeper, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ def sql(
     observer: Observer | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """``spark.sql``; a DELETE, UPDATE or MERGE that loses only to rewrites of lakekeeper's is run again.
+    """``spark.sql`` that retries a DELETE, UPDATE or MERGE which loses a race only to lakekeeper's own rewrites.
 
-    Each further run is logged (logger ``lakekeeper``, a warning) and reported to ``observer`` as ``conflict``. They are
-    bounded by ``commit.retry.num-retries`` and ``commit.retry.total-timeout-ms``; then, and for every other failure,
-    the statement's own error is raised. Any other statement is handed to Spark as it is, and so is one on a table that
-    lakekeeper cannot open. Raises OptionError for a text that does not parse, and for bad ``options``.
+    Each retry is logged (a warning of the logger ``lakekeeper``) and reported to ``observer`` as ``conflict``. Retries
+    are limited by ``commit.retry.num-retries`` and ``commit.retry.total-timeout-ms``; after the last one, and for every
+    other failure, the statement's own error is raised. Any other statement, and any statement on a table that
+    lakekeeper cannot open, is passed to Spark unchanged. Raises OptionError for text that does not parse, and for
+    invalid ``options``.
     """
     resolve(options)
     target = changed_table(spark, statement)
@@ -88,13 +89,13 @@ def sql(
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """What it takes to run a statement again: the table that it changes, and the options."""
+    """The state needed to retry a statement: the table that it changes, and the options."""
 
     opened: Opened
     options: Options
 
     def version(self) -> Snapshot | None:
-        """The table's newest version; None where it cannot be read."""
+        """The table's newest version; None if it cannot be read."""
         try:
             return self.opened.adapter.version()
         except Exception as error:
@@ -102,9 +103,9 @@ class _Guard:
             return None
 
     def lost_to_our_rewrites(self, before: Snapshot, error: Exception) -> Changes | None:
-        """What was committed since, if the statement lost to that, and it was nothing but our own rewrites.
+        """The commits since ``before``, if the statement lost to them and all of them are our own rewrites.
 
-        In doubt None: the statement's own error is what matters, and the user's to judge.
+        None in doubt: the statement's own error is then raised.
         """
         try:
             if not self.opened.format.lost_race(error):
@@ -116,7 +117,7 @@ class _Guard:
 
 
 def _guard(spark: SparkSession, target: str, options: Mapping[str, Any] | None) -> _Guard | None:
-    """None where the table cannot be opened, or the session's options are bad: the statement is run all the same."""
+    """None if the table cannot be opened or the session's options are invalid: the statement then runs unguarded."""
     try:
         opened = open_adapter(spark, target)
         properties = opened.adapter.properties()

@@ -1,4 +1,4 @@
-"""The part of a table's public face that frees storage: vacuum, the recycle bin, partitions that are dropped."""
+"""The part of a table's public API that frees storage: vacuum, the recycle bin, dropped partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHECKPOINTS = "vacuum.streaming-checkpoints"
 
 
 class Vacuuming:
-    """A base of :class:`lakekeeper.api.Table`, which has the rest."""
+    """Base class of :class:`lakekeeper.api.Table`: storage management."""
 
     _spark: SparkSession
     _name: TableName
@@ -42,9 +42,9 @@ class Vacuuming:
     _clock: Clock
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
-        """The options in force for this table, each with where it came from.
+        """The options in force for this table, each with its origin.
 
-        Raises OptionError for a bad one; ``lenient``: not for a bad table property, which is ignored.
+        Raises OptionError for an invalid option; with ``lenient``, invalid table properties are ignored instead.
         """
         properties = patiently(self._adapter.properties, self._clock, BEFORE_WORK)
         return table_options(self._spark, self._name.text, properties, call, lenient=lenient)
@@ -63,15 +63,16 @@ class Vacuuming:
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> VacuumReport:
-        """Delete the files that no kept version needs; on Iceberg the versions that go leave the metadata first.
+        """Delete the files that no retained version needs; on Iceberg, expire the other snapshots first.
 
-        A version is kept if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is one
-        of the last ``retain_last``, has a name (branch, tag), or if work that is registered has read it. ``protect``
-        are versions that stay in any case, and names of tables that use files of this one (shallow clones). ``orphans``
-        also removes files that no version names, after a listing. ``trash`` moves files to the recycle bin instead.
-        ``dry_run`` tells what would go. Less retention than the table's own, or than 24 hours, takes
-        ``allow_unsafe_retention``. Raises RetentionError where a rule forbids it, OptionError, AdapterError, or
-        CommitError: nothing was deleted then.
+        A version is retained if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is
+        one of the last ``retain_last``, has a name (branch, tag), or was read by a run or writer that holds a lease.
+        ``protect`` lists versions to retain in any case, and names of tables that use files of this one (shallow
+        clones). ``orphans`` also lists the storage and removes files that no version names. ``trash`` moves files to
+        the recycle bin instead of deleting them. ``dry_run`` only reports what would be removed. A retention below the
+        table's own or below 24 hours requires ``allow_unsafe_retention``. Raises RetentionError if a retention rule
+        forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError, AdapterError or
+        CommitError; nothing was deleted then.
         """
         if retention_hours is not None and older_than is not None:
             raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
@@ -98,10 +99,10 @@ class Vacuuming:
         return vacuum(self._adapter, request, observer=observer, clock=self._clock)
 
     def _checkpoints(self, options: Options) -> tuple[str, ...]:
-        """Checkpoint folders of streams, as the operator names them.
+        """The streaming checkpoint folders that the operator configured.
 
-        Raises RetentionError where only a table property does: a service does not read folders that a table names, and
-        without them the versions that these streams have yet to read would go.
+        Raises RetentionError if only a table property names them: a service does not read folders named by a table,
+        and without them the vacuum would remove versions that these streams have yet to read.
         """
         named = options.words(_CHECKPOINTS)
         if not named and PROPERTY_PREFIX + _CHECKPOINTS in options.ignored:
@@ -122,8 +123,8 @@ class Vacuuming:
     ) -> DeleteReport:
         """Delete the rows of partitions; they can be restored from the recycle bin until its retention ends.
 
-        ``where`` (Spark SQL) may name any columns. ``force`` keeps nothing for the bin: the files go with the next
-        vacuum that finds the version before too old. Raises as :meth:`lakekeeper.api.Table.delete`.
+        ``where`` (Spark SQL) may name any columns. ``force`` bypasses the recycle bin: the next vacuum that no longer
+        retains the previous version deletes the files. Raises as :meth:`lakekeeper.api.Table.delete`.
         """
         if not str(where or "").strip():
             raise OptionError("where", where, "a predicate over the table's columns")
@@ -134,10 +135,11 @@ class Vacuuming:
         return act(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
-        """Fold the metadata that planning opens file by file, where it would open much less afterwards.
+        """Compact the metadata that planning opens file by file, if it would then open far fewer files.
 
-        Iceberg: small manifests become few large ones, in a commit that changes no file. Delta: a checkpoint takes the
-        place of ten commits and more; Delta cleans its log with it as the table's properties say. Raises CommitError.
+        Iceberg: merges small manifests into a few large ones, in a commit that changes no data file. Delta: writes a
+        checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
+        CommitError.
         """
         started = self._clock.now_ms()
         if not dry_run:
@@ -154,11 +156,10 @@ class Vacuuming:
         )
 
     def trash(self, *, options: Mapping[str, Any] | None = None) -> tuple[TrashEntry, ...]:
-        """What is in the recycle bin, oldest first.
+        """The entries of the recycle bin, oldest first.
 
-        The ``state`` of a dropped partition is ``pending`` (whether its delete has happened is not known yet, and it
-        can not be restored), ``dropped``, or ``restoring``. Raises AdapterError where the log or the storage does not
-        answer.
+        The ``state`` of a dropped partition is ``pending`` (the outcome of its delete is not known yet, so it cannot be
+        restored), ``dropped`` or ``restoring``. Raises AdapterError if the log or the storage does not respond.
         """
         settle(self._adapter, self.options(options, lenient=True), self._clock.now_ms())
         return tuple(recycle_bin.entries(self._adapter).values())
@@ -166,12 +167,12 @@ class Vacuuming:
     def restore(
         self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
     ) -> RestoreReport:
-        """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
+        """Restore a recycle bin entry: move files back to their original paths, or append the rows of a partition.
 
-        ``name`` may be the beginning of the entry's. Rows come back once, however often this is called, and under the
-        names that their columns have now. Raises NotFound; Unsupported for rows that would not come back as they were
-        (a column was dropped, or has another type); AdapterError where some files are still in the bin; CommitError.
-        The entry stays after an error: run it again.
+        ``name`` may be a prefix of the entry's name. Rows are restored once, however often this is called, under the
+        current names of their columns. Raises NotFound; Unsupported for rows that cannot be restored unchanged (a
+        column was dropped or has another type); AdapterError if some files are still in the recycle bin; CommitError.
+        The entry is kept after an error, so the call can be repeated.
         """
         resolved = self.options(options, lenient=True)
         return restore(
@@ -181,13 +182,17 @@ class Vacuuming:
     def empty_trash(
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
     ) -> tuple[TrashEntry, ...]:
-        """Delete for good what was in the bin for longer than ``vacuum.trash-retention-hours``, or all of it."""
+        """Delete recycle bin entries older than ``vacuum.trash-retention-hours``, or all of them, for good.
+
+        Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted
+        is kept.
+        """
         keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
         now_ms, locations = self._clock.now_ms(), self._allowed(options)
         return tuple(recycle_bin.empty(self._adapter, keep_ms, now_ms, locations))
 
     def _allowed(self, options: Mapping[str, Any] | None) -> tuple[str, ...]:
-        """Places outside the table's own that the operator allows."""
+        """Locations outside the table's own that the operator allows."""
         return self.options(options).words("vacuum.allowed-locations")
 
 

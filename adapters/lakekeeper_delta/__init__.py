@@ -1,12 +1,12 @@
-"""The Delta Lake adapter: tables read and rewritten through delta-spark's own transactions.
+"""The Delta Lake adapter: reads and rewrites tables through delta-spark's own transactions.
 
-    opening    finds the table and its DeltaLog        features   what may be worked on at all
+    opening    opens a table and its DeltaLog          features   the allow-list of table features
     columns    key columns from the schema             blocks     AddFile actions as a BlockSet
     rewrite    read, write, discard                    commit     one transaction for all rewrites
-    changes    what others committed meanwhile         keys       where the cluster key is kept
-    native     every py4j touch on Delta's classes     table      the adapter that puts them together
+    changes    commits of other writers since          keys       where the cluster key is stored
+    native     all py4j access to Delta's classes      table      the adapter, assembled from these parts
 
-Level and key id of a block are kept in ``AddFile.tags``; every action of ours has ``dataChange=false``.
+The level and key id of a file are stored in ``AddFile.tags``; every action of a rewrite has ``dataChange=false``.
 """
 
 from __future__ import annotations

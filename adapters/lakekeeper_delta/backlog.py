@@ -1,10 +1,10 @@
-"""Files that wait for their retention while Delta cleans the commits that dropped them.
+"""Files that await their retention while Delta's log cleanup removes the commits that dropped them.
 
     log      5 ─ 6 ─ 7 ─ 8 ─ 9            a vacuum at 9 lists x, which 6 dropped too recently to delete
     later            . . 8 ─ 9 ─ 10 ─ 11  commits 6 and 7 are gone; only the backlog lists x
     or                         . . 11     commit 10 was removed unread; it may have restored x and dropped it again
 
-Where the log is retained no longer than the files, each commit is gone before the files that it dropped may go.
+If the log is retained no longer than the files, each commit is removed before the files that it dropped may be deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS = ("data", "deletes", "changes")
 
 
 def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
-    """Files that only the backlog lists, no commit that was read: location → when it was dropped at the latest."""
+    """Backlog files that no commit read here names: location → the latest version and time of its removal."""
     missed = journal.first > backlog.seen + 1
     at_ms = journal.times.get(journal.first) or 0
     if missed and not at_ms:
@@ -38,7 +38,7 @@ def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
 
 
 def remembered(gone: Mapping[str, Gone], journal: Journal) -> Backlog:
-    """The backlog of files that must stay for now. A file whose removal time is unknown is left out."""
+    """The backlog of files that must be kept for now. Files with an unknown removal time are left out."""
     files = (
         Waiting(location, g.kind, g.version, at_ms, g.partition)
         for location, g in sorted(gone.items())
@@ -48,9 +48,9 @@ def remembered(gone: Mapping[str, Gone], journal: Journal) -> Backlog:
 
 
 def is_cleaned_early(log: Log, state: State, kept: Kept) -> bool:
-    """May a commit be cleaned before the vacuum comes that deletes what it dropped?
+    """Whether log cleanup may remove a commit before a vacuum deletes the files that it dropped.
 
-    Files wait for the retention, and then for the next vacuum: the log has to be kept twice as long to be sure.
+    Files wait for the retention, and then for the next vacuum: only a log kept twice as long is certain to suffice.
     """
     configs, metadata = log.singleton("DeltaConfigs"), state.snapshot.metadata()
     if not configs.ENABLE_EXPIRED_LOG_CLEANUP().fromMetaData(metadata):

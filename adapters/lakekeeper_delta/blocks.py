@@ -1,13 +1,13 @@
 """AddFile actions as a BlockSet: one Arrow collect of narrow columns.
 
-Statistics are JSON text in the log. Spark parses just the row count and the key columns out of it, with
-their own types, so that decimals never pass through doubles and no driver parses a million documents.
-Bounds may only ever be too wide:
+The log holds statistics as JSON text. Spark parses only the row count and the key columns, with their own types,
+so that decimals never pass through doubles and no driver parses a million documents.
+Bounds may be too wide, but never too narrow:
 
-    timestamps   are cut to milliseconds          hi + 999 µs; before 1973 offsets were cut to minutes: ± 59 s
-    text         is cut to 32 characters          as it stands (Delta's own max has a tie-breaker), exact=False
+    timestamps   are truncated to milliseconds    hi + 999 µs; before 1973 offsets are truncated to minutes: ± 59 s
+    text         is truncated to 32 characters    unchanged (Delta's own max has a tie-breaker), exact=False
     bad UTF-8    is replaced in the statistics    no bounds
-    no min/max   though there are values          no bounds
+    no min/max   although values exist            no bounds
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 LEVEL_TAG = "lakekeeper.level"
 KEY_TAG = "lakekeeper.key"
-CURVE_TAG = "lakekeeper.curve"  # "<boundaries' id>:<first place>:<last place>" on the key's curve
+CURVE_TAG = "lakekeeper.curve"  # "<boundaries' id>:<first position>:<last position>" on the key's curve
 
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
-_SHORT_TEXT = 32  # Delta cuts text of more UTF-16 units than this; a text of fewer bytes was not cut
+_SHORT_TEXT = 32  # Delta truncates text of more UTF-16 units than this; text of fewer bytes was not truncated
 _ABSOLUTE = "^([a-zA-Z][a-zA-Z0-9+.-]*:/|/)"
-_MS = 999  # µs that a timestamp may be above its statistic
-_LMT = 59_000_000  # µs that an offset cut to whole minutes may be off
+_MS = 999  # µs by which a timestamp may exceed its statistic
+_LMT = 59_000_000  # µs by which an offset truncated to whole minutes may be off
 
 
 def read_blocks(
     log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], keep: pa.Array | None
 ) -> BlockSet:
-    """The live files of ``state`` (only those whose path is in ``keep``, where it is given) as blocks.
+    """The live files of ``state`` as blocks; with ``keep``, only those whose path is in it.
 
-    Reads no data file, but the footers of files whose log entry lacks the number of rows. Raises
-    Unsupported for a file outside the table's own directory.
+    Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
+    file with an absolute path.
     """
     files = log.files(state)
     table = files.select(*_columns(state, found)).toArrow()
@@ -60,7 +60,7 @@ def read_blocks(
 
 
 def delete_id(descriptor: Column) -> Column:
-    """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` for none."""
+    """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` if null."""
     from pyspark.sql import functions as F
 
     kind, place, offset = (descriptor.getField(n) for n in ("storageType", "pathOrInlineDv", "offset"))
@@ -109,7 +109,7 @@ def _curve(tag: Column) -> list[Column]:
 
 
 def _partition_text(state: State) -> Column:
-    """Partition values as JSON text with sorted names, so that equal partitions have equal texts."""
+    """Partition values as JSON text with sorted names, so that equal partitions have equal text."""
     from pyspark.sql import functions as F
 
     if not state.partition_columns:
@@ -125,7 +125,7 @@ def _partition_bounds(i: int, item: Found) -> list[Column]:
     from pyspark.sql import functions as F
 
     text = F.col("partitionValues").getItem(item.physical[0])
-    # The protocol writes NULL as an empty string too.
+    # The protocol also writes NULL as an empty string.
     value = _typed(F.nullif(text, F.lit("")), item.column.kind, item.sql_type)
     nulls = F.when(text.isNull() | (text == ""), F.lit(1)).otherwise(F.lit(0)).cast("bigint")
     return [
@@ -165,21 +165,21 @@ def _leaf(struct: Column, path: Sequence[str]) -> Column:
 
 
 def _typed(value: Column, kind: str, sql_type: str) -> Column:
-    """A value (text, or already parsed) in the type of its bounds."""
+    """A value (text, or already parsed) cast to the type of its bounds."""
     if kind == "int":
         return value.try_cast("bigint")
     if kind == "float":
-        # By way of its own type: 0.1 as a float is above 0.1 as a double.
+        # Cast through its own type: 0.1 as a float is greater than 0.1 as a double.
         return value.try_cast(sql_type).cast("double")
     return value.try_cast(kind)
 
 
 def _stats_schema(found: Sequence[Found]) -> StructType:
-    """The schema of statistics with the row count and the key columns only, by their physical names."""
+    """The schema of statistics with only the row count and the key columns, by their physical names."""
     from pyspark.sql import types as T
 
     def parsed(item: Found) -> DataType:
-        # Times stay text for their zone; Spark's JSON reader parses the others exactly.
+        # Dates and timestamps remain text, to keep the zone; Spark's JSON reader parses the others exactly.
         kind = item.column.kind
         if kind in _TEMPORAL or kind == "string":
             return T.StringType()
@@ -219,7 +219,7 @@ def _refuse_foreign(log: Log, table: pa.Table) -> None:
 
 
 def _as_blocks(columns: Mapping[str, pa.Array], found: Sequence[Found]) -> dict[str, Any]:
-    """Arrow columns of the log as ``make_blocks`` wants them."""
+    """Arrow columns of the log in the form that ``make_blocks`` takes."""
     plain = ("path", "partition", "rows", "bytes", "deleted_rows", "delete_bytes", "delete_id")
     made: dict[str, Any] = {n: columns[n] for n in (*plain, "level", "key_id", "added_at", "curve_id")}
     for end in ("curve_lo", "curve_hi"):
@@ -239,14 +239,14 @@ def _bounds(columns: Mapping[str, pa.Array], i: int, item: Found) -> tuple[pa.Ar
     elif pa.types.is_timestamp(kind):
         lo, hi = _widened(lo, hi, columns[f"lmt{i}"])
         exact = np.zeros(len(exact), dtype=np.bool_)
-    # One bound without the other says nothing that the model can use.
+    # The model cannot use one bound without the other.
     both = pc.and_(lo.is_valid(), hi.is_valid())
     lo, hi = (pc.if_else(both, side, pa.scalar(None, side.type)).cast(kind) for side in (lo, hi))
     return lo, hi, nulls, exact
 
 
 def _widened(lo: pa.Array, hi: pa.Array, zoned: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Timestamps as µs that no value lies outside of; the ends of the int64 range stay where they are."""
+    """Bounds in µs that contain every timestamp; the ends of the int64 range are left unchanged."""
     top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     low, high = (side.cast(pa.int64()) for side in (lo, hi))
     start_1973 = 94_694_400_000_000
@@ -267,7 +267,7 @@ def _widened(lo: pa.Array, hi: pa.Array, zoned: pa.Array) -> tuple[pa.Array, pa.
 
 
 def _row_counts(log: Log, state: State, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Rows of each file; those that the log does not tell are counted."""
+    """Rows of each file; files without a row count in the log are counted."""
     rows = columns["rows"]
     if not rows.null_count:
         return rows

@@ -1,7 +1,7 @@
-"""One method of Hadoop's file system on many files, in a few calls of py4j.
+"""Bulk calls of Hadoop's FileSystem: one method on many files, in a few py4j calls.
 
-A call takes a tenth of a millisecond, and an error that crosses to Python twenty: method handles are mapped over the
-files inside the JVM, and what is missing is told there, without an error.
+A py4j call takes a tenth of a millisecond, and an exception that crosses to Python twenty: method handles are mapped
+over the files inside the JVM, and missing files are reported without an exception.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper.spark.jvm import Jvm
 
 _FS = "org.apache.hadoop.fs."
-_BETWEEN = "\x00"  # no name has it
+_BETWEEN = "\x00"  # no file name contains it
 
 
 class BulkFiles:
-    """Files of one file system. Java's errors pass."""
+    """Files of one file system. Java exceptions propagate."""
 
     def __init__(self, jvm: Jvm, files: Any) -> None:
         self._jvm = jvm
@@ -45,7 +45,7 @@ class BulkFiles:
         self._text = self._function(self._lookup.findStatic(text, "valueOf", self._type(text, anything)))
 
     def seen(self, locations: Sequence[str]) -> list[tuple[FileInfo, bool] | None]:
-        """Each with whether it is a file (else a folder); None where there is nothing."""
+        """Each status, with whether it is a file (else a folder); None where nothing exists."""
         if not locations:
             return []
         statuses = self._places(locations).map(self._status).collect(self._collectors.toList())
@@ -63,12 +63,12 @@ class BulkFiles:
         return found
 
     def delete(self, locations: Sequence[str]) -> None:
-        """Try to delete each; who wants to know looks."""
+        """Try to delete each file. Failures are ignored: the caller has to check."""
         if locations:
             self._places(locations).map(self._delete).collect(self._collectors.toList())
 
     def paths(self, locations: Sequence[str]) -> Any:
-        """A java.util.List of Hadoop's paths."""
+        """A java.util.List of Hadoop Paths."""
         return self._places(locations).collect(self._collectors.toList())
 
     @property
@@ -76,18 +76,18 @@ class BulkFiles:
         return self._jvm.view.java.util.stream.Collectors
 
     def _places(self, locations: Sequence[str]) -> Any:
-        # A name with the mark in it would make two of one.
+        # A location that contains the separator would be split in two.
         if any(_BETWEEN in location for location in locations):
             raise ValueError("a path has a character that no name of a file has")
         split = self._jvm.view.java.util.regex.Pattern.compile(_BETWEEN)
         return split.splitAsStream(_BETWEEN.join(locations)).map(self._path)
 
     def _texts(self, stream: Any) -> list[str]:
-        """Of numbers and truths."""
+        """The elements of a stream of numbers or booleans, as text."""
         return str(stream.map(self._text).collect(self._collectors.joining(","))).split(",")
 
     def _unless(self, handle: Any, error: str, kind: Any, instead: Any) -> Any:
-        """The handle with a value in place of an error."""
+        """The handle, with a constant returned in place of an exception."""
         handles = self._invoke.MethodHandles
         constant = handles.constant(kind, instead)
         caught = self._class(error)

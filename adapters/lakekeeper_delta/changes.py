@@ -1,4 +1,4 @@
-"""What became of a snapshot's files since it was read."""
+"""Changes to a snapshot's files since it was read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakekeeper_delta.native import Log, State
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The last answer for a snapshot: a next one goes on from it."""
+    """The last result for a snapshot, from which the next call continues."""
 
     snapshot: Snapshot
     changes: Changes
@@ -29,7 +29,7 @@ _lock = Lock()
 
 
 def changes_since(log: Log, snapshot: Snapshot) -> Changes:
-    """See ``spi.Adapter.changes_since``. Reads the commits that came since it was asked last, and nothing else."""
+    """See ``spi.Adapter.changes_since``. Reads only the commits since the last call for this snapshot."""
     with _lock:
         seen = _last.get(log)
     before = seen.changes if seen is not None and seen.snapshot is snapshot else _nothing(snapshot)
@@ -58,7 +58,7 @@ def _since(log: Log, snapshot: Snapshot, before: Changes) -> Changes:
 
 
 def _newest(log: Log, snapshot: Snapshot) -> int | None:
-    """The newest version, without a listing; None where that is not certain."""
+    """The newest version, without a listing; None if that is not certain."""
     if snapshot.version is None:
         return None
     version, table_uuid = snapshot.version, snapshot.table_uuid
@@ -69,15 +69,15 @@ def _newest(log: Log, snapshot: Snapshot) -> int | None:
 
 
 def _by_state(log: Log, snapshot: Snapshot) -> Changes:
-    """All changes, with a look at the table's newest metadata."""
+    """All changes, with a check of the table's newest metadata."""
     before = _nothing(snapshot)
     try:
         now = log.latest()
-    except Unsupported as error:  # Delta itself does not open it any more
+    except Unsupported as error:  # Delta itself no longer opens the table
         return replace(before, obstacle=_got(error))
     obstacle = obstacle_to(log.name, now, snapshot)
     if now.table_uuid != snapshot.table_uuid:
-        return Changes(now.version, obstacle=obstacle)  # its log is not ours: nothing to compare
+        return Changes(now.version, obstacle=obstacle)  # the log is another table's: nothing to compare
     try:
         since = commits_between(log, before.version, now.version)
     except NotFound as gap:
@@ -86,7 +86,7 @@ def _by_state(log: Log, snapshot: Snapshot) -> Changes:
 
 
 def _after(before: Changes, version: int, since: Since, snapshot: Snapshot, obstacle: str = "") -> Changes:
-    """Earlier changes with those of later commits."""
+    """Earlier changes combined with those of later commits."""
     removed, changed = outcome(since.touching(snapshot.blocks.path))
     touched = removed | changed.keys()
     kept = {path: deletes for path, deletes in before.delete_ids.items() if path not in touched}
@@ -100,9 +100,9 @@ def _after(before: Changes, version: int, since: Since, snapshot: Snapshot, obst
 
 
 def obstacle_to(table: str, now: State, snapshot: Snapshot) -> str:
-    """Why nothing that was written for ``snapshot`` may be committed any more; empty if it may.
+    """Why files written for ``snapshot`` may no longer be committed; empty if they may.
 
-    A plain change of table properties is none.
+    A plain change of table properties is no obstacle.
     """
     if now.table_uuid != snapshot.table_uuid:
         return "the table was made anew in the same place"
@@ -120,12 +120,12 @@ def _got(error: Unsupported) -> str:
 
 
 def outcome(actions: pa.Table) -> tuple[set[str], dict[str, str]]:
-    """(paths that are live no more, path → deletes in force) of the last version that touched each path."""
+    """(removed paths, path → id of the deletes in force), by the last version that touched each path."""
     latest: dict[str, tuple[int, bool, str]] = {}
     for row in actions.to_pylist():
         version, live, path = row["version"], row["live"], row["path"]
         seen = latest.get(path)
-        # In one commit a change of deletes is a remove and an add of the same path: the add counts.
+        # A commit changes a deletion vector by a remove and an add of the same path: the add counts.
         if seen is None or (version, live) > seen[:2]:
             latest[path] = (version, live, row["delete_id"])
     removed = {path for path, (_, live, _) in latest.items() if not live}

@@ -1,4 +1,4 @@
-"""Key columns: names as Spark resolves them, kinds, and where their statistics are found."""
+"""Key columns: names as Spark resolves them, kinds, and where to find their statistics."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NO_BOUNDS = ("binary", "boolean")
 class Found:
     """One key column of a table.
 
-    physical     its way in the statistics and files (column mapping gives columns names of their own there)
-    sql_type     Delta's word for its type
-    partition    is it a partition column? Then its value is in the log, exactly, and not in the statistics
+    physical     its path in statistics and files (column mapping gives columns physical names there)
+    sql_type     Delta's name of its type
+    partition    whether it is a partition column: then the log has its exact value, and no statistics
     """
 
     column: KeyColumn
@@ -46,9 +46,9 @@ class Found:
 def resolve(
     state: State, names: Sequence[str], layout: str, *, case_sensitive: bool
 ) -> tuple[ClusterKey, list[Found]]:
-    """The key of these columns (Spark SQL spelling), with what reading their bounds takes.
+    """The key of these columns (Spark SQL spelling), and what is needed to read their bounds.
 
-    Raises OptionError for a column that is unknown, can not be ordered, or is kept without statistics.
+    Raises OptionError for a column that is unknown, cannot be ordered, or has no statistics.
     """
     indexed = _indexed(state)
     found = [_find(state, name, case_sensitive=case_sensitive) for name in names]
@@ -118,7 +118,7 @@ def _kind(name: str, field: Mapping[str, Any]) -> str:
 
 
 def physical_step(state: State, field: Mapping[str, Any]) -> str:
-    """The name of a field in files and statistics, which a rename leaves alone."""
+    """The name of a field in files and statistics, which a rename does not change."""
     return _physical(field) if state.mapped else str(field["name"])
 
 
@@ -138,7 +138,7 @@ def physical_name(state: State, column: str) -> str:
 
 
 def _indexed(state: State) -> set[tuple[str, ...]]:
-    """Physical paths of all columns that new files get min/max for."""
+    """Physical paths of all columns for which new files get min/max."""
     schema = json.loads(state.snapshot.statsSchema().json())
     lowest = next((f["type"] for f in schema["fields"] if f["name"] == "minValues"), None)
     return set(_leaves(lowest, ())) if lowest else set()

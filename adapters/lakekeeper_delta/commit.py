@@ -1,4 +1,4 @@
-"""One Delta transaction that puts outputs in the place of inputs, as no change of data."""
+"""One Delta transaction that replaces inputs with outputs, with ``dataChange=false``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LOST = (
     "ProtocolChangedException",
 )
 
-# What OptimisticTransaction.commit calls before it writes to the log. A name that a later release of Delta
-# changes makes an error Unknown where it was Rejected, which is the safe side.
+# Methods that OptimisticTransaction.commit calls before it writes to the log. If a later Delta release renames one,
+# an error becomes Unknown instead of Rejected, which is the safe side.
 _BEFORE_THE_LOG = frozenset(
     {
         "checkForSetTransactionConflictAndDedup",
@@ -70,7 +70,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
 
 
 def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
-    """What the log tells of a commit of ours: the run, and the rows whose deletion was replayed on its outputs."""
+    """Tags of a lakekeeper commit: the run id, and the number of rows whose deletion was replayed on its outputs."""
     ours = {RUN_TAG: run_id} | ({REPLAYED_TAG: str(replayed)} if replayed else {})
     return log.singleton("RowTracking").addPreservedRowTrackingTagIfNotSet(now.snapshot, log.jvm.map(ours))
 
@@ -78,7 +78,7 @@ def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
 def attempt(
     log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
 ) -> int:
-    """Commit the actions (a java.util.List); the version. Raises Conflict, Rejected or Unknown."""
+    """Commit the actions (a java.util.List) and return the version. Raises Conflict, Rejected or Unknown."""
     refused = log_stores.refusal(log, single_driver=log.single_driver)
     if refused:
         raise Rejected(f"{log.name}: {refused}")
@@ -92,16 +92,16 @@ def attempt(
     winners = _winners_after(log, now.version, lost)
     for winner in winners:
         if winner.run_id == run_id:
-            # A store that sends its put-if-absent again is told that the file is there: our own.
+            # A store that retries its put-if-absent finds the file of its own first attempt: the winner is this run.
             return winner.version
     named = str(winners[-1]) if winners else ""
     raise Conflict(f"{log.name}: lost to {named or 'a concurrent commit'} ({told(lost)})", named) from lost
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
-    """Every input must be as the outputs reflect it. Raises Conflict naming the winner."""
+    """Check that the outputs reflect the current state of every input. Raises Conflict that names the winner."""
     refuse_obstacle(log, snapshot, now)
-    seen = changes_since(log, snapshot)  # reads only what came since the engine looked
+    seen = changes_since(log, snapshot)  # reads only the commits since the engine's last check
     lost = {path for r in rewrites for side in touched(r, seen) for path in side}
     if seen.obstacle or seen.version < now.version:
         raise Conflict(f"{log.name}: {seen.obstacle or 'the table moved'} while the commit was prepared")
@@ -112,14 +112,14 @@ def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now
 
 
 def refuse_obstacle(log: Log, snapshot: Snapshot, now: State) -> None:
-    """Raise Conflict where the table is no longer one that ``snapshot`` says anything about."""
+    """Raise Conflict if ``snapshot`` no longer describes the table."""
     obstacle = obstacle_to(log.name, now, snapshot)
     if obstacle:
         raise Conflict(f"{log.name}: {obstacle}; nothing was committed")
 
 
 def refuse_lost(log: Log, since: Since, actions: pa.Table, lost: Collection[str], what: str) -> None:
-    """Raise Conflict, naming the last commit whose ``actions`` touched one of the ``lost`` paths, if there are any."""
+    """Raise Conflict if any paths are ``lost``, naming the last commit whose ``actions`` touched one of them."""
     if not lost:
         return
     versions = {row["version"] for row in actions.to_pylist() if row["path"] in lost}
@@ -131,7 +131,7 @@ def refuse_lost(log: Log, since: Since, actions: pa.Table, lost: Collection[str]
 
 
 def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
-    """(input AddFiles, all actions of the commit) as java.util.Lists."""
+    """The input AddFiles and all actions of the commit, as two java.util.Lists."""
     now_ms = time.time_ns() // 1_000_000
     inputs, actions = log.jvm.array_list([]), log.jvm.array_list([])
     for rewrite in rewrites:
@@ -144,7 +144,7 @@ def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
 
 
 def _operation(log: Log, now: State, snapshot: Snapshot) -> Any:
-    """OPTIMIZE: what readers, streams and other engines' conflict checks know as a rewrite without change."""
+    """OPTIMIZE, which readers, streams and other engines' conflict checks treat as a rewrite without data change."""
     columns = log.jvm.none()
     if "clustering" in now.features and snapshot.key is not None:
         columns = log.jvm.some(log.jvm.seq(column.name for column in snapshot.key.columns))
@@ -153,7 +153,7 @@ def _operation(log: Log, now: State, snapshot: Snapshot) -> Any:
 
 
 def _register_metrics(log: Log, transaction: Any, rewrites: Sequence[Rewrite]) -> None:
-    """Numbers that DESCRIBE HISTORY shows; the names are those of OPTIMIZE."""
+    """Register the metrics that DESCRIBE HISTORY shows, under the names that OPTIMIZE uses."""
     register_metrics(
         log,
         transaction,
@@ -167,7 +167,7 @@ def _register_metrics(log: Log, transaction: Any, rewrites: Sequence[Rewrite]) -
 
 
 def register_metrics(log: Log, transaction: Any, metrics: Mapping[str, int]) -> None:
-    """Hand numbers to a transaction; it keeps those that its operation knows."""
+    """Register metrics with a transaction, which keeps those that its operation defines."""
     make = log.jvm.view.org.apache.spark.sql.execution.metric.SQLMetrics
     context = log.jvm.session.sparkContext()
     registered = {}
@@ -178,7 +178,7 @@ def register_metrics(log: Log, transaction: Any, metrics: Mapping[str, int]) -> 
 
 
 def _failure(log: Log, error: Exception) -> CommitError:
-    """What a failed ``commit`` call means: lost, refused before the log was written, or not known."""
+    """The error for a failed ``commit`` call: lost, rejected before the log was written, or outcome unknown."""
     names = [name.rpartition(".")[2] for name, _ in causes(error)]
     if any(name in LOST for name in names):
         return Conflict(f"{log.name}: {told(error)}")
@@ -190,7 +190,7 @@ def _failure(log: Log, error: Exception) -> CommitError:
 
 
 def _while_preparing(error: Exception) -> bool:
-    """Did the error come from the checks that Delta makes before it writes to the log?"""
+    """Whether the error came from the checks that Delta runs before it writes to the log."""
     java = throwable(error)
     while java is not None:
         if any(str(frame.getMethodName()) in _BEFORE_THE_LOG for frame in java.getStackTrace()):
@@ -200,7 +200,7 @@ def _while_preparing(error: Exception) -> bool:
 
 
 def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...]:
-    """The commits after a version. Raises Unknown where they can not be read: one of them may be ours."""
+    """The commits after a version. Raises Unknown if they cannot be read, since one of them may be ours."""
     try:
         return commits_between(log, version, log.latest().version).winners
     except Exception as error:
@@ -210,5 +210,5 @@ def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...
 
 
 def told(error: Exception) -> str:
-    """The first line of what an error says, with its class."""
+    """The first line of an error message, with the error's class."""
     return reason(error)

@@ -1,4 +1,4 @@
-"""When the table's recent commits were made: from the names and times of the log's files, none of which is read.
+"""Times of the table's recent commits, from the names and modification times of the log's files; none is read.
 
 last checkpoint ┐   log segment: in memory already
 ... 17 18 19 20 ● 21 22 23
@@ -17,16 +17,16 @@ from lakekeeper.core.units import Ints
 from lakekeeper_delta.native import Log, State
 
 RECENT = 200
-"""So many versions are looked back."""
+"""Number of recent versions considered."""
 _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json\b[^{}]*?modification_time=(\d+)")
 
 
 def commits_ms(log: Log, state: State, blocks: BlockSet) -> Ints:
-    """Times (ms since the epoch, ascending) of recent commits that changed data, as far as one can tell; no Spark job.
+    """Times (ms since the epoch, ascending) of recent commits that changed data, as far as is known; no Spark job.
 
-    A commit file's name does not tell whether its commit only moved rows. Our own rewrites are told by the blocks
-    that they left (see :func:`without_ours`), so that a run is no news to the next one; OPTIMIZE and changes of
-    metadata count as if they had brought rows. Ages in commits need not be better than about right.
+    A commit file's name does not show whether its commit only moved rows. Our own rewrites are recognized by the blocks
+    that they left (see :func:`without_ours`), so that a run is not new data to the next one; OPTIMIZE and changes of
+    metadata count as if they had added rows. Ages in commits need only be approximate.
     """
     times = _times(state.snapshot.logSegment().deltas())
     first = max(state.version - RECENT + 1, 0)
@@ -38,9 +38,9 @@ def commits_ms(log: Log, state: State, blocks: BlockSet) -> Ints:
 
 
 def without_ours(commits: Ints, blocks: BlockSet) -> Ints:
-    """Commits without those that brought only merged blocks; ``commits`` ascend.
+    """``commits``, which ascend, without those that added only merged blocks.
 
-    A block's file is written shortly before its commit, so that this is the first one at or after the file's time.
+    A block's file is written shortly before its commit, so its commit is the first at or after the file's time.
     """
     first = np.searchsorted(commits, blocks.added_at, side="left")
     merged = blocks.key_id >= 0
@@ -49,5 +49,5 @@ def without_ours(commits: Ints, blocks: BlockSet) -> Ints:
 
 
 def _times(files: Any) -> dict[int, int]:
-    """Version → time of its commit file, of a Scala collection of FileStatus: one call, as text, however many."""
+    """Version → time of its commit file, from a Scala collection of FileStatus: one call, as text."""
     return {int(version): int(at) for version, at in _COMMIT.findall(str(files.mkString("\n")))}

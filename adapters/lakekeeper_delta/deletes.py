@@ -1,4 +1,4 @@
-"""The row-level half of the adapter: satisfies ``spi.RowDeletes`` with DataFrames."""
+"""Row-level deletes of the adapter: satisfies ``spi.RowDeletes`` with DataFrames."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class DeltaRowDeletes:
-    """Row deletes of one table; safe to use from several driver threads."""
+    """Row-level deletes of one table; safe to use from several driver threads."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        """Rows that died since the rewrite was read or masked, by the deletion vectors."""
+        """Rows lost since the rewrite was read or last replayed, from the deletion vectors."""
         return lost_rows.lost_rows(self._log, rewrite, snapshot, changes)
 
     def places(self, lost: Lost) -> Places | None:
-        """Where they are, if they are few: found in single row groups of the outputs."""
+        """Positions of the lost rows in the outputs, if they are few: found in single row groups."""
         return point_lookup.places(self._log, lost)
 
     def traces(self, lost: Lost) -> Traces[DataFrame]:
@@ -39,17 +39,17 @@ class DeltaRowDeletes:
         return lost_rows.traces(self._log, lost)
 
     def mask(self, lost: Lost, hits: DataFrame | Places) -> Rewrite:
-        """The rewrite without the rows at these places."""
+        """The rewrite with the rows at these positions deleted."""
         return deletion_writer.mask(self._log, lost, hits)
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
-        """Files of which every row matches, as partition values and exact statistics prove."""
+        """Files in which every row matches, as proven by partition values and exact statistics."""
         log, base = self._log, -1 if snapshot.version is None else snapshot.version
         wanted = snapshot.blocks.path.to_pylist() if paths is None else paths
         return covered(log, log.at(base, snapshot.table_uuid), where, wanted) if wanted else frozenset()
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
-        """Places of the live rows that match. Raises Unsupported where rows may not be deleted at all."""
+        """Positions of the live rows that match. Raises Unsupported if the table forbids deleting rows."""
         log, base = self._log, -1 if snapshot.version is None else snapshot.version
         state = log.at(base, snapshot.table_uuid)
         row_delete.refuse_append_only(log, state)
@@ -59,26 +59,26 @@ class DeltaRowDeletes:
         return located(log, places, wanted)
 
     def release(self, found: DataFrame) -> None:
-        """Nothing is held."""
+        """No-op: nothing is held."""
 
     def prepare(
         self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
-        """Vectors, or copies of files without their rows; nothing for files that leave whole."""
+        """Write deletion vectors, or copies of files without the rows; nothing for files removed as a whole."""
         return row_delete.prepare(self._log, hits, whole, snapshot, run_id)
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
-        """What is about these files, in the form that the table takes deletes in now."""
+        """The part for these files that has the form in which the table takes deletes now."""
         return row_delete.keep(self._log, prepared, paths, snapshot)
 
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        """One attempt, which Delta's conflict checker judges by the table's isolation level."""
+        """One attempt, which Delta's conflict checker checks at the table's isolation level."""
         return row_delete.delete(self._log, prepared, snapshot, run_id, where)
 
     def discard(self, prepared: Sequence[Prepared]) -> None:
-        """Delete vector files, copies and files of the change feed that are known not to be committed."""
+        """Delete deletion vector files, copies and change data files that are known to be uncommitted."""
         discard(self._log, dict.fromkeys(path for each in prepared for path in each.written))
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Nothing: a deletion vector goes with the action of its file."""
+        """No-op: a deletion vector is part of its file's action."""
         return Tidied()

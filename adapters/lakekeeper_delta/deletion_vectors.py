@@ -1,4 +1,4 @@
-"""Deletion vectors by themselves: read, compared as bitmaps in the JVM, and written by the driver without a job."""
+"""Deletion vectors: read, compared as bitmaps in the JVM, and written by the driver without a Spark job."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.rewrite import discard
 
-_AROUND_A_VECTOR = 8  # its size before it and its checksum after it, in bytes
+_AROUND_A_VECTOR = 8  # bytes: the size before a vector and the checksum after it
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Deletion vectors that no version names yet: file → descriptor, all deletes of the file in it.
+    """Deletion vectors that no version references yet: data file → descriptor of all its deletes.
 
-    ``files`` are their paths below the table, as ``discard`` takes them.
+    ``files`` are the vector files, as paths relative to the table, as ``discard`` takes them.
     """
 
     by_file: Mapping[str, Any]
     files: tuple[str, ...]
 
     def file_of(self, log: Log, path: str) -> str:
-        """The file that holds the vector of a data file; empty where the vector is in the log."""
+        """The file that holds the vector of a data file; empty if the vector is inline in the log."""
         return next(iter(vector_files(log, [self.by_file[path]])), "")
 
 
 def empty(log: Log) -> Any:
-    """A new RoaringBitmapArray."""
+    """A new, empty RoaringBitmapArray."""
     return log.delta.deletionvectors.RoaringBitmapArray()
 
 
 def vector_of(log: Log, add: Any) -> Any:
-    """The dead rows of a file as a bitmap of the caller's own. Raises AdapterError where the log counts others."""
+    """The deleted rows of a file as a new bitmap. Raises AdapterError if the log records another number of them."""
     descriptor = add.deletionVector()
     if descriptor is None:
         return empty(log)
@@ -58,19 +58,19 @@ def all_rows(log: Log, count: int) -> Any:
 
 
 def without(bitmap: Any, others: Any) -> Any:
-    """What is in the one and not in the other, as a new bitmap."""
+    """The rows of the first bitmap that are not in the second, as a new bitmap."""
     left = bitmap.copy()
     left.andNot(others)
     return left
 
 
 def positions(log: Log, bitmap: Any) -> Longs:
-    """The rows of a bitmap, ascending."""
+    """The row positions in a bitmap, ascending."""
     return log.jvm.numbers(bitmap.toArray())
 
 
 def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
-    """A bitmap with these rows too. Raises AdapterError where one of them is in it already."""
+    """A bitmap with these rows added. Raises AdapterError if one of them is already in it."""
     made = bitmap.copy()
     wrapped = log.jvm.object("scala.collection.immutable.ArraySeq").unsafeWrapArray(log.jvm.longs(rows))
     made.addAll(wrapped)
@@ -80,9 +80,9 @@ def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
 
 
 def store(log: Log, run: str, bitmaps: Mapping[str, Any]) -> Vectors:
-    """One new file, in the folder of a run, with a vector for each data file.
+    """Write one new file, in the folder of a run, with a vector for each data file.
 
-    Raises Rejected where the storage has not kept it.
+    Raises Rejected if the storage did not keep it.
     """
     if not bitmaps:
         return Vectors({}, ())
@@ -96,7 +96,7 @@ def store(log: Log, run: str, bitmaps: Mapping[str, Any]) -> Vectors:
         finally:
             writer.close()
     except Exception:
-        with suppress(Exception):  # it stays, as an orphan for the next vacuum
+        with suppress(Exception):  # the file remains as an orphan for the next vacuum
             discard(log, [f"{run}/deletion_vector_{identifier}.bin"])
         raise
     vectors = Vectors(found, vector_files(log, found.values()))
@@ -105,7 +105,7 @@ def store(log: Log, run: str, bitmaps: Mapping[str, Any]) -> Vectors:
 
 
 def _stored(log: Log, writer: Any, bitmap: Any, identifier: Any, run: str) -> Any:
-    """The descriptor of a bitmap that was added to a file."""
+    """Add a bitmap to a vector file and return its descriptor."""
     bitmap.runOptimize()
     data = bitmap.serializeAsByteArray(log.singleton("deletionvectors.RoaringBitmapArrayFormat").Portable())
     at = log.jvm.some(writer.write(data).offset())
@@ -114,9 +114,9 @@ def _stored(log: Log, writer: Any, bitmap: Any, identifier: Any, run: str) -> An
 
 
 def refuse_torn(log: Log, vectors: Vectors) -> None:
-    """Raise Rejected where a vector file is shorter than its vectors; then all of them are deleted.
+    """Raise Rejected if a vector file is shorter than its vectors; all of the files are deleted first.
 
-    Delta swallows an error of closing such a file (delta-io/delta 7329).
+    Delta swallows an error on closing such a file (delta-io/delta 7329).
     """
     root = log.log.dataPath()
     sizes: dict[str, int] = {}
@@ -138,7 +138,7 @@ def refuse_torn(log: Log, vectors: Vectors) -> None:
 
 
 def vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
-    """Files of vectors, by paths below the table; several can be in one file."""
+    """The files of vectors, as paths relative to the table; one file can hold several vectors."""
     root = log.log.dataPath()
     places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())
     return tuple(sorted({str(place.get()) for place in places}))

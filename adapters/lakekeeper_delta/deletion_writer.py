@@ -1,6 +1,6 @@
-"""Take rows out of files by their places: by deletion vectors, or by copies of the files without these rows.
+"""Deletes rows of files by position: with deletion vectors, or with copies of the files without these rows.
 
-Both are told by Delta how many rows it took out, and neither is believed if that is not the number of places.
+Both compare the number of rows that Delta deleted with the number of positions, and raise if they differ.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lakekeeper_delta.row_positions import file_and_position, small, spelled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # what Delta's generator asks for
+_VECTOR_COLUMNS = ("filePath", "deletionVectorId", "rowIndexCol")  # the columns that Delta's generator reads
 
 
 def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
-    """See ``spi.RowDeletes.mask``. Raises AdapterError for places that are not as many live rows of the outputs."""
+    """See ``spi.RowDeletes.mask``. Raises AdapterError if the positions are not distinct live rows of the outputs."""
     base, now = lost.base, log.latest()
     counts = _counts(log, hits, {output.path: output.rows + output.masked for output in base.outputs})
     run = run_folder(base.task.table_uuid, base.run_id)
@@ -60,18 +60,18 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
 
 
 def mask_of(log: Log, rewrite: Rewrite, path: str) -> Any:
-    """The masked rows of an output, as a bitmap that is not to be changed."""
+    """The deleted rows of an output, as a bitmap that must not be changed."""
     known = rewrite.native.masks.get(path)
     return vector_of(log, _adds(rewrite)[path]) if known is None else known
 
 
 def _adds(rewrite: Rewrite) -> dict[str, Any]:
-    """The outputs' actions by path."""
+    """The AddFiles of the outputs by path."""
     return dict(zip((output.path for output in rewrite.outputs), rewrite.native.outputs, strict=True))
 
 
 def _counts(log: Log, hits: DataFrame | Places, rows: Mapping[str, int]) -> dict[str, int]:
-    """Places by file. Raises AdapterError for some that are not as many rows of the files at hand."""
+    """Number of positions by file. Raises AdapterError if they are not distinct rows of the given files."""
     if not isinstance(hits, Mapping):
         return count_places(log, hits, rows)
     for file, places in hits.items():
@@ -88,7 +88,7 @@ def _no_rows(log: Log, file: str, places: int) -> AdapterError:
 
 
 def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str, int]:
-    """Places by file. Raises AdapterError for one in a file that is not in ``rows``, beyond its rows, or doubled."""
+    """Number of positions by file. Raises AdapterError for a file not in ``rows``, or a bad or doubled position."""
     from pyspark.sql import functions as F
 
     asked = hits.groupBy("file").agg(
@@ -107,7 +107,7 @@ def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str
 
 
 def _by_vectors(log: Log, base: Rewrite, vectors: Vectors) -> tuple[list[Output], list[Any], Sequence[str]]:
-    """(outputs, their actions, the files beside the first outputs in use); a new vector replaces the one before."""
+    """(outputs, their actions, other files in use); a new deletion vector replaces the previous one."""
     outputs, actions = [], []
     for output, add in zip(base.outputs, base.native.outputs, strict=True):
         vector = vectors.by_file.get(output.path)
@@ -135,16 +135,16 @@ def _copies(base: Rewrite, outputs: Iterable[Output]) -> list[str]:
 def write_vectors(
     log: Log, run: str, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
 ) -> Vectors:
-    """One vector for each file of ``hits``, with the rows of its ``present`` one (a descriptor or None) in it.
+    """Write one vector for each file of ``hits``, including its ``present`` one (a descriptor or None).
 
-    The vectors' files lie in the folder of a run. Raises AdapterError where the vectors do not mask just as many rows
-    more as ``counts`` says, and Rejected where the storage has not kept them; then the vector files are deleted.
+    The vector files are stored in the folder of a run. Raises AdapterError unless the vectors delete exactly as many
+    more rows as ``counts`` says, and Rejected if the storage did not keep them; then the vector files are deleted.
     """
     if not counts:
         return Vectors({}, ())
     generator = log.singleton("commands.DeletionVectorBitmapGenerator")
     root = log.log.dataPath()
-    # The generator takes the folder of the run for the table: what lies elsewhere has to be named in full.
+    # The generator treats the folder of the run as the table, so vectors stored elsewhere need absolute paths.
     known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
     asked = _asked(hits, known)
     with log.active(log.jvm.session):
@@ -164,7 +164,7 @@ def write_vectors(
 
 
 def _moved(vector: Any, root: Any, run: str) -> Any:
-    """The same vector as one of the table: its file lies in the folder of a run, which becomes its prefix."""
+    """The same vector relative to the table: its file is in the folder of a run, which becomes its prefix."""
     if not vector.isOnDisk():
         return vector
     identifier = vector.getRandomPrefixAndUuid().get()._2()
@@ -173,12 +173,12 @@ def _moved(vector: Any, root: Any, run: str) -> Any:
 
 
 def _grown(vector: Any, before: Any) -> int:
-    """Rows that a vector masks and the one before did not."""
+    """Rows that a vector deletes and the previous one did not."""
     return int(vector.cardinality()) - (int(before.cardinality()) if before is not None else 0)
 
 
 def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
-    """Places in the form of Delta's generator, each with the vector that its file has already."""
+    """Positions in the form that Delta's generator reads, each with the vector that its file already has."""
     from pyspark.sql import functions as F
 
     named = hits.select(F.col("file").alias("filePath"), F.col("position").alias("rowIndexCol"))
@@ -201,9 +201,9 @@ def keep_vectors(log: Log, vectors: Vectors, paths: Iterable[str]) -> tuple[str,
 def _by_copies(
     log: Log, now: State, base: Rewrite, run: str, hits: DataFrame | Places, counts: Mapping[str, int]
 ) -> tuple[list[Output], list[Any], Sequence[str]]:
-    """(outputs, their actions, all copies in use): touched outputs are written anew, where a row is left.
+    """(outputs, their actions, all copies in use): touched outputs are rewritten if they still have a live row.
 
-    So are those that an earlier replay masked, before vectors were switched off.
+    So are outputs with rows that an earlier replay deleted by vector, before vectors were turned off.
     """
     adds = _adds(base)
     left = {o.path: o.rows - counts.get(o.path, 0) for o in base.outputs if o.path in counts or o.masked}
@@ -225,7 +225,7 @@ def _by_copies(
 
 
 def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:
-    """Places as columns ``file`` and ``position``."""
+    """Positions as columns ``file`` and ``position``."""
     if not isinstance(hits, Mapping):
         return hits
     files = [file for file, places in hits.items() for _ in places]
@@ -236,17 +236,17 @@ def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:
 
 
 def _readable(log: Log, state: State, add: Any) -> Any:
-    """An uncommitted file so that its row ids can be read: it has no first one yet, its own go first."""
+    """An uncommitted AddFile whose row ids can be read: it has no baseRowId yet; materialized ids win."""
     return log.edited(add, baseRowId=0, defaultRowCommitVersion=0) if state.tracks_rows else add
 
 
 def write_copies(
     log: Log, state: State, run: str, hits: DataFrame, adds: Mapping[str, Any], rows: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Each file copied without its ``hits``, in the same order of rows, into the folder of a run: path → new AddFile.
+    """Copy each file without its ``hits``, in the same order of rows, into the folder of a run: path → new AddFile.
 
-    ``adds`` are by path; ``rows`` is how many each new file must have, not 0. Raises AdapterError where it has not;
-    then the new files are deleted.
+    ``adds`` are by path; ``rows`` is the number of rows that each new file must have, not 0. If one has another number,
+    the new files are deleted and AdapterError is raised.
     """
     if not adds:
         return {}
@@ -269,10 +269,10 @@ def rows_by_file(
     *,
     row_ids: bool = True,
 ) -> DataFrame:
-    """Live rows of files, in a partition for each file, in their order.
+    """Live rows of files, one partition for each file, in file order.
 
-    ``only`` are places and how they count: ``left_semi`` for the rows there, ``left_anti`` for all others. ``adds`` are
-    AddFiles by path. With ``row_ids``, where the table tracks rows, ids and versions are columns too.
+    ``only`` holds positions and a join type: ``left_semi`` for the rows there, ``left_anti`` for all others. ``adds``
+    are AddFiles by path. With ``row_ids``, row ids and row commit versions are columns too, if row tracking is on.
     """
     from pyspark.sql import functions as F
 

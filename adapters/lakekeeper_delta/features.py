@@ -1,7 +1,7 @@
-"""Which table features lakekeeper works on: an allow-list, asked before anything is written.
+"""The allow-list of table features, checked before anything is written.
 
-What Delta itself refuses to open is refused in the same words: it comes as one of many Java exceptions, or as an error
-of decoding where the protocol action contradicts itself.
+Tables that Delta itself refuses to open are reported in the same words. Delta raises many different Java exceptions for
+them, or a decoding error if the protocol action contradicts itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ALLOWED = frozenset(
     }
 )
 
-# Features that old writer versions imply without naming them, in the order of the protocol.
+# Features that legacy writer versions imply without listing them, in the order of the protocol.
 _IMPLIED = {
     2: ("appendOnly", "invariants"),
     3: ("checkConstraints",),
@@ -65,9 +65,10 @@ _ADVICE = {
 
 
 def check(table: str, reader: int, writer: int, named: Iterable[str], properties: Mapping[str, str]) -> None:
-    """Raise Unsupported naming the first feature (in alphabetical order) that is not on the list.
+    """Raise Unsupported for the first feature, in alphabetical order, that is not on the allow-list.
 
-    ``reader`` and ``writer`` are the protocol versions, ``named`` the features that the protocol lists.
+    ``reader`` and ``writer`` are the protocol versions, which are checked first; ``named`` are the features that the
+    protocol lists.
     """
     if reader > MAX_READER_VERSION:
         raise Unsupported(table, f"reader protocol version {reader}")
@@ -84,9 +85,9 @@ def check(table: str, reader: int, writer: int, named: Iterable[str], properties
 
 @contextmanager
 def refusals(table: str, protocol: Callable[[], str]) -> Iterator[None]:
-    """Around calls that make Delta read a table's log: what it refuses to open is raised as Unsupported.
+    """Context for calls in which Delta reads a table's log: raises Unsupported for what Delta refuses to open.
 
-    ``protocol`` gives the text of the table's protocol action, which not every exception has.
+    ``protocol`` returns the text of the table's protocol action, which not every exception contains.
     """
     try:
         yield
@@ -100,7 +101,7 @@ def refusals(table: str, protocol: Callable[[], str]) -> Iterator[None]:
 
 
 def refused(table: str, error: BaseException, protocol: Callable[[], str] = str) -> Unsupported | None:
-    """What Delta's exception says of a table that it does not open; None for any other error."""
+    """The error to raise for a table that Delta refuses to open; None for any other error."""
     for name, message in causes(error):
         kind = name.rpartition(".")[2]
         if kind == "DeltaUnsupportedTableFeatureException":
@@ -124,12 +125,12 @@ def refused(table: str, error: BaseException, protocol: Callable[[], str] = str)
 
 
 def _first_named(message: str) -> str:
-    """The first, in alphabetical order, of the features that end a message of Delta's: ``…: b, a.``"""
+    """The first, in alphabetical order, of the features listed at the end of a Delta message: ``…: b, a.``"""
     return min(feature.strip() for feature in message.strip().rstrip(".").rpartition(":")[2].split(","))
 
 
 def supported(writer: int, named: Iterable[str]) -> frozenset[str]:
-    """All features in force: those named, and those that an old writer version implies."""
+    """All features in force: those listed, and those that a legacy writer version implies."""
     implied = [
         f for version, names in _IMPLIED.items() if version <= writer < MAX_WRITER_VERSION for f in names
     ]

@@ -1,10 +1,10 @@
-"""What commits did to files, replayed in order: which went and did not come back, and which deletion vectors are used.
+"""The effect of commits on files, replayed in order: files dropped and not added again, and vector files in use.
 
     version      5         6            9             12
-    x.parquet   add     remove      add (RESTORE)   remove      gone since 12: of any version from 12 on it is no part
-    y.parquet   add     remove, add (its deletes changed)       not gone
+    x.parquet   add     remove      add (RESTORE)   remove      dropped by 12: no version from 12 on contains it
+    y.parquet   add     remove, add (new deletion vector)       not dropped
 
-Kept are the files that went, not those that live: memory follows the garbage.
+Only dropped files are held, not live ones: memory grows with the garbage.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lakekeeper_delta.locations import Locator
 
 _VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
 ADD_LINE = r'^\s*\{\s*"add"\s*:'
-"""Lines (a pattern of Java's and Python's) that name a file that came."""
+"""Lines (a pattern for both Java and Python) with an add action."""
 
 
 def kind_of(location: str) -> str:
-    """What a file is, by its place and name."""
+    """The kind of a file, by its folder and name."""
     if "/_change_data/" in location:
         return "changes"
     return "deletes" if _VECTORS.search(location) else "data"
@@ -32,9 +32,9 @@ def kind_of(location: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A file that a version dropped. ``at_ms``: when, as the action says; 0 where it does not.
+    """A file that a version dropped. ``at_ms``: the time in the action; 0 if it has none.
 
-    A change file is named by its own version alone, and needed as long as that one can be read.
+    Only its own version names a change data file, which is needed as long as that version can be read.
     """
 
     version: int
@@ -43,27 +43,27 @@ class Gone:
     partition: str
 
     def needed_by(self, oldest: int) -> bool:
-        """Is it part of what can be read where versions from ``oldest`` on are kept?"""
+        """Whether a version needs the file, if versions from ``oldest`` on are kept."""
         return self.version >= oldest if self.kind == "changes" else self.version > oldest
 
 
 @dataclass(slots=True)
 class Journal:
-    """Commits ``first`` … ``newest``, in the order they were applied.
+    """Commits ``first`` … ``newest``, in the order in which they were applied.
 
-    memory     the version whose live files can be asked for; what came after it is told by ``undone`` and ``late``
-    since      removes up to this version were looked at before; -1 for none
+    memory     the version whose live files can be queried; ``undone`` and ``late`` hold the changes after it
+    since      removes up to this version were processed before; -1 for none
     whole      all commits of the table were read
-    twofold    a file of the table was spelled absolutely: the same one may live under another spelling
-    undone     (file, deletion vector's file) that were live in ``memory`` perhaps, and are no more
-    late       files that came after ``memory``
-    bytes      by which live bytes changed since ``memory``; None where an action does not tell
-    metadata   what of the metadata in ``memory`` a vacuum goes by
-    renewed    a later commit changed that, or the protocol, or is too large for the driver
-    checked    commits up to this one are known to bring no garbage back
-    last     the newest commit's file as it was read
-    asked, met   files that are looked for, and those of them that any action names
-    users      file of deletion vectors → files that use it, as far as was seen
+    twofold    a file of the table has an absolute path: the same file may be live under another spelling
+    undone     (file, deletion vector file) that may be live in ``memory``, and were removed since
+    late       files that were added after ``memory``
+    bytes      change of live bytes since ``memory``; None if an action has no size
+    metadata   the parts of the metadata in ``memory`` that vacuum depends on
+    renewed    a later commit changed these parts or the protocol, or is too large for the driver
+    checked    commits up to this one are known to restore no garbage
+    last       the newest commit's file as it was read
+    asked, met   files to search for, and those of them that any action names
+    users      deletion vector file → files that use it, as far as was seen
     """
 
     locator: Locator
@@ -90,11 +90,11 @@ class Journal:
     met: set[str] = field(default_factory=set)
 
     def asks_for_adds(self, version: int) -> bool:
-        """Does it matter which files a commit brought?"""
+        """Whether the adds of a commit are needed."""
         return bool(self.gone or self.asked) or self.whole or version > self.memory
 
     def drop(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Apply what a commit says besides the files that it brought. Raises ValueError, KeyError or TypeError."""
+        """Apply the actions of a commit other than its adds. Raises ValueError, KeyError or TypeError."""
         for action in actions:
             if "remove" in action and version > self.since:
                 self._remove(version, action["remove"])
@@ -104,7 +104,7 @@ class Journal:
                 self.renewed = True
 
     def bring(self, version: int, adds: Iterable[Mapping[str, Any]]) -> None:
-        """Then apply the files that it brought: what came in the same commit as it went is there."""
+        """Then apply its adds: a file that the same commit removes and adds is live."""
         for add in adds:
             path = str(add["path"])
             vector = self.locator.vector(add.get("deletionVector"))
@@ -124,15 +124,15 @@ class Journal:
                     self.users.setdefault(vector, set()).update(locations)
 
     def dropped_at(self, gone: Gone) -> int | None:
-        """When a file was dropped (epoch milliseconds), by its action or else its commit; None where neither says."""
+        """When a file was dropped (epoch milliseconds), by its action, else its commit; None if neither has a time."""
         return gone.at_ms or self.times.get(gone.version)
 
     def still_used(self, vector: str) -> bool:
-        """Is a file of deletion vectors used by a file that was seen to come?"""
+        """Whether a file whose add was seen uses a deletion vector file."""
         return bool(self.users.get(vector))
 
     def _renews(self, action: Mapping[str, Any]) -> bool:
-        """Is it metadata that changes which files may go? Columns do not, nor does the last value of an identity."""
+        """Whether an action is metadata that affects which files may be deleted; columns and identity marks do not."""
         metadata = action.get("metaData")
         return metadata is not None and any(
             metadata.get(key, type(value)()) != value for key, value in self.metadata.items()
@@ -194,7 +194,7 @@ class Journal:
         self.bytes = (self.bytes or 0) + sign * size if known else None
 
     def _partition(self, action: Mapping[str, Any], path: str) -> str:
-        """The partition as in ``BlockSet.partition``, or the folder where the action does not tell."""
+        """The partition as in ``BlockSet.partition``, or the folder if the action has no partition values."""
         if not self.partition_columns:
             return ""
         values = action.get("partitionValues")

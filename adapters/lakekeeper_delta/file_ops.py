@@ -1,4 +1,4 @@
-"""Look at files, delete them, move them: the last line of defence asks again, and believes only what it sees."""
+"""Status, deletes and moves of files: the last line of defence checks again, and trusts only what it reads back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper_delta.filesystem import Disk, in_parallel
 
 
 def look(disk: Disk, paths: Sequence[str]) -> list[FileInfo | None]:
-    """Each file as it is now, in order."""
+    """The current status of each file, in order."""
     links = Links(disk)
 
     places = [disk.locator.at(path) for path in paths]
@@ -23,7 +23,7 @@ def look(disk: Disk, paths: Sequence[str]) -> list[FileInfo | None]:
 
 
 def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
-    """Delete what may be deleted, and look; the paths that are gone. Folders of runs go with their last file."""
+    """Delete files that may be deleted, and check; the paths that are gone. Run folders are removed once empty."""
     links = Links(disk)
     places = {
         file.path: disk.locator.at(file.path)
@@ -32,7 +32,7 @@ def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
     }
     paths = list(places)
     there = _kinds(disk, paths, places)
-    # A folder is no file of anybody's: some stores would delete all that is in it.
+    # Never pass a folder: some stores would delete everything in it.
     disk.remove([places[path] for path in paths if there[path] == "file"])
     left = _kinds(disk, paths, places)
     gone = [path for path in paths if not left[path]]
@@ -43,7 +43,7 @@ def delete(disk: Disk, grounds: Grounds, files: Sequence[Doomed]) -> list[str]:
 
 
 def _kinds(disk: Disk, paths: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
-    """What each is; where the storage does not answer nothing is known, and none counts as gone."""
+    """The kind of each path. If the storage does not respond, all are unknown and none counts as deleted."""
     try:
         found = disk.kinds([places[path] for path in paths])
     except AdapterError:
@@ -52,7 +52,7 @@ def _kinds(disk: Disk, paths: Sequence[str], places: Mapping[str, str]) -> dict[
 
 
 def move(disk: Disk, grounds: Grounds, moves: Mapping[str, str]) -> list[str]:
-    """Rename what may be renamed; the sources that are at their targets now."""
+    """Rename files that may be renamed; the sources that are now at their targets."""
     links = Links(disk)
     allowed = [
         pair
@@ -65,7 +65,7 @@ def move(disk: Disk, grounds: Grounds, moves: Mapping[str, str]) -> list[str]:
         olds, news = disk.kinds([old for old, _ in pairs]), disk.kinds([new for _, new in pairs])
         return list(zip(olds, news, strict=True))
 
-    # Some stores rename over what is there.
+    # Some stores overwrite an existing target.
     free = [pair for pair, state in zip(pairs, states(), strict=True) if state == ("file", "")]
     list(in_parallel(lambda pair: disk.rename(*pair), free))
     done = zip(allowed, states(), strict=True)
@@ -73,7 +73,7 @@ def move(disk: Disk, grounds: Grounds, moves: Mapping[str, str]) -> list[str]:
 
 
 class Links:
-    """Is a file reached by a symbolic link below the table's folder? Each folder is looked at once."""
+    """Symbolic links on the way to a file below the table's folder. Each folder is resolved once."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -82,15 +82,15 @@ class Links:
         self._plain: dict[str, bool] = {}
 
     def reach(self, location: str) -> bool:
-        """The file itself, or a folder on the way."""
+        """Whether the file itself, or a folder on its path, is a link."""
         if not self._disk.local or not self._disk.locator.inside(location):
             return False
         path = location.removeprefix("file:")
-        folder = os.path.dirname(path)  # noqa: PTH120  # a million paths may be asked for
+        folder = os.path.dirname(path)  # noqa: PTH120  # there may be a million paths
         if folder not in self._plain:
             wanted = os.path.normpath(self._real + folder[len(self._home) :])
             self._plain[folder] = os.path.realpath(folder) == wanted
-        return not self._plain[folder] or os.path.islink(path)  # noqa: PTH114  # the same
+        return not self._plain[folder] or os.path.islink(path)  # noqa: PTH114  # as above
 
 
 def _refused(disk: Disk, grounds: Grounds, links: Links, path: str, region: Region) -> bool:

@@ -1,14 +1,14 @@
-"""Which files only writers of Delta make: by folder, name and kind. Text alone, to be tested from a table.
+"""Recognition of files that only Delta writers make: by folder, name and kind. Pure text, for table-driven tests.
 
-writer       name of a file
+writer       file name
 Spark        part-00000-<uuid>.c000.snappy.parquet    cdc-00000-<uuid>.c000.snappy.parquet
 delta-rs     part-00000-<uuid>-c000.snappy.parquet
 Flink        part-<uuid>-0.snappy.parquet
 Trino        20260102_030405_00006_abcde-<uuid>
 all          deletion_vector_<uuid>.bin
 
-Spark gives files of plain Parquet tables the names of Delta's: these count only in folders that a writer of this table
-makes: of a partition, of random prefixes, of the change feed, of a run.
+Spark names files of plain Parquet tables like Delta's: these names count only in folders that a writer of this table
+makes: of a partition, a random prefix, the change data feed, or a run.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CHANGES = "_change_data"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Folders that a table's writers make: of its partition columns, of prefixes of so many characters (0: none)."""
+    """Folders that a table's writers make: of its partition columns, of random prefixes of this length (0: none)."""
 
     columns: Collection[str] = ()
     prefix: int = 0
 
     def has(self, step: str) -> bool:
-        """Is a step of a path a folder of theirs?"""
+        """Whether a step of a path is such a folder."""
         if step == _CHANGES or is_run_folder(step):
             return True
         column, equals, _ = step.partition("=")
@@ -48,6 +48,6 @@ class Folders:
 
 
 def recognised(path: str, folders: Folders) -> bool:
-    """Is a file a writer of Delta's? ``path`` is its place below the table, decoded."""
+    """Whether a Delta writer made the file. ``path`` is relative to the table, and decoded."""
     *steps, name = path.split("/")
     return _NAMES.fullmatch(name) is not None and all(map(folders.has, steps))

@@ -1,7 +1,7 @@
-"""Hadoop's file system from the driver: states, texts and names of single files; each method says whether it lists.
+"""Hadoop's file system from the driver: status, text, deletes and renames of files; methods that list are marked LIST.
 
-Every call of py4j takes a tenth of a millisecond: lines are filtered and joined where they are read, and a folder's
-entries come as one text.
+A py4j call takes a tenth of a millisecond, so lines are filtered and joined in the JVM, and a folder's entries are
+transferred as one text.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakekeeper_delta.locations import Locator
 from lakekeeper_delta.native import Log
 
 THREADS = 8
-_RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss")  # where a rename is one step, and not a copy
-_PAGE = 250  # files that one thread asks about
-_ENTRIES = 5_000  # of a folder in one text
+_RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss")  # where a rename is one step, not a copy
+_PAGE = 250  # files per call of one thread
+_ENTRIES = 5_000  # of a folder per text
 _STATUS = re.compile(
     r"(.*); isDirectory=(true|false);(?: length=(\d+);)?.* modification_time=(\d+)\b", re.DOTALL
 )
@@ -42,7 +42,7 @@ class Entry:
 
 
 class Disk:
-    """The file system that a table lies on. Methods raise AdapterError where it does not answer."""
+    """The file system of a table. Reads raise AdapterError if it does not respond."""
 
     def __init__(self, log: Log) -> None:
         self._name = log.name
@@ -65,33 +65,33 @@ class Disk:
 
     @property
     def scheme(self) -> str:
-        """Of the table's file system."""
+        """The scheme of the table's file system."""
         return self.root.partition(":")[0]
 
     @property
     def renames(self) -> bool:
-        """Is a rename one step?"""
+        """Whether a rename is one step."""
         return self.scheme in _RENAMING
 
     @property
     def local(self) -> bool:
-        """Can links be looked through with the driver's own file system?"""
+        """Whether the driver's own file system can resolve links."""
         return self.root.startswith("file:/")
 
     def path(self, location: str) -> Any:
-        """A Hadoop Path of a location; never decoded."""
+        """The Hadoop Path of a location, which is not decoded."""
         return self._view.org.apache.hadoop.fs.Path(location)
 
     def status(self, location: str) -> FileInfo | None:
-        """A file as it is; None where there is none, or a folder."""
+        """The current status of a file; None if nothing or a folder is there."""
         return self.statuses([location])[0]
 
     def statuses(self, locations: Sequence[str]) -> list[FileInfo | None]:
-        """Files as they are, in order."""
+        """The current status of files, in order, as :meth:`status`."""
         return [found[0] if found and found[1] else None for found in self._seen(locations)]
 
     def kinds(self, locations: Sequence[str]) -> list[str]:
-        """``file``, ``folder``, or empty where there is nothing."""
+        """For each location ``file``, ``folder``, or empty if nothing is there."""
         return ["" if found is None else "file" if found[1] else "folder" for found in self._seen(locations)]
 
     def _seen(self, locations: Sequence[str]) -> list[tuple[FileInfo, bool] | None]:
@@ -102,7 +102,7 @@ class Disk:
             raise self._unanswered(f"{locations[0]} or one after it", error) from error
 
     def lines(self, location: str, dropped: str = "") -> str:
-        """The lines of a text, but for those in which a pattern of Java's is found."""
+        """The lines of a text file, except those in which the Java pattern ``dropped`` is found."""
         java = self._view.java
         try:
             stream = self._files.open(self.path(location))
@@ -119,7 +119,7 @@ class Disk:
             raise self._unanswered(location, error) from error
 
     def first_line(self, location: str) -> str:
-        """The first line of a text."""
+        """The first line of a text file."""
         java = self._view.java
         try:
             stream = self._files.open(self.path(location))
@@ -133,11 +133,11 @@ class Disk:
             raise self._unanswered(location, error) from error
 
     def remove(self, locations: Sequence[str]) -> None:
-        """Delete files, in bulk where the store can. What cannot be deleted stays: who asks has to look."""
+        """Delete files, in bulk if the store can. Files that cannot be deleted remain: the caller has to check."""
         try:
             store = self._files.createBulkDelete(self.path(self.root))
             size = int(store.pageSize())
-        except Exception:  # a store without: one by one
+        except Exception:  # the store has no bulk delete: one by one
             store, size = None, 1
         step = size if size > 1 else _PAGE
         pages = [locations[at : at + step] for at in range(0, len(locations), step)]
@@ -147,33 +147,33 @@ class Disk:
             store.close()
 
     def _remove_page(self, store: Any, page: Sequence[str]) -> None:
-        with suppress(Exception):  # they stay, and the look afterwards tells so
+        with suppress(Exception):  # the files remain, and the caller's check finds them
             store.bulkDelete(self._bulk.paths(page))
 
     def _remove_each(self, page: Sequence[str]) -> None:
-        with suppress(Exception):  # the same
+        with suppress(Exception):  # as above
             self._bulk.delete(page)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; a failure leaves it where it is, or is seen by a look at both."""
+        """Rename a file. Failures are ignored: the caller has to check source and target."""
         try:
             place = self.path(target)
             self._files.mkdirs(place.getParent())
             self._files.rename(self.path(source), place)
-        except Exception:  # who asks looks
+        except Exception:  # the caller checks
             return
 
     def drop_empty(self, folder: str) -> None:
-        """Remove a folder that is empty, where the file system does so in one step; any other stays."""
+        """Remove a folder that is empty, where the file system does so in one step; any other folder remains."""
         if self.local:
             with suppress(OSError):
-                os.rmdir(folder.removeprefix("file:"))  # noqa: PTH106  # of the text as it is
+                os.rmdir(folder.removeprefix("file:"))  # noqa: PTH106  # the path exactly as spelled
         elif self.scheme == "hdfs":
-            with suppress(Exception):  # it is not empty
+            with suppress(Exception):  # the folder is not empty
                 self._files.delete(self.path(folder), False)
 
     def prune(self, folder: str) -> None:
-        """LIST: remove a folder in which there are folders only; one with a file in it stays."""
+        """LIST: remove a folder that contains only folders; a folder with a file in it remains."""
         if not self.local and self.scheme != "hdfs":
             return
         below = self.entries(folder)
@@ -183,7 +183,7 @@ class Disk:
             self.drop_empty(folder)
 
     def entries(self, folder: str) -> list[Entry]:
-        """LIST: what lies directly in a folder, in no order; nothing where there is no such folder."""
+        """LIST: the direct entries of a folder, in no order; empty if the folder does not exist."""
         functional = self._view.org.apache.hadoop.util.functional
         try:
             found = functional.RemoteIterators.toList(self._files.listStatusIterator(self.path(folder)))
@@ -208,14 +208,14 @@ class Disk:
 
 
 def missing(error: BaseException) -> bool:
-    """Does an error say that there is no such file?"""
+    """Whether an error says that the file does not exist."""
     return any(
         name.endswith(("FileNotFoundException", "NoSuchFileException")) for name, _ in causes(error)[:1]
     )
 
 
 def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """Results in order, a bounded number of them ahead: storage waits more than it works."""
+    """Results in order, a bounded number of them computed ahead: storage calls mostly wait."""
     wanted = list(items)
     if len(wanted) <= 1:
         yield from map(work, wanted)
@@ -226,10 +226,10 @@ def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_
 
 
 def _parsed(piece: str, folder: str) -> Iterator[Entry]:
-    """An entry out of what Hadoop's state of a file says of itself, from the name on.
+    """Parse one entry from the text of a Hadoop FileStatus, starting at the name.
 
-    A name has no slash, so that the folder marks where the next one begins. A name that looks like a part of such a
-    text is left out: it might be taken for another file, or for an older one.
+    A name has no slash, so the folder's path marks where the next entry begins. A name that resembles a part of such a
+    text is left out: it might be mistaken for another file, or for an older one.
     """
     found = _STATUS.match(piece)
     if found and piece.count("; isDirectory=") == 1 and piece.count("modification_time=") == 1:

@@ -1,7 +1,7 @@
-"""Other tables in or around a table's folder: their files would look like orphans.
+"""Other tables in or around a table's folder: their files would be mistaken for orphans.
 
-files      a log or metadata of another table in what is listed, or in a folder around the table
-catalog    a table that says it lies in one of these places; of the same folder, only one that is no Delta table
+files      the log or metadata of another table in a listed folder, or in a folder around the table
+catalog    a table registered at one of these locations; for the same folder, only one that is not a Delta table
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _METADATA = ".metadata.json"
 
 
 def strangers(log: Log, disk: Disk, name: TableName, runs: Sequence[str] | None) -> list[str]:
-    """See ``spi_storage.Storage.strangers``."""
+    """See ``spi.Storage.strangers``."""
     below = [disk.root] if runs is None else [f"{disk.root}/{run}" for run in runs]
     return sorted({*_inside(disk, below), *_around(disk), *_in_catalog(log, disk, name)})
 
 
 def _inside(disk: Disk, folders: Sequence[str]) -> list[str]:
-    """Metadata of other tables below folders."""
+    """Metadata of other tables below these folders."""
     found = []
     links = Links(disk)
     ours = (f"{disk.root}/_delta_log", f"{disk.root}/{FOLDER}")
@@ -43,7 +43,7 @@ def _inside(disk: Disk, folders: Sequence[str]) -> list[str]:
 
 
 def _around(disk: Disk) -> list[str]:
-    """Metadata of other tables directly in a folder that the table lies in."""
+    """Metadata of other tables directly in a folder that contains the table."""
     found = []
     for folder in disk.locator.above():
         names = [f"{folder}/{name}" for name in (*_OTHERS, "metadata")]
@@ -55,7 +55,7 @@ def _around(disk: Disk) -> list[str]:
 
 
 def _metadata_in(folder: str, entries: Sequence[Entry], *, own: bool) -> list[str]:
-    """What of a folder's entries is a table's metadata; ``own``: the log in it is this table's."""
+    """The entries of a folder that are a table's metadata; ``own``: the log in it is this table's."""
     found = []
     for entry in entries:
         name = posixpath.basename(entry.info.path)
@@ -68,7 +68,7 @@ def _metadata_in(folder: str, entries: Sequence[Entry], *, own: bool) -> list[st
 
 
 def _in_catalog(log: Log, disk: Disk, name: TableName) -> list[str]:
-    """Tables that the catalog says lie at, above or below the table's folder; a Delta table is known by its folder."""
+    """Tables that the catalog places at, above or below the table's folder; a Delta table at that folder is ours."""
     found = []
     for place in places(log.jvm, name.catalog or "spark_catalog"):
         location = place.location if ":" in place.location else disk.locator.default + place.location

@@ -1,8 +1,8 @@
-"""Files that no kept version can read, out of the journal of the log.
+"""Files that no kept version can read, from the journal of the log.
 
-versions        … 4   5   6 │ 7   8   9          7 is the oldest that stays
+versions        … 4   5   6 │ 7   8   9          7 is the oldest kept version
 dropped by          5   6   │ 7   8
-garbage           x   x     │ x                  what 7 dropped, 6 read last; what 8 dropped, 7 reads
+garbage           x   x     │ x                  6 was the last to read files dropped by 7; 7 reads those dropped by 8
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def find_garbage(
     hints: Collection[str],
     backlog: Backlog = NO_BACKLOG,
 ) -> Garbage:
-    """See ``spi.Storage.garbage``. One Spark job over the live files, only where the commits cannot tell.
+    """See ``spi.Storage.garbage``. Runs one Spark job over the live files, only if the commits do not suffice.
 
-    The backlog is all that waits, whether or not the log will still tell of it.
+    The backlog holds all files that wait, whether or not the log will still name them.
     """
     journal = history.journal
     waiting = recalled(backlog, journal)
@@ -54,7 +54,7 @@ def find_garbage(
         for location in sorted(hinted - live)
     ]
     stay = {place: g for place, g in dropped.items() if place in held or g.needed_by(kept.oldest)}
-    # What is held back now is to be found again.
+    # The next vacuum must find the files held back now.
     through = min([kept.oldest, *(version - 1 for place, version in held.items() if place in journal.gone)])
     return Garbage(
         (*found, *files),
@@ -67,14 +67,14 @@ def find_garbage(
 
 
 def _not_told(journal: Journal, gone: dict[str, Gone]) -> set[str]:
-    """Of these, what something may name that was not read: another spelling, another user of a file of vectors."""
+    """Files that an unread action may name: under another spelling, or as another user of a deletion vector file."""
     if journal.twofold:
         return set(gone)
     return set() if journal.whole else {path for path, g in gone.items() if g.kind == "deletes"}
 
 
 def _too_new(gone: Gone, journal: Journal, kept: Kept) -> bool:
-    """Was it dropped after the moment that the grace reaches back to, or nobody knows when?"""
+    """Whether a file was dropped after the cutoff of the grace period, or at an unknown time."""
     at = journal.dropped_at(gone)
     return at is None or at > kept.cutoff_ms
 
@@ -86,7 +86,7 @@ def _why(gone: Gone) -> str:
 
 
 def _note(journal: Journal, backlog: Backlog) -> str:
-    """What a log that was cut no longer tells, and no backlog does."""
+    """A note on removed commits whose dropped files no backlog lists; empty if none are missing."""
     expected = max(journal.since, backlog.seen) + 1
     if journal.first <= expected:
         return ""

@@ -1,10 +1,10 @@
-"""The JSON commits after a version: small ones are parsed once and remembered, large ones are read by a Spark job.
+"""The JSON commits after a version. Small ones are parsed once and cached; large ones are read by a Spark job.
 
-    known            looked for by name, never listed
+    known            probed by name, never listed
       ▼                   ▼
-    … 8  9 │ 10 11 12 │ 13 ?       10 to 12 are remembered: the next look reads 13 alone
+    … 8  9 │ 10 11 12 │ 13 ?       10 to 12 are cached: the next call reads 13 alone
 
-The file of the newest commit known is looked at each time: where it is another one, the log is not the same table's.
+Each call checks the file of the newest known commit. If it differs, the log may be another table's.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 RUN_TAG = "lakekeeper.run"
 LARGE = 1 << 20
-"""A commit of more bytes is not brought into the driver as a whole."""
-_REMEMBERED = 4096  # commits; older ones are read again where they are needed
+"""Commits of more bytes are not read into the driver as a whole."""
+_REMEMBERED = 4096  # commits; older ones are read again when needed
 _FILES = pa.schema(
     [("version", pa.int64()), ("path", pa.string()), ("delete_id", pa.string()), ("live", pa.bool_())]
 )
@@ -40,11 +40,11 @@ _FILES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Commits after a version, oldest first, and the file actions in them.
+    """Commits after a version, oldest first, and their file actions.
 
-    ``files`` is a table of version, path, delete_id and live (an add, or else a remove), in no order. ``adds`` are
-    actions, as JSON, of files that were there before: the newest of each path; those of large commits are left out.
-    ``renewed``: a commit brought other metadata or another protocol, as far as one can tell.
+    ``files`` is an unordered table of version, path, delete_id and live (true for an add, false for a remove). ``adds``
+    maps each path that one commit both removes and adds to its newest add, as JSON; large commits are left out.
+    ``renewed``: a commit has a metaData or protocol action.
     """
 
     winners: tuple[Winner, ...] = ()
@@ -53,7 +53,7 @@ class Since:
     renewed: bool = False
 
     def touching(self, paths: pa.Array) -> pa.Table:
-        """The actions on these paths, which may be many more than the actions."""
+        """The actions on these paths; there may be far more paths than actions."""
         if not self.files.num_rows:
             return self.files
         known = paths.filter(pc.is_in(paths, value_set=self.files["path"].combine_chunks()))
@@ -61,7 +61,7 @@ class Since:
 
 
 class Commits:
-    """The commits of one log, as read so far; safe to use from several driver threads."""
+    """The commits of one log read so far; safe to use from several driver threads."""
 
     def __init__(self, log: Log) -> None:
         self._log_path = log.log.logPath()
@@ -71,11 +71,11 @@ class Commits:
         self._utf8 = log.jvm.view.java.nio.charset.StandardCharsets.UTF_8
         self._lock = Lock()
         self._known: dict[int, Since] = {}
-        # Version, time and bytes of the newest commit's file.
+        # Version, modification time and size of the newest commit file.
         self._anchor: tuple[int, int, int] | None = None
 
     def newest(self, read: Callable[[], State]) -> int | None:
-        """The newest version, from the one that was ``read`` on; None where the log may be another table's."""
+        """The newest version, probed from the one that ``read`` returns; None if the log may be another table's."""
         with self._lock:
             anchor = self._anchor
             if anchor is None:
@@ -97,7 +97,7 @@ class Commits:
             return anchor[0]
 
     def between(self, log: Log, after: int, upto: int) -> Since:
-        """The commits ``after`` < version ≤ ``upto``. Raises NotFound where the log was cleaned of one of them."""
+        """The commits ``after`` < version ≤ ``upto``. Raises NotFound if log cleanup has removed one of them."""
         with self._lock:
             large = []
             for version in range(after + 1, upto + 1):
@@ -152,7 +152,7 @@ _guard = Lock()
 
 
 def commits_of(log: Log) -> Commits:
-    """What was read of a log so far."""
+    """The commits of a log read so far."""
     with _guard:
         found = _of_logs.get(log)
         if found is None:
@@ -161,12 +161,12 @@ def commits_of(log: Log) -> Commits:
 
 
 def commits_between(log: Log, after: int, upto: int) -> Since:
-    """See :meth:`Commits.between`; nothing is read for none."""
+    """See :meth:`Commits.between`; an empty range reads nothing."""
     return commits_of(log).between(log, after, upto) if upto > after else Since()
 
 
 def parsed(version: int, text: str) -> Since:
-    """One commit out of its text. Raises ValueError for what is no list of actions."""
+    """Parse one commit. Raises ValueError if the text is not a list of actions."""
     files: list[tuple[int, str, str, bool]] = []
     adds: dict[str, str] = {}
     removed: set[str] = set()
@@ -180,7 +180,7 @@ def parsed(version: int, text: str) -> Since:
             if action.get(kind) is not None:
                 file = action[kind]
                 files.append((version, file["path"], _vector_id(file.get("deletionVector")), kind == "add"))
-                # What a log does not say is taken for a change.
+                # A missing dataChange counts as true.
                 data |= file.get("dataChange") is not False
                 if kind == "add":
                     adds[file["path"]] = line
@@ -203,7 +203,7 @@ def parsed(version: int, text: str) -> Since:
 
 
 def _vector_id(vector: Mapping[str, Any] | None) -> str:
-    """As :func:`lakekeeper_delta.blocks.delete_id`."""
+    """The same text as :func:`lakekeeper_delta.blocks.delete_id`."""
     if vector is None:
         return ""
     offset = vector.get("offset")
@@ -232,7 +232,7 @@ def _gap(log: Log, version: int) -> NotFound:
 
 
 def _by_job(log: Log, versions: range) -> dict[int, Since]:
-    """Commits that may be large, in one Spark job."""
+    """Read commits that may be large in one Spark job."""
     from pyspark.sql import functions as F
 
     raw = read_commits(log, versions)
@@ -290,7 +290,7 @@ def _winner(
 
 
 def read_commits(log: Log, versions: range) -> DataFrame:
-    """Raw actions with their ``version``. By Delta's own index: a reader's path would be taken for a pattern."""
+    """Raw actions with their ``version``, through DeltaLogFileIndex: Spark's reader would treat a path as a glob."""
     jvm = log.jvm
     hadoop = log.log.newDeltaHadoopConf()
     folder = log.log.logPath()

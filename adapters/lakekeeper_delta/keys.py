@@ -1,10 +1,10 @@
-"""Where a table's cluster key is kept: CLUSTER BY where the table has it, else a table property.
+"""Where a table's cluster key is stored: in CLUSTER BY if the table has it, else in a table property.
 
-    CLUSTER BY (a, b)        wins over the property; its columns follow a rename by themselves
-    lakekeeper.cluster-by    which changes no protocol: every writer goes on writing
+    CLUSTER BY (a, b)        takes precedence over the property; its columns follow renames automatically
+    lakekeeper.cluster-by    changes no protocol: every writer can still write
 
-CLUSTER BY knows columns only; Delta's own OPTIMIZE lays several of them out along a Hilbert curve of its own. The
-layout of our files is a property beside it, which holds for these very columns: ``hilbert:<key id>``. A key that
+CLUSTER BY records only columns; Delta's own OPTIMIZE clusters several of them along its own Hilbert curve. The
+layout of our files is a separate property, which applies to exactly these columns: ``hilbert:<key id>``. A key that
 another engine sets natively has another id, and is linear.
 """
 
@@ -27,20 +27,20 @@ from lakekeeper.errors import OptionError
 from lakekeeper_delta.columns import Found, physical_step
 from lakekeeper_delta.native import Log, State
 
-LAYOUT_PROPERTY = "_lakekeeper.cluster-layout"  # not an option: those are what begins with "lakekeeper."
+LAYOUT_PROPERTY = "_lakekeeper.cluster-layout"  # not an option: option names begin with "lakekeeper."
 CLUSTERING = "clustering"
 
 Resolve = Callable[[Sequence[str], str], tuple[ClusterKey, list[Found]]]
-"""The key of columns (Spark SQL spelling) under a layout, and where their statistics are; raises OptionError."""
+"""The key of columns (Spark SQL spelling) under a layout, and where its statistics are; raises OptionError."""
 
 
 def native_place(state: State) -> bool:
-    """Can the table have CLUSTER BY? Partitioned ones can not."""
+    """Whether the table can have CLUSTER BY; a partitioned table cannot."""
     return not state.partition_columns
 
 
 def native_columns(log: Log, state: State) -> tuple[str, ...]:
-    """The columns of CLUSTER BY in Spark SQL spelling; none where the table has no such key."""
+    """The columns of CLUSTER BY in Spark SQL spelling; empty if the table has no such key."""
     if CLUSTERING not in state.features:
         return ()
     found = log.singleton("skipping.clustering.ClusteringColumnInfo").extractLogicalNames(state.snapshot)
@@ -48,7 +48,7 @@ def native_columns(log: Log, state: State) -> tuple[str, ...]:
 
 
 def stored_key(log: Log, state: State, resolve: Resolve) -> tuple[ClusterKey | None, list[Found], str]:
-    """(the table's own key, where its statistics are, why it is None though one is stored)."""
+    """(the table's own key, where its statistics are, why the key is None although one is stored)."""
     columns = native_columns(log, state)
     if columns:
         layout, _, _ = state.properties.get(LAYOUT_PROPERTY, "").partition(":")
@@ -59,7 +59,7 @@ def stored_key(log: Log, state: State, resolve: Resolve) -> tuple[ClusterKey | N
         return None, [], stored.problem
     try:
         key, found = resolve(stored.columns, stored.layout)
-        # The layout beside CLUSTER BY may have been set for other columns.
+        # The layout property may have been set for other columns.
         if columns and key.curved and state.properties[LAYOUT_PROPERTY] != _laid_out(key):
             key, found = resolve(stored.columns, "linear")
     except OptionError as error:
@@ -68,7 +68,7 @@ def stored_key(log: Log, state: State, resolve: Resolve) -> tuple[ClusterKey | N
 
 
 def protocol_changes(log: Log, state: State) -> tuple[tuple[str, str, str], ...]:
-    """What CLUSTER BY changes in the protocol of the table, as (what, before, after)."""
+    """The changes that CLUSTER BY makes to the table's protocol, as (what, before, after)."""
     if CLUSTERING in state.features:
         return ()
     feature = log.singleton("actions.Protocol").forTableFeature(log.singleton("ClusteringTableFeature"))
@@ -96,10 +96,10 @@ def _names(log: Log, scala_set: Any) -> str:
 
 
 def store(log: Log, state: State, key: ClusterKey, found: Sequence[Found], *, native: bool) -> None:
-    """Keep the key. By Delta's command objects: no name of a column ever becomes part of a statement.
+    """Store the key, through Delta's command objects: a column name never becomes part of a statement.
 
-    A property goes in one commit. A native key takes up to three: its layout comes before its columns, as until these
-    are there it holds for no key, and the property goes last, as the native key wins meanwhile.
+    A property takes one commit. A native key takes up to three: its layout is set before its columns, since it applies
+    to no key until they are set, and the property is removed last, since the native key takes precedence meanwhile.
     """
     if not native:
         _set(log, key_properties(key, [item.physical for item in found]))
@@ -112,14 +112,14 @@ def store(log: Log, state: State, key: ClusterKey, found: Sequence[Found], *, na
 
 
 def remove(log: Log, state: State) -> None:
-    """Keep no key: neither natively nor as a property. The features of CLUSTER BY stay: Delta cannot drop them."""
+    """Remove the key, native and property. The features of CLUSTER BY remain: Delta cannot drop them."""
     if native_columns(log, state):
         _cluster_by(log, [])
     _unset(log, state, (KEY_PROPERTY, FIELDS_PROPERTY, LAYOUT_PROPERTY))
 
 
 def _name_now(state: State, steps: Any) -> str | None:
-    """The present name of the field with these physical names, which a rename leaves alone."""
+    """The current name of the field with these physical names, which a rename does not change."""
     path: list[str] = []
     at: Any = state.schema
     for step in steps if isinstance(steps, list) else ():
@@ -147,7 +147,7 @@ def _set(log: Log, properties: Mapping[str, str]) -> None:
 
 
 def _unset(log: Log, state: State, names: Sequence[str]) -> None:
-    """Take properties away, in one commit; none where the table has none of them."""
+    """Remove properties, in one commit; no commit if the table has none of them."""
     there = [name for name in names if name in state.properties]
     if there:
         unset = log.delta.commands.AlterTableUnsetPropertiesDeltaCommand

@@ -1,4 +1,4 @@
-"""Which of some files the log's newest state names: looked for inside the JVM, so that only what is found comes out."""
+"""Lookup of files in the log's newest state: matched inside the JVM, so that only matches reach the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VECTORS = re.compile(r"deletion_vector_([0-9a-fA-F-]{36})\.bin")
 
 
 def alive(log: Log, state: State, journal: Journal, locations: Collection[str]) -> set[str]:
-    """Those of ``locations`` that are part of the newest version: of ``state``, and not dropped by a later commit."""
+    """Those of ``locations`` that are live in the newest version: in ``state``, and not dropped by a later commit."""
     found: set[str] = set()
     for row in matching(log.files(state), locations):
         vector = journal.locator.vector(row["deletionVector"])
@@ -39,9 +39,9 @@ def named_in(locator: Locator, frame: DataFrame, locations: Collection[str]) -> 
 
 
 def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Actions (``path`` and ``deletionVector`` as plain data) that may name one of these files, by their last step.
+    """Actions (``path`` and ``deletionVector`` as plain data) that may name one of these files, by its file name.
 
-    One location has many spellings, its name has few; who asks compares whole locations.
+    One location has many spellings, its file name only a few; the caller compares whole locations.
     """
     from pyspark.sql import functions as F
 
@@ -52,7 +52,7 @@ def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str,
         kind != "i", _last_step(_decoded(place))
     )
     path = F.col("path")
-    # A path that is no URI may mean what it says, or what stands before a mark of a query or a fragment.
+    # A path that is not a URI may be literal, or only the part before a query or fragment mark may count.
     raw = _last_step(path)
     names = F.array(_last_step(_decoded(path)), raw, F.regexp_replace(raw, "[?#].*", ""), by_vector)
     narrow = frame.select(
@@ -68,7 +68,7 @@ def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str,
 
 
 def _names(locations: Collection[str]) -> set[str]:
-    """Last steps, and the identifiers of files of deletion vectors as descriptors have them."""
+    """File names, and the ids of deletion vector files as descriptors encode them."""
     names = {posixpath.basename(location) for location in locations}
     found = [match for name in names if (match := _VECTORS.fullmatch(name))]
     return names | {encoded_id(uuid.UUID(match[1])) for match in found}
@@ -77,7 +77,7 @@ def _names(locations: Collection[str]) -> set[str]:
 def _decoded(text: Any) -> Any:
     from pyspark.sql import functions as F
 
-    # A plus is a plus in a path, but a blank in a form.
+    # A plus is literal in a path, but a space in form encoding.
     return F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B")))
 
 

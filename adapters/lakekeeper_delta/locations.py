@@ -1,10 +1,10 @@
-"""One location for each file, however the log spells it: relative or absolute, encoded, by a deletion vector's id.
+"""One location for each file, however the log spells it: relative or absolute, encoded, or by a deletion vector's id.
 
     p=a%20b/x.parquet          ┐
     file:/lake/t/p=a%20b/x…    ├─►  file:/lake/t/p=a b/x.parquet      decoded once, as Delta itself reads it
     /lake/t/./p=a%20b/x…       ┘
 
-A path that is no URI has no certain meaning: what it may name stays, and nothing goes for it.
+A path that is not a URI has no certain meaning: every file that it may name is kept, and none is deleted because of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ID = 20  # characters of a UUID in Z85
 class Locator:
     """Locations of one table's files.
 
-    root     the table's folder as Hadoop spells it, without a slash at the end
+    root     the table's folder as Hadoop spells it, without a trailing slash
     default  scheme and authority of paths that have none: ``file:``, ``hdfs://host:8020``
     """
 
@@ -38,18 +38,18 @@ class Locator:
     default: str
 
     def at(self, location: str) -> str:
-        """A decoded location in the one spelling that all here have; below the root it begins with the root."""
+        """A decoded location in its canonical spelling; below the root it begins with the root."""
         one, base = spelled(location), spelled(self.root)
         if one == base or one.startswith(base + "/"):
             return self.root + one[len(base) :]
         return one
 
     def inside(self, location: str) -> bool:
-        """Does it lie below the table's folder?"""
+        """Whether the location is below the table's folder."""
         return location.startswith(self.root + "/")
 
     def above(self) -> tuple[str, ...]:
-        """The folders that the table's lies in, the outermost first."""
+        """The folders that contain the table's folder, outermost first."""
         parts = _ABSOLUTE.fullmatch(self.root)
         if parts is None:
             return ()
@@ -57,11 +57,11 @@ class Locator:
         return tuple(parts[1] + (parts[2] or "") + "/".join(steps[:n]) for n in range(1, len(steps)))
 
     def of(self, path: str) -> str | None:
-        """The location that a path of an action means; None where that is not certain."""
+        """The location that an action's path means; None if that is not certain."""
         return None if _doubtful(path) else self._placed(path, _decoded(path))
 
     def readings(self, path: str) -> tuple[str, ...]:
-        """All locations that a path may mean: what one of them names is not to go."""
+        """All locations that a path may mean; files at any of them must be kept."""
         certain = self.of(path)
         if certain is not None:
             return (certain,)
@@ -70,7 +70,7 @@ class Locator:
         return tuple(sorted({self._placed(raw, text) for raw, text in texts if text}))
 
     def vector(self, descriptor: Mapping[str, Any] | None) -> str:
-        """The file that holds a deletion vector; empty where none does. Raises ValueError for an unknown kind."""
+        """The file that holds a deletion vector; empty if none does. Raises ValueError if it cannot be located."""
         if descriptor is None or descriptor["storageType"] == "i":
             return ""
         kind, place = descriptor["storageType"], str(descriptor["pathOrInlineDv"])
@@ -84,11 +84,11 @@ class Locator:
         return location
 
     def is_absolute(self, path: str) -> bool:
-        """Is it spelled from a file system's root on?"""
+        """Whether the path starts at the root of a file system."""
         return path.startswith("/") or _ABSOLUTE.fullmatch(path) is not None
 
     def _placed(self, path: str, text: str) -> str:
-        """``text`` is what ``path`` says of steps, decoded or not."""
+        """The location of ``path``; ``text`` is the path, decoded or not."""
         parts = _ABSOLUTE.fullmatch(path)
         if parts is not None:
             store = parts[1] + (parts[2] or "")
@@ -102,12 +102,12 @@ class Locator:
         return self._plain(parts[1] + (parts[2] or ""), parts[3] + "/" + relative)
 
     def _plain(self, store: str, path: str) -> str:
-        # As Hadoop's Path: empty steps and dots go, and two dots take a step away, by the text alone.
+        # As in Hadoop's Path, by the text alone: empty steps and dots are dropped, and two dots remove the step before.
         return self.at(store + posixpath.normpath("/" + path.lstrip("/")))
 
 
 def decoded_id(text: str) -> uuid.UUID:
-    """A UUID out of its 20 characters of Z85. Raises ValueError."""
+    """The UUID encoded by 20 characters of Z85. Raises ValueError."""
     raw = b""
     for start in range(0, _ID, 5):
         value = 0
@@ -120,7 +120,7 @@ def decoded_id(text: str) -> uuid.UUID:
 
 
 def encoded_id(identifier: uuid.UUID) -> str:
-    """The 20 characters of Z85 of a UUID."""
+    """A UUID as 20 characters of Z85."""
     text = ""
     for start in range(0, 16, 4):
         value = int.from_bytes(identifier.bytes[start : start + 4], "big")
@@ -129,7 +129,7 @@ def encoded_id(identifier: uuid.UUID) -> str:
 
 
 def _decoded(path: str) -> str:
-    """Without its percent signs, but for the scheme and the authority."""
+    """The path with percent-encoding decoded, except in scheme and authority."""
     parts = _ABSOLUTE.fullmatch(path)
     store = parts[1] + (parts[2] or "") if parts else ""
     return store + unquote(path[len(store) :])
@@ -138,6 +138,6 @@ def _decoded(path: str) -> str:
 def _doubtful(path: str) -> bool:
     if not _URI.fullmatch(path):
         return True
-    # A colon in a first step that is no scheme: Java refuses such a URI.
+    # A colon in a first step that is not a scheme: Java rejects such a URI.
     first = _SCHEME.match(path) is not None and _ABSOLUTE.fullmatch(path) is None
     return first or path.startswith("//") or path.endswith("/") or "\ufffd" in unquote(path)

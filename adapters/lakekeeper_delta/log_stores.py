@@ -1,10 +1,11 @@
-"""Which log store Delta writes a table's commits with, and whether two drivers can lose one with it.
+"""The log store that Delta writes a table's commits with, and whether two drivers can lose a commit with it.
 
     DelegatingLogStore ─ by scheme ─► LogStoreAdaptor ─► S3SingleDriverLogStore
 
-On S3 that last one asks whether N.json exists and then puts it. Two drivers that ask at the same time both put, and the
-later one replaces the commit of the earlier: its rows are gone, or its removed files are back. Maintenance beside a
-writer is that second driver, so it does not commit there unless the operator says that there is none.
+On S3 this last one checks whether N.json exists and then puts it. If two drivers check at the same time, both put, and
+the later put replaces the earlier commit: the rows it added are lost, or the files it removed are live again.
+Maintenance next to a writer is that second driver, so it does not commit there unless the operator states that it is
+the only one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PAGE = "docs/how-to/s3.md says how"
 
 
 def store_class(store: Any, path: Any) -> str:
-    """The class that writes commits at a Hadoop path, behind all that Delta wraps around it."""
+    """The class that writes commits at a Hadoop path, beneath all of Delta's wrappers."""
     for _ in range(4):  # delegating, adaptor, implementation
         name = str(store.getClass().getName())
         if name == "org.apache.spark.sql.delta.storage.DelegatingLogStore":
@@ -39,15 +40,15 @@ def store_class(store: Any, path: Any) -> str:
 
 
 def loses_commits(scheme: str, store: str) -> bool:
-    """Can two drivers overwrite each other's commits? Stores of Delta's own on S3 can, but for the one by DynamoDB.
+    """Whether two drivers can overwrite each other's commits: true of Delta's stores on S3, except the DynamoDB one.
 
-    A store that is not Delta's is for whoever configured it to know.
+    A store that is not Delta's is the responsibility of the operator who configured it.
     """
     return scheme.lower() in S3 and store.startswith(_OF_DELTA) and store not in _SAFE_ON_S3
 
 
 def refusal(log: Log, *, single_driver: bool) -> str:
-    """Why nothing may be committed to a table; empty if it may. ``single_driver``: the operator says there is one."""
+    """Why nothing may be committed to a table; empty if it may. ``single_driver``: the operator vouches for it."""
     path = log.log.logPath()
     scheme = str(path.toUri().getScheme() or "")
     if single_driver or scheme.lower() not in S3:
@@ -63,14 +64,14 @@ def refusal(log: Log, *, single_driver: bool) -> str:
 
 
 def refuse_second_driver(log: Log, *, single_driver: bool) -> None:
-    """Raise Unsupported where a commit could overwrite another driver's, or be overwritten."""
+    """Raise Unsupported where a commit could overwrite another driver's, or be overwritten by it."""
     reason = refusal(log, single_driver=single_driver)
     if reason:
         raise Unsupported(log.name, "a log store for one driver", reason)
 
 
 def findings(jvm: Jvm, *, single_driver: bool) -> list[Finding]:
-    """For each scheme, which log store the session has for it and what that means."""
+    """For each scheme, the session's log store and what it implies."""
     spark_conf, hadoop_conf = jvm.session.sparkContext().conf(), jvm.session.sessionState().newHadoopConf()
     store = jvm.object("org.apache.spark.sql.delta.storage.LogStore").apply(spark_conf, hadoop_conf)
     path = jvm.view.org.apache.hadoop.fs.Path
@@ -81,7 +82,7 @@ def _finding(store: Any, path: Any, scheme: str, single_driver: bool) -> Finding
     name, expected = f"delta log store, {scheme}", "a log store that can be made"
     try:
         found = store_class(store, path)
-    except Exception as error:  # a class that is configured and not there: its jar is missing
+    except Exception as error:  # a configured class is missing: its jar is not in the session
         advice = f"give the session the jar of spark.delta.logStore.{scheme}.impl, or take the conf out"
         return Finding(name, ok=False, found=str(error).splitlines()[0], expected=expected, advice=advice)
     if not found.startswith(_OF_DELTA):

@@ -1,9 +1,9 @@
-"""What a replay has to look for: rows that were read for a rewrite and live no more where they were read.
+"""Rows that a replay has to find: those read for a rewrite that are no longer live where they were read.
 
-deletes changed     vector now − vector that the outputs reflect      as a bitmap, by positions
-input gone          all rows − vector that the outputs reflect        they are dead, or in a file of another rewrite
+deletes changed     current vector − vector that the outputs reflect  as a bitmap, by position
+input removed       all rows − vector that the outputs reflect        deleted, or in a file of another rewrite
 
-Only inputs that were touched since the last replay are looked at.
+Only inputs that were touched since the last replay are examined.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Bitmaps by input path: ``lost`` rows, and all that are ``dead`` now, of the inputs that any replay looked at.
+    """Bitmaps by input path: the ``lost`` rows, and all rows ``dead`` now, of the inputs that any replay examined.
 
-    ``inputs`` are the AddFiles that are live now, by path, and ``rows`` the physical rows of those with lost ones.
+    ``inputs`` are the currently live AddFiles by path, and ``rows`` the physical rows of those with lost rows.
     """
 
     lost: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Dead:
 
 
 def lost_rows(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-    """See ``spi.RowDeletes.lost``. Reads vectors, and no data."""
+    """See ``spi.RowDeletes.lost``. Reads deletion vectors, but no data."""
     current = _current(log, rewrite.written, changes)
     for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
         found = _dead(log, base, current, snapshot, changes)
@@ -52,7 +52,7 @@ def lost_rows(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) 
 
 
 def _current(log: Log, written: Rewrite, changes: Changes) -> dict[str, Any]:
-    """The inputs that are live now, as AddFiles by path; no job is started where the log's small commits tell."""
+    """The currently live inputs, as AddFiles by path; runs no job if the log's small commits suffice."""
     task = written.task
     applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
@@ -70,7 +70,7 @@ def _current(log: Log, written: Rewrite, changes: Changes) -> dict[str, Any]:
 def _dead(
     log: Log, base: Rewrite, current: Mapping[str, Any], snapshot: Snapshot, changes: Changes
 ) -> Dead | str:
-    """What died since the outputs of ``base`` were masked; or a text where rows live again that were dead then."""
+    """Rows that died since the outputs of ``base`` were last replayed; or a text if such rows live again."""
     native, read = base.native, base.written.native.by_path
     applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
     touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
@@ -83,7 +83,7 @@ def _dead(
         return before, now, physical
 
     dead, lost, rows = dict(native.dead), {}, {}
-    # Each vector is a file to be read, and its answers to Python come with waits.
+    # Each vector is a file to read, and replies to Python have latency.
     for path, (before, now, physical) in zip(touched, in_parallel(compared, touched), strict=True):
         back = without(before, now)
         if not back.isEmpty():
@@ -96,7 +96,7 @@ def _dead(
 
 
 def _physical_rows(add: Any, snapshot: Snapshot) -> int:
-    """Rows in a file, deleted ones included: as the log says, or as the snapshot counted them."""
+    """Rows in a file, including deleted ones: from the log, else as the snapshot counted them."""
     told = add.numPhysicalRecords()
     if told.isDefined():
         return int(told.get())
@@ -115,7 +115,7 @@ def traces(log: Log, lost: Lost) -> Traces[DataFrame]:
     gone = log.scan(state, log.jvm.array_list(files), numbered=True)
     outputs = base.native.outputs
     if state.tracks_rows:
-        # Uncommitted files have no first row id yet; the ids in the files themselves go first.
+        # Uncommitted files have no baseRowId yet; the ids materialized in the files take precedence.
         outputs = [log.edited(add, baseRowId=0, defaultRowCommitVersion=0) for add in outputs]
     rows = log.scan(state, log.jvm.array_list(outputs), numbered=True)
     return Traces(
@@ -125,7 +125,7 @@ def traces(log: Log, lost: Lost) -> Traces[DataFrame]:
 
 
 def _row(state: State, frame: DataFrame) -> Column:
-    """What tells rows apart: their id, else all that is stored in files. A task lies in one partition."""
+    """What identifies a row: its row id, else all columns stored in files. A task is in one partition."""
     if state.tracks_rows:
         return metadata(frame).getField("row_id").alias("row")
     partition = {name.lower() for name in state.partition_columns}
@@ -133,7 +133,7 @@ def _row(state: State, frame: DataFrame) -> Column:
 
 
 def _only(log: Log, add: Any, rows: Any, physical_rows: int) -> Any:
-    """The file as if all rows but these were deleted, by a vector within the action itself."""
+    """The file as if all rows but these were deleted, by an inline deletion vector."""
     others = without(all_rows(log, physical_rows), rows)
     others.runOptimize()
     if others.isEmpty():

@@ -1,4 +1,4 @@
-"""Fold the log: a checkpoint in place of the commits that a reader opens one by one."""
+"""Log compaction: a checkpoint in place of the commits that a reader opens one by one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log
 
 WORTH = 10
-"""Commits after the last checkpoint from which on another one pays: what Delta's own writers do by default."""
+"""Commits after the last checkpoint from which a new one pays off: the default of Delta's own writers."""
 
 
 def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
-    """Write a checkpoint where at least ``WORTH`` commits came since the last; raises Rejected where that fails.
+    """Write a checkpoint if at least ``WORTH`` commits follow the last one; raises Rejected if that fails.
 
-    Delta cleans its log with it, as far as the table's own ``delta.logRetentionDuration`` permits.
+    Delta also cleans its log then, as far as the table's own ``delta.logRetentionDuration`` permits.
     """
     state = log.latest()
     check(log.name, state.reader, state.writer, state.features, state.properties)
-    # The state that is kept by version does not know of a checkpoint that was written since.
+    # The cached state of a version does not include a checkpoint written since.
     segment = log.log.update(False, log.jvm.none(), log.catalog_table).logSegment()
     commits = int(segment.deltas().size())
     checkpoint = int(segment.checkpointProvider().version())

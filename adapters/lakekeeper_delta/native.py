@@ -17,11 +17,11 @@ from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.features import refusals
 
 _DELTA = "org.apache.spark.sql.delta"
-_KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can be large in memory
-_LOOKED_AT = 20  # commits in which the protocol is looked for, where Delta does not say it
-_KEPT_TASKS = 64  # actions of tasks between their read and their write; found again if there are more
+_KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
+_LOOKED_AT = 20  # commits searched for the protocol if Delta's error lacks it
+_KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
 
-# Field metadata that tells how values lie in the files. Comments and identity marks come and go with appends.
+# Field metadata that determines how values are stored in files. Appends may change comments and identity marks.
 _LAYOUT_METADATA = (
     "delta.columnMapping.",
     "delta.generationExpression",
@@ -32,7 +32,7 @@ _LAYOUT_METADATA = (
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One version of the table: Delta's Snapshot object beside the metadata that is asked for all the time.
+    """One version of the table: Delta's Snapshot object, and the metadata in constant use.
 
     ``schema`` is the JSON schema as plain data; ``reader``, ``writer`` and ``features`` are the protocol.
     """
@@ -49,18 +49,18 @@ class State:
 
     @property
     def mapped(self) -> bool:
-        """Are columns named otherwise in files and statistics than in the schema?"""
+        """Whether column mapping is on, so that files and statistics use physical column names."""
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
 
     def switched_on(self, name: str) -> bool:
-        """Is the table property ``delta.<name>`` true?"""
+        """Whether the table property ``delta.<name>`` is true."""
         return self.properties.get(f"delta.{name}", "false").lower() == "true"
 
     @property
     def masks_rows(self) -> bool:
-        """May deletion vectors be written?
+        """Whether deletion vectors may be written.
 
-        Delta can not read a file with a vector where a column of the table has the name of the metadata.
+        Delta cannot read a file with a deletion vector if the table has a column named ``_metadata``.
         """
         if "deletionVectors" not in self.features or not self.switched_on("enableDeletionVectors"):
             return False
@@ -68,12 +68,12 @@ class State:
 
     @property
     def tracks_rows(self) -> bool:
-        """Does every row have an id that a rewrite must keep?"""
+        """Whether row tracking is on, so that a rewrite must preserve the id of each row."""
         return self.switched_on("enableRowTracking")
 
     @property
     def schema_id(self) -> str:
-        """Changes when rows written for one version could not be put into the other as they are."""
+        """Changes if rows written for one version cannot be added to the other unchanged."""
         physical = {
             key: value
             for key, value in self.properties.items()
@@ -89,7 +89,7 @@ class State:
 
 
 def _layout(schema: Any) -> Any:
-    """A schema without what has no meaning for the files."""
+    """A schema without the parts that do not affect files."""
     if isinstance(schema, list):
         return [_layout(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -106,23 +106,23 @@ class Log:
     """The DeltaLog of one table; safe to use from several driver threads."""
 
     def __init__(self, jvm: Jvm, name: str, log: Any, catalog_table: Any) -> None:
-        """``catalog_table`` is a Scala Option: Delta wants it wherever the table came from a catalog."""
+        """``catalog_table`` is a Scala Option; Delta needs it for every table opened through a catalog."""
         self.jvm = jvm
         self.name = name
         self.log = log
         self.catalog_table = catalog_table
-        self.single_driver = False  # the operator's word for the run under way, see `stores`
+        self.single_driver = False  # set by the operator for the current run, see `log_stores`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
         self._inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
     def latest(self) -> State:
-        """The newest version, freshly listed. Raises NotFound for no table, Unsupported where Delta refuses it."""
+        """The newest version, freshly listed. Raises NotFound if no table exists, Unsupported if Delta rejects it."""
         with refusals(self.name, lambda: protocol_text(self.jvm, self.log.logPath())):
             return self._known(self.log.update(False, self.jvm.none(), self.catalog_table))
 
     def in_memory(self) -> State:
-        """The version that was the newest when Delta last looked; nothing is listed. Raises NotFound for none."""
+        """The newest version at Delta's last update; lists nothing. Raises NotFound if no table exists."""
         return self._known(self.log.unsafeVolatileSnapshot())
 
     def _known(self, snapshot: Any) -> State:
@@ -131,14 +131,14 @@ class Log:
             raise NotFound(self.name, "there is no Delta table (any more): its _delta_log has no version")
         with self._lock:
             known = self._kept.get(version)
-            # A table made anew at the same place counts its versions from 0 again.
+            # A table recreated at the same location starts again at version 0.
             if known is not None and known.table_uuid == str(snapshot.metadata().id()):
                 self._kept.move_to_end(version)
                 return known
         return self._keep(snapshot)
 
     def at(self, version: int, table_uuid: str) -> State:
-        """An older version. Raises NotFound where the log no longer has it, or has another table's."""
+        """An older version. Raises NotFound if the log no longer has it, or if it is another table's."""
         with self._lock:
             known = self._kept.get(version)
             if known is not None and known.table_uuid == table_uuid:
@@ -185,7 +185,7 @@ class Log:
         return self.jvm.view.org.apache.spark.sql.delta
 
     def singleton(self, name: str) -> Any:
-        """A Scala object below ``org.apache.spark.sql.delta``."""
+        """A Scala object below the package ``org.apache.spark.sql.delta``."""
         return self.jvm.object(f"{_DELTA}.{name}")
 
     def files(self, state: State) -> Any:
@@ -193,7 +193,7 @@ class Log:
         return self.jvm.dataframe(state.snapshot.allFiles().toDF())
 
     def add_files(self, state: State, paths: Iterable[str]) -> Any:
-        """The AddFile objects of these paths, as a java.util.List, in one Spark job; AdapterError if one is missing."""
+        """The AddFile objects of these paths, as a java.util.List, by one Spark job; AdapterError if one is missing."""
         from pyspark.sql import functions as F
 
         wanted = list(paths)
@@ -206,10 +206,10 @@ class Log:
         return found
 
     def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
-        """The live rows of AddFile objects (a java.util.List) as a PySpark DataFrame, by the columns of ``state``.
+        """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.
 
-        The files need not be in any version. ``numbered``: row numbers are in the metadata, and vectors are applied
-        also where ``state`` knows of none yet.
+        The files need not be in any version. ``numbered``: the metadata has row indexes, and vectors are applied
+        even if the protocol of ``state`` lacks the feature.
         """
         snapshot = self._with_vectors(state) if numbered else state.snapshot
         with self.active(self.jvm.session):
@@ -219,10 +219,10 @@ class Log:
         return self.jvm.dataframe(self._strict(frame))
 
     def _strict(self, frame: Any) -> Any:
-        """The scan as one that fails where a file is missing or damaged, whatever the session says of that.
+        """The scan as one that fails on a missing or damaged file, whatever the session is configured to do.
 
-        Rows that it left out silently would count as deleted, or come back to life. The analyzer puts the
-        padding of CHAR columns above the relation, and does so again.
+        Rows of a silently skipped file would count as deleted, or become live again. The analyzer adds the padding of
+        CHAR columns above the relation, and adds it again here.
         """
         plan = frame.queryExecution().analyzed().collectLeaves().head()
         relation = plan.relation()
@@ -241,7 +241,7 @@ class Log:
         return of_rows(frame.sparkSession(), read)
 
     def _with_vectors(self, state: State) -> Any:
-        """Something to read by: Delta numbers rows and heeds vectors only where the protocol has the feature."""
+        """A snapshot to read with: Delta numbers rows and applies vectors only if the protocol has the feature."""
         if "deletionVectors" in state.features:
             return state.snapshot
         vectors = self.singleton("actions.Protocol").forTableFeature(
@@ -253,13 +253,13 @@ class Log:
         )
 
     def with_row_ids(self, state: State, rows: Any) -> Any:
-        """Rows of :meth:`scan` with columns for row id and commit version, where the table tracks rows."""
+        """The rows of :meth:`scan` with columns for row id and row commit version, if row tracking is on."""
         with self.active(self.jvm.session):
             kept = self.singleton("RowTracking").preserveRowTrackingColumns(rows._jdf, state.snapshot)
         return self.jvm.dataframe(kept)
 
     def inputs(self, state: State, task: str, paths: Iterable[str]) -> Any:
-        """The AddFile objects of a task, as a java.util.List; found once, though read and write both ask."""
+        """The AddFile objects of a task, as a java.util.List; cached, since both read and write need them."""
         with self._lock:
             known = self._inputs.get((state.version, task))
         if known is not None:
@@ -273,7 +273,7 @@ class Log:
 
     @contextmanager
     def active(self, session: Any) -> Iterator[None]:
-        """This session is the thread's active one meanwhile: where Delta has no session at hand it takes that."""
+        """Make this the thread's active session: Delta uses the active session where it has no other."""
         kind = self.jvm.view.org.apache.spark.sql.classic.SparkSession
         before = kind.getActiveSession()
         kind.setActiveSession(session)
@@ -286,7 +286,7 @@ class Log:
                 kind.clearActiveSession()
 
     def table_object(self) -> Any:
-        """A DeltaTableV2, which Delta's ALTER TABLE commands work on."""
+        """A DeltaTableV2, which Delta's ALTER TABLE commands take."""
         kind = self.singleton("catalog.DeltaTableV2")
         none = self.jvm.none()
         return kind.apply(
@@ -302,9 +302,9 @@ class Log:
         return self.log.startTransaction(self.catalog_table, self.jvm.some(state.snapshot))
 
     def at_folder(self, run: str) -> Any:
-        """A DeltaLog whose data path is the folder of a run, below the table: what is written by it lies there.
+        """A DeltaLog whose data path is the folder of a run, below the table: files written by it are stored there.
 
-        There is no log at that place, and none is made.
+        No log exists at that path, and none is created.
         """
         path = self.jvm.view.org.apache.hadoop.fs.Path
         folder = path(self.log.dataPath(), run)
@@ -313,7 +313,7 @@ class Log:
         )
 
     def forget_folder(self, run: str) -> None:
-        """Drop what Delta keeps in memory for the folder of a run."""
+        """Drop the folder of a run from Delta's cache."""
         folder = self.jvm.view.org.apache.hadoop.fs.Path(self.log.dataPath(), run)
         self.singleton("DeltaLog").invalidateCache(self.jvm.session, folder)
 
@@ -325,17 +325,17 @@ class Log:
         return self.delta.OptimisticTransaction(folder, self.jvm.none(), snapshot)
 
     def edited(self, action: Any, **changes: Any) -> Any:
-        """A copy of an AddFile with some fields changed, through its own JSON: its constructor differs by release."""
+        """A copy of an AddFile with some fields changed, through its JSON: its constructor differs between releases."""
         data = json.loads(action.json())
         data["add"].update(changes)
         return self.action(json.dumps(data))
 
     def action(self, line: str) -> Any:
-        """An action out of its JSON."""
+        """An action parsed from its JSON."""
         return self.delta.actions.Action.fromJson(line)
 
     def moved(self, action: Any, run: str) -> Any:
-        """A copy of an AddFile or AddCDCFile whose path, below the folder of a run, is one below the table."""
+        """A copy of an AddFile or AddCDCFile with its path relative to the table instead of the folder of a run."""
         data = json.loads(action.json())
         (body,) = data.values()
         body["path"] = f"{run}/{body['path']}"
@@ -343,7 +343,7 @@ class Log:
 
 
 def protocol_text(jvm: Jvm, log_path: Any) -> str:
-    """The newest protocol action of the last few commits, or of the first; empty where it cannot be found."""
+    """The newest protocol action of the last few commits, else of the first; empty if none can be found."""
     try:
         files = log_path.getFileSystem(jvm.session.sessionState().newHadoopConf())
         names = sorted(str(status.getPath().getName()) for status in files.listStatus(log_path))
@@ -357,7 +357,7 @@ def protocol_text(jvm: Jvm, log_path: Any) -> str:
             found = next((line for line in lines if line.startswith('{"protocol"')), None)
             if found is not None:
                 return json.dumps(json.loads(found)["protocol"])
-    except Exception:  # it only makes a message better
+    except Exception:  # it only improves a message
         return ""
     return ""
 

@@ -1,4 +1,4 @@
-"""Small texts beside the table, in ``_lakekeeper``: Delta's listings skip names with a leading underscore."""
+"""Small texts next to the table's data, in ``_lakekeeper``: Delta's listings skip names with a leading underscore."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _RENAMING = (
     "file",
     "hdfs",
     "viewfs",
-)  # a file that is being written can be seen there, and renames are atomic
+)  # files are visible there while being written, and renames are atomic
 
 
 class DeltaNotes:
-    """Satisfies ``spi.Notes``. A reader may meet a text that is only half there; what is read is checked anyhow."""
+    """Satisfies ``spi.Notes``. A reader may see a partly written text; every text read is validated anyway."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def read(self, name: str) -> str | None:
-        """The text under a name, if there is one."""
+        """The text under a name; None if it does not exist."""
         try:
             place, files = self._place(name)
             if not files.exists(place):
@@ -40,7 +40,7 @@ class DeltaNotes:
             ) from error
 
     def keep(self, name: str, text: str) -> str:
-        """Write it unless there is one: the store makes a file once."""
+        """Write a text unless one exists; returns the stored one. The store creates a file only once."""
         there = self.read(name)
         if there is not None:
             return there
@@ -60,11 +60,11 @@ class DeltaNotes:
         return text
 
     def replace(self, name: str, text: str) -> None:
-        """Write a text over another: a reader meets the old one or the new one."""
+        """Replace a text: a reader sees either the old or the new one."""
         try:
             place, files = self._place(name)
             if str(place.toUri().getScheme() or files.getScheme()) not in _RENAMING:
-                _write(files, place, text, over=True)  # an object is there as a whole, or not at all
+                _write(files, place, text, over=True)  # an object is visible as a whole, or not at all
                 return
             beside = self._place(f"{name}.{uuid.uuid4().hex}.tmp")[0]
             try:
@@ -78,7 +78,7 @@ class DeltaNotes:
             ) from error
 
     def remove(self, name: str) -> None:
-        """Delete it; none there is no error."""
+        """Delete a text; a missing one is no error."""
         try:
             place, files = self._place(name)
             gone = files.delete(place, False) or not files.exists(place)

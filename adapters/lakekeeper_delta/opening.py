@@ -1,4 +1,4 @@
-"""Find a Delta table and hand out its adapter."""
+"""Opens a Delta table and returns its adapter."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class DeltaFormat:
         return "delta"
 
     def lost_race(self, error: BaseException) -> bool:
-        """Is it one of the exceptions by which Delta's conflict checker refuses a commit?"""
+        """Whether the error is one of the exceptions with which Delta's conflict checker rejects a commit."""
         return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
     def refused(self, table: str, error: BaseException) -> Unsupported | None:
-        """What Delta's exception says of a table that it does not open; None for any other error."""
+        """The error to raise for a table that Delta refuses to open; None for any other error."""
         return features.refused(table, error)
 
     def examine(self, spark: Any) -> list[Finding]:
@@ -43,7 +43,7 @@ class DeltaFormat:
         try:
             jvm = Jvm(spark)
             if not _is_there(jvm):
-                return []  # told with what else the session lacks
+                return []  # reported with everything else that the session lacks
             said = spark.conf.get(CONF_PREFIX + log_stores.OPTION, None)
             single_driver = said is not None and bool(lookup(log_stores.OPTION).parse(said))
             return [
@@ -59,8 +59,8 @@ class DeltaFormat:
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
         """The adapter of one table, by path or by catalog name.
 
-        Raises NotFound where there is no Delta log, AdapterError without Delta's jars or with those of an untested
-        version, and Unsupported for a feature that is not on the allow-list, or that Delta itself refuses.
+        Raises NotFound if no Delta log exists, AdapterError if Delta's jars are missing or of an untested version, and
+        Unsupported for a feature that is not on the allow-list or that Delta itself rejects.
         """
         jvm = Jvm(spark)
         if not _is_there(jvm):
@@ -90,7 +90,7 @@ def _is_there(jvm: Jvm) -> bool:
 
 
 def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
-    """(DeltaLog, Option of the catalog's table)."""
+    """(DeltaLog, Option of the catalog table)."""
     delta = jvm.view.org.apache.spark.sql.delta
     if identifier.path:
         return delta.DeltaLog.forTable(jvm.session, identifier.path), jvm.none()

@@ -1,4 +1,4 @@
-"""What only a listing shows: all files of the table, what of them the log names at all, what a dead run left."""
+"""What only a listing shows: all files of the table, those of them that the log names, and files left by a dead run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _CHANGES = "_change_data"
 
 
 def files(log: Log, disk: Disk) -> Iterator[FileInfo]:
-    """LIST: files of the table that are no metadata, not hidden, and reached without a link."""
+    """LIST: files of the table that are not metadata, not hidden, and not reached through a link."""
     yield from _walked(disk, [disk.root], _hidden(log.latest()))
 
 
 def left_by(disk: Disk, runs: Sequence[str]) -> Iterator[FileInfo]:
-    """LIST: all files in the folders of these runs that are reached without a link."""
+    """LIST: all files in the folders of these runs that are not reached through a link."""
     yield from _walked(disk, [f"{disk.root}/{run}" for run in runs], lambda _name: False)
 
 
 def of_writers(log: Log, disk: Disk, paths: Collection[str]) -> set[str]:
-    """Those of ``paths`` that only writers of Delta make, by folder and name."""
+    """Those of ``paths`` that only Delta writers make, by folder and name."""
     state = log.in_memory()
     columns = {*state.partition_columns, *(physical_name(state, c) for c in state.partition_columns)}
     length = int(state.properties.get("delta.randomPrefixLength", "2"))
@@ -43,12 +43,12 @@ def of_writers(log: Log, disk: Disk, paths: Collection[str]) -> set[str]:
 
 
 def scatters(state: State) -> bool:
-    """Do writers put files into folders of random names?"""
+    """Whether writers put files into folders with random names."""
     return state.mapped or state.switched_on("randomizeFilePrefixes")
 
 
 def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set[str]:
-    """Which paths the log names: in a commit that exists, in the live state or its tombstones, or as its own file."""
+    """The paths that the log names: in an existing commit, in the live state or its tombstones, or as its own file."""
     asked = {disk.locator.at(path): path for path in paths}
     found = {location for location in asked if location.startswith(f"{disk.root}/_delta_log/")}
     now = read_history(log, disk, None, asked=asked.keys())
@@ -66,7 +66,7 @@ def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set
 
 
 def _walked(disk: Disk, folders: Sequence[str], hidden: Callable[[str], bool]) -> Iterator[FileInfo]:
-    """LIST: files below folders, without what is hidden or a link."""
+    """LIST: files below folders, without hidden files and links."""
     links = Links(disk)
     level = list(folders)
     while level:
@@ -83,7 +83,7 @@ def _walked(disk: Disk, folders: Sequence[str], hidden: Callable[[str], bool]) -
 
 
 def _hidden(state: State) -> Callable[[str], bool]:
-    """The rule of Delta's own listings: a leading underscore or dot, but for the change feed and for partitions."""
+    """The rule of Delta's own listings: skip a leading underscore or dot, except for the change feed and partitions."""
     columns = [*state.partition_columns, *(physical_name(state, c) for c in state.partition_columns)]
     shown = (_CHANGES, *(f"{column}=" for column in columns))
     return lambda name: name.startswith(("_", ".")) and not name.startswith(shown)

@@ -1,4 +1,4 @@
-"""Where a few lost rows lie in the outputs, found by the driver in single row groups, without a Spark job."""
+"""Positions of a few lost rows in the outputs, found by the driver in single row groups, without a Spark job."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lakekeeper_delta.deletion_vectors import positions
 from lakekeeper_delta.deletion_writer import mask_of
 from lakekeeper_delta.native import Log, State
 
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark may pad such values as it reads them
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark may pad such values on read
 _ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
 _log = logging.getLogger(__name__)
 
 
 def places(log: Log, lost: Lost) -> Places | None:
-    """See ``spi.RowDeletes.places``. Files are read with the credentials of the table's own Hadoop configuration."""
+    """See ``spi.RowDeletes.places``. Reads files with the credentials of the table's own Hadoop configuration."""
     base, found = lost.base, lost.native
     if lost.rows is None or lost.rows > MOST_ROWS:
         return None
@@ -33,7 +33,7 @@ def places(log: Log, lost: Lost) -> Places | None:
         state = log.at(base.task.read_version, base.task.table_uuid)
         identity = _identity(state, base.task)
         inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
-        # A long answer of the JVM is waited for, up to 40 ms.
+        # A long reply from the JVM can take up to 40 ms.
         lost_at = in_parallel(partial(positions, log), found.lost.values())
         taken = [
             LostRows(files.source(inputs[path]), at, _first_id(inputs[path]))
@@ -50,13 +50,13 @@ def places(log: Log, lost: Lost) -> Places | None:
     except Declined as why:
         _log.debug("%s: lost rows are looked for by a scan: %s", log.name, why)
     except Exception as error:
-        # A file that cannot be read so, whatever the reason: a scan says what is wrong with it, or reads it.
+        # A file cannot be read this way, for whatever reason: a scan reads it, or reports what is wrong with it.
         _log.debug("%s: lost rows are looked for by a scan: %r", log.name, error)
     return None
 
 
 def _identity(state: State, task: MergeTask) -> Identity:
-    """All columns that are stored in files; a task lies in one partition."""
+    """All columns that are stored in files; a task is in one partition."""
     stored = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
     plain = [f for f in stored if not _padded(f)]
     key = [_steps(state, state.schema, column.path) for column in (task.key.columns if task.key else ())]
@@ -84,7 +84,7 @@ def _steps(state: State, struct: Mapping[str, Any], path: Sequence[str]) -> Colu
 
 
 def _padded(field: Any) -> bool:
-    """Is there a CHAR column in it?"""
+    """Whether a field contains a CHAR column."""
     if isinstance(field, Mapping):
         kind = field.get("metadata", {}).get(_CHAR, "") if isinstance(field.get("metadata"), Mapping) else ""
         return "char(" in str(kind).replace("varchar(", "") or any(_padded(part) for part in field.values())
@@ -97,7 +97,7 @@ def _first_id(add: Any) -> int | None:
 
 
 class _Files:
-    """Data files as a search opens them: local ones by their path, others by a stream of Hadoop's."""
+    """Data files as a search opens them: local ones by path, others through a Hadoop stream."""
 
     def __init__(self, log: Log, known: dict[str, Source]) -> None:
         self._root = str(log.log.dataPath().toString())

@@ -1,10 +1,10 @@
 """The commits of the log, read by name and never listed.
 
-in memory         not there
+in memory         missing
     ▼                 ▼
-… 8 9 │ 10 11 12 │ 13 14      the newest is found by asking for the next file until there is none
+… 8 9 │ 10 11 12 │ 13 14      the newest: the next file is probed until one is missing
 ▲
-the first that exists: asked for by halves, since a log is cleaned from its beginning
+the first that exists: by binary search, since a log is cleaned from its beginning
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was read of the log: the commits, and the version whose live files can be asked for."""
+    """The commits read from the log, and the version whose live files can be queried."""
 
     journal: Journal
     state: State
 
 
 def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str] = ()) -> History:
-    """All commits after ``since``, or all there are; ``asked`` are files that are looked for in their actions.
+    """All commits after ``since``, or all that exist; ``asked`` are files to search for in their actions.
 
-    Raises AdapterError for a gap, or for what cannot be parsed; Unsupported for a feature that is not allowed.
+    Raises AdapterError for a gap or for text that cannot be parsed; Unsupported for a feature that is not allowed.
     """
     state = _trusted(log, disk)
     for _ in range(_TRIES):
@@ -48,18 +48,18 @@ def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str]
         journal = _read(log, disk, state, since, asked)
         if not journal.renewed:
             return History(journal, state)
-        # Properties or the protocol changed, or more than the driver should hold came.
+        # The properties or the protocol changed, or a commit too large for the driver was added.
         state = log.latest()
     raise AdapterError(f"{log.name}: its metadata changes with each look; nothing was deleted")
 
 
 def commit_file(disk: Disk, version: int) -> str:
-    """Where a commit lies."""
+    """The location of a commit file."""
     return f"{disk.root}/_delta_log/{version:020d}.json"
 
 
 def newest_after(log: Log, disk: Disk, version: int) -> int:
-    """The newest version, from one on that exists. Raises AdapterError where one is missing and the next is there."""
+    """The newest version, from one that exists. Raises AdapterError if a commit is missing and the next one exists."""
     step = 1
     while True:
         wanted = range(version + 1, version + 1 + step)
@@ -74,16 +74,16 @@ def newest_after(log: Log, disk: Disk, version: int) -> int:
             return version
         if disk.status(commit_file(disk, version + 1)) is None:
             raise _gap(log, version + 1)
-        step = 1  # two commits were made between the questions
+        step = 1  # two commits were made between the checks
 
 
 def actions_of(disk: Disk, version: int) -> list[dict[str, Any]]:
-    """All actions of a commit. Raises AdapterError."""
+    """All actions of a commit. Raises AdapterError if it cannot be read."""
     return _parsed(disk.lines(commit_file(disk, version)))
 
 
 def _trusted(log: Log, disk: Disk) -> State:
-    """The state in memory, if its commit is still the one it was made of; else a fresh one."""
+    """The state in memory if its commit file is unchanged, else a fresh one."""
     state = log.in_memory()
     info = disk.status(commit_file(disk, state.version))
     made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
@@ -93,14 +93,14 @@ def _trusted(log: Log, disk: Disk) -> State:
 
 
 def _same_time(one: int, other: int) -> bool:
-    """Some stores tell whole seconds in one answer and milliseconds in another."""
+    """Whether two times are equal; some stores return whole seconds in one call and milliseconds in another."""
     return one == other or (one // 1000 == other // 1000 and 0 in (one % 1000, other % 1000))
 
 
 def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collection[str]) -> Journal:
     newest = newest_after(log, disk, state.version)
     if since is not None and since > newest:
-        since = None  # a cursor of another table that lay here
+        since = None  # a cursor of another table that was here before
     first = _first(disk, since or 0, newest)
     journal = Journal(
         disk.locator,
@@ -153,7 +153,7 @@ def _first(disk: Disk, low: int, newest: int) -> int:
 
 
 def _fetched(log: Log, disk: Disk, versions: range) -> Iterator[tuple[FileInfo, str | None]]:
-    """Each commit's file, and its text unless it is large."""
+    """The file of each commit, and its text unless it is large."""
     places = [commit_file(disk, version) for version in versions]
     infos = []
     for version, info in zip(versions, disk.statuses(places), strict=True):
@@ -172,7 +172,7 @@ def _gap(log: Log, version: int) -> AdapterError:
 
 
 def _apply(log: Log, disk: Disk, journal: Journal, version: int, text: str | None) -> int:
-    """Apply one commit; its time by what it says itself, 0 for none."""
+    """Apply one commit; returns the time that it records, 0 if none."""
     if text is None:
         return _apply_large(log, disk, journal, version)
     lines = text.split("\n")
@@ -182,23 +182,23 @@ def _apply(log: Log, disk: Disk, journal: Journal, version: int, text: str | Non
     if journal.asks_for_adds(version):
         journal.bring(version, [json.loads(line)["add"] for line in adds] + _adds(rest))
     else:
-        _parsed("\n".join(line for line in adds if not line.endswith("}}")))  # fails where one breaks off
+        _parsed("\n".join(line for line in adds if not line.endswith("}}")))  # raises if one is truncated
     if not rest and not adds:
         raise ValueError("the file is empty")
     return _time(rest)
 
 
 def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
-    """A commit that is looked through where it is read; only what matters of it comes into the driver."""
+    """Apply a commit that is filtered where it is read: only the relevant actions are loaded into the driver."""
     place = commit_file(disk, version)
     if version > journal.memory:
         journal.renewed = True
         return 0
-    journal.whole = False  # its deletion vectors are not followed
+    journal.whole = False  # its deletion vectors are not tracked
     if not journal.gone and not journal.asked:
         begin = json.loads(disk.first_line(place))
         if begin.get("commitInfo", {}).get("isBlindAppend") is True:
-            # It dropped nothing, and brought back nothing of what had gone: nothing had.
+            # It dropped nothing, and added back nothing that was dropped before: nothing was.
             return _time([begin])
     rest = _parsed(disk.lines(place, dropped=ADD_LINE))
     journal.drop(version, rest)

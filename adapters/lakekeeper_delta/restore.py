@@ -1,7 +1,7 @@
-"""Put rows back that a delete of ours took out: satisfies ``spi.Restores`` with DataFrames.
+"""Restores rows that one of our own deletes removed: satisfies ``spi.Restores`` with DataFrames.
 
-The rows are read from the files of the version before the delete, by the columns that the table has now: column mapping
-gives each its own name in files, whatever it is called in the schema. They come back as an append.
+The rows are read from the files of the version before the delete, with the columns that the table has now: column
+mapping gives each its own name in files, whatever its name in the schema. They are added back as an append.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 _IDENTITY = "delta.identity.allowExplicitInsert"
 _KEPT_TOKENS = "delta.settransactionretentionduration"
-_VERSION = 1  # of the transaction that a run id is the application of
+_VERSION = 1  # of the transaction whose application id is a run id
 
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """AddFile actions of the rows, and the schema that they were written by."""
+    """AddFile actions of the rows, and the schema with which they were written."""
 
     actions: Sequence[Any]
     schema_id: str
 
 
 class DeltaRestores:
-    """How rows of one table come back."""
+    """Restores of rows of one table."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The version before one, whose columns are those that the delete saw."""
+        """The version before ``version``, with the columns that the delete saw."""
         log = self._log
         state = log.at(version - 1, log.latest().table_uuid)
         check(log.jvm, table_frame(log, state), where, steady=True)
@@ -67,7 +67,7 @@ class DeltaRestores:
     def copy(
         self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str
     ) -> Prepared:
-        """The rows in new files. Raises Unsupported for what would come back as something else."""
+        """Copy the rows to new files. Raises Unsupported for values that cannot be restored unchanged."""
         log = self._log
         was = log.at(-1 if then.version is None else then.version, then.table_uuid)
         now = log.latest()
@@ -90,11 +90,11 @@ class DeltaRestores:
         return Prepared({o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id))
 
     def keep(self, copies: Prepared) -> bool:
-        """While columns and partitioning are as they were when the copies were written."""
+        """Whether columns and partitioning are unchanged since the copies were written."""
         return bool(self._log.latest().schema_id == copies.native.schema_id)
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
-        """One attempt. The run id is also an application's transaction, of which Delta commits one."""
+        """One attempt. The run id is also the application id of a SetTransaction, which Delta commits only once."""
         log = self._log
         now = log.latest()
         try:
@@ -123,10 +123,10 @@ class DeltaRestores:
 
 
 def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> int | None:
-    """The version of an earlier commit of this run id, if there is one.
+    """The version of an earlier commit of this run id, if one exists.
 
-    ``done``: the table's state knows the transaction. It forgets such transactions only where a property says so;
-    then the log itself is asked, and Rejected is raised where it no longer has all commits.
+    ``done``: the table's state has the transaction. It expires transactions only if a property says so; then the log
+    itself is searched, and Rejected is raised if it no longer has all commits.
     """
     forgets = any(name.lower() == _KEPT_TOKENS for name in now.properties)
     if not done and not forgets:
@@ -152,7 +152,7 @@ def _append(log: Log) -> Any:
 def _rows(
     log: Log, was: State, now: State, hits: Held[DataFrame] | None, whole: Collection[str]
 ) -> DataFrame | None:
-    """The rows, by the columns of ``now``: those that the table did not have then are NULL."""
+    """The rows, with the columns of ``now``; columns that the table did not have yet are NULL."""
     parts: list[DataFrame] = []
     if whole:
         adds = {str(add.path()): add for add in log.add_files(was, sorted(whole))}
@@ -167,7 +167,7 @@ def _rows(
 
 
 def _refuse_changed(log: Log, was: State, now: State) -> None:
-    """Raise Unsupported for columns whose values can not be put back as they were."""
+    """Raise Unsupported for columns whose values cannot be restored unchanged, NotFound for a recreated table."""
     if was.table_uuid != now.table_uuid:
         raise NotFound(log.name, "the table was made anew in the same place")
     advice = (
@@ -195,7 +195,7 @@ def _refuse_changed(log: Log, was: State, now: State) -> None:
 def _columns(
     kind: Any, path: tuple[str, ...] = (), name: str = ""
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, str]]]:
-    """(names in files, (name in the schema, type)) of all columns, nested ones too."""
+    """(names in files, (name in the schema, type)) of all columns, including nested ones."""
     if not isinstance(kind, Mapping):
         yield path, (name, str(kind))
     elif kind["type"] == "struct":
@@ -211,5 +211,5 @@ def _columns(
         yield path, (name, "map")
         yield from _columns(kind["keyType"], (*path, "key"), f"{name}.key")
         yield from _columns(kind["valueType"], (*path, "value"), f"{name}.value")
-    else:  # a type of its own, e.g. one that a class of Spark's stands for
+    else:  # any other type, e.g. a user-defined type of Spark
         yield path, (name, json.dumps(kind, sort_keys=True))

@@ -1,4 +1,4 @@
-"""Read the inputs of a task, write its outputs, take outputs away again. Nothing here is visible to readers."""
+"""Reads the inputs of a task, writes its outputs, and deletes outputs again. No reader sees any of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PROVIDER = "lakekeeper"
 FILE = "__lakekeeper_file"
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
-_SLACK = 1.1  # ranges cut by statistics come out uneven: a little more room saves a tiny last file in each
+_SLACK = 1.1  # ranges cut by statistics are uneven: some slack avoids a tiny last file in each
 
-# In the session that writes, and in no other. Without concurrent writers Spark may sort rows by the partition
-# again, and such a sort of equal values does not keep their order once it spills.
+# Only in the session that writes. Without concurrent writers Spark may sort rows by the partition again, and such a
+# sort does not preserve the order of equal values once it spills.
 _WRITE_CONF = {
     "spark.sql.maxConcurrentOutputFileWriters": "1",
     "spark.databricks.delta.stats.collect": "true",
@@ -39,11 +39,11 @@ _WRITE_CONF = {
 class Written:
     """The native half of a rewrite, as AddFile actions.
 
-    outputs   tagged and as no change of data, in the order of ``Rewrite.outputs``
-    inputs    what a commit removes: the inputs as they were read, or as of the version that a replay brought it to
-    dead      after a replay: input path → bitmap of all dead rows that the outputs reflect, where it looked
-    masks     output path → bitmap of its masked rows, where the driver wrote them
-    known     inputs by path; and of a search of rows in the files, how to open them and their footers
+    outputs   tagged and with dataChange=false, in the order of ``Rewrite.outputs``
+    inputs    the files that a commit removes: as they were read, or as of the version that a replay reached
+    dead      after a replay: input path → bitmap of all deleted rows that the outputs reflect, where it checked
+    masks     output path → bitmap of its deleted rows, where the driver wrote them
+    known     inputs by path; ``sources`` and ``footers`` cache how the point lookup opens files, and their footers
     """
 
     outputs: Sequence[Any]
@@ -63,9 +63,9 @@ class Written:
 
 
 def read(log: Log, task: MergeTask) -> DataFrame:
-    """The live rows of the inputs. With row tracking two more columns carry row ids and commit versions.
+    """The live rows of the inputs. With row tracking, two more columns carry row ids and row commit versions.
 
-    Those columns have names that only this table knows, and must be in the rows that are written.
+    The names of these columns are specific to the table, and they must be in the rows that are written.
     """
     state = log.at(task.read_version, task.table_uuid)
     rows: DataFrame = log.with_row_ids(state, log.scan(state, log.inputs(state, task.id, task.inputs)))
@@ -73,12 +73,12 @@ def read(log: Log, task: MergeTask) -> DataFrame:
 
 
 def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
-    """Files in the folder of a run that no version names. Raises what Spark raises."""
+    """Write files that no version references to the folder of a run. Raises what Spark raises."""
     state = log.at(task.read_version, task.table_uuid)
     inputs = log.inputs(state, task.id, task.inputs)
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
     if not live and _none_lives(log, state, inputs):
-        # Spark would leave an empty file that nobody knows the name of.
+        # Spark would leave an empty file under a name that no action records.
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
     run = run_folder(task.table_uuid, run_id)
     written = write_files(log, state, rows, run, rows_per_file(task))
@@ -95,10 +95,10 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
 def write_files(
     log: Log, state: State, rows: DataFrame, run: str, rows_per_file: int = 0, *, checked: bool = False
 ) -> list[Any]:
-    """Write rows as new files in the folder of a run, cut at so many rows (0: never); the actions Delta made of them.
+    """Write rows as new files in the folder of a run, cut at ``rows_per_file`` (0: never); returns Delta's actions.
 
-    Each Spark partition starts a file of its own; the files come in the order of the partitions. ``checked``: rows are
-    new to the table, and Delta is to hold them against its constraints.
+    Each Spark partition starts its own file; the files are in the order of the partitions. ``checked``: the rows are
+    new to the table, and Delta must check them against its constraints.
     """
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": _codec(log, state)}
     session = _write_session(log)
@@ -112,7 +112,7 @@ def write_files(
 
 
 def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:
-    """A newly written AddFile as an Output, and as plain data. Raises AdapterError if its rows were not counted."""
+    """A newly written AddFile as an Output, and as plain data. Raises AdapterError if it has no row count."""
     data: dict[str, Any] = json.loads(add.json())["add"]
     records = json.loads(data.get("stats") or "{}").get("numRecords")
     if records is None:
@@ -123,10 +123,10 @@ def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:
 def _spans(
     log: Log, state: State, written: Sequence[Any], outputs: Sequence[Output], task: MergeTask
 ) -> dict[str, str]:
-    """File name → what its tag says of its places on the key's curve, from the key columns of the files themselves.
+    """File name → value of its curve tag, from the key columns in the written files.
 
-    A box would cover far more of the curve than the rows do. The files are sorted along it, so that their first and
-    last rows tell. Nothing where the key follows no curve.
+    A bounding box would cover far more of the curve than the rows do. The files are sorted along the curve, so that
+    their first and last rows suffice. Empty if the key follows no curve.
     """
     if task.key is None or task.boundaries is None or not written:
         return {}
@@ -148,13 +148,13 @@ def _file_name(path: str) -> str:
 
 
 def _live_rows(inputs: Any) -> int | None:
-    """Rows of the inputs that are not masked, where the log tells for all of them."""
+    """Live rows of the inputs; None unless the log has the row count of each."""
     counts = [add.numLogicalRecords() for add in inputs]
     return sum(int(n.get()) for n in counts) if all(n.isDefined() for n in counts) else None
 
 
 def _none_lives(log: Log, state: State, inputs: Any) -> bool:
-    """Is it proven that no row of the inputs lives: by vectors that mask every row, or else by reading them?"""
+    """Whether no row of the inputs is live: by vectors that delete every row, else by reading the inputs."""
 
     def masked(add: Any) -> bool:
         rows, vector = add.numPhysicalRecords(), add.deletionVector()
@@ -164,9 +164,9 @@ def _none_lives(log: Log, state: State, inputs: Any) -> bool:
 
 
 def rows_per_file(task: MergeTask) -> int:
-    """Rows at which a file is cut, so that files of one range come out about equal.
+    """Rows at which a file is cut, so that the files of one range have about the same size.
 
-    The target size is taken as rows by the inputs' own bytes per row.
+    The target size is converted to rows by the inputs' own bytes per row.
     """
     limit = task.target_rows
     if task.input_rows > 0 and task.input_bytes > 0:
@@ -182,10 +182,10 @@ def rows_per_file(task: MergeTask) -> int:
 def _marks(
     state: State, task: MergeTask, tags: dict[str, str] | None, span: str | None = None
 ) -> dict[str, Any]:
-    """What makes an AddFile ours: no change of data, level, key and its places on the curve.
+    """The fields that mark an AddFile as ours: dataChange=false, level, key and its positions on the curve.
 
-    The protocol knows ``clusteringProvider`` for tables with clustering only; there native OPTIMIZE leaves
-    files of another provider alone (but for OPTIMIZE FULL). Elsewhere it stays unset.
+    The protocol defines ``clusteringProvider`` only for tables with clustering; there native OPTIMIZE leaves
+    files of another provider unchanged (except for OPTIMIZE FULL). Elsewhere the field is left unset.
     """
     ours = {LEVEL_TAG: str(task.level), KEY_TAG: task.key.key_id if task.key else ""}
     if span is not None:
@@ -197,7 +197,7 @@ def _marks(
 
 
 def carried_marks(add: Any, made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a copy of a file keeps of it: level, key, curve and that it is ours. ``made`` is the copy's action."""
+    """The marks that a copy takes over from its file: level, key, curve and provider. ``made`` is the copy's action."""
     before: dict[str, Any] = json.loads(add.json())["add"]
     kept = {k: v for k, v in (before.get("tags") or {}).items() if k in (LEVEL_TAG, KEY_TAG, CURVE_TAG)}
     marks: dict[str, Any] = {"tags": {**(made.get("tags") or {}), **kept}}
@@ -207,7 +207,7 @@ def carried_marks(add: Any, made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _codec(log: Log, state: State) -> str:
-    """The codec that the table names, else the one that the session was told, else zstd."""
+    """The codec that the table sets, else the session's, else zstd."""
     if state.properties.get(_CODEC_PROPERTY):
         return state.properties[_CODEC_PROPERTY]
     conf = log.jvm.session.sessionState().conf()
@@ -215,7 +215,7 @@ def _codec(log: Log, state: State) -> str:
 
 
 def _write_session(log: Log) -> Any:
-    """A copy of the session with our own settings: the user's is not touched."""
+    """A clone of the session with our own settings: the user's session is unchanged."""
     session = log.jvm.session.cloneSession()
     for key, value in _WRITE_CONF.items():
         session.conf().set(key, value)
@@ -223,9 +223,9 @@ def _write_session(log: Log) -> Any:
 
 
 def discard(log: Log, paths: Iterable[str]) -> None:
-    """Delete files that are known not to be committed; a missing one is no error.
+    """Delete files that are known to be uncommitted; a missing file is no error.
 
-    Raises AdapterError, before anything is deleted, for a path that is not below the table's directory.
+    Raises AdapterError, before anything is deleted, for a path that is not a data file below the table's directory.
     """
     wanted = list(paths)
     if not wanted:

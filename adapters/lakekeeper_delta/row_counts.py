@@ -1,4 +1,4 @@
-"""Rows of files whose log entry does not tell how many they hold: counted, never assumed."""
+"""Row counts of files whose AddFile has none: counted, never assumed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def physical_rows(log: Log, state: State, paths: Sequence[str], masked: Sequence[str] = ()) -> dict[str, int]:
-    """Path → rows of the file, deleted ones included; ``masked`` are those of the files that have deletes.
+    """Path → rows of the file, including deleted ones; ``masked`` are those of the files that have deletes.
 
-    A Spark job counts most of them. Files of which it shows no row are asked themselves: an empty one looks in a scan
-    just as one that is gone, or that Spark spells in another way. Raises AdapterError for a file that does not answer.
+    A Spark job counts most of them. Where it returns no row for a file, the footer is read: in a scan an empty file
+    shows no more than one that is missing or that Spark spells differently. Raises AdapterError for an unreadable file.
     """
     with_deletes = set(masked)
     plain = [path for path in paths if path not in with_deletes]

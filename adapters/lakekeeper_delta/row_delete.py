@@ -1,12 +1,12 @@
-"""Delete rows by their places, and whole files by their paths, in one commit that changes data: our own DELETE.
+"""The adapter's own DELETE: rows by position and whole files by path, in one commit with ``dataChange=true``.
 
-    with vectors      no data file is written; Delta works the change feed out of the vectors and removes
-    without them      files are copied without the rows, and the rows are written for the feed, where it is on
+    with vectors      no data file is written; Delta derives the change data feed from the vectors and removes
+    without them      files are copied without the rows, and the rows are written to the feed if it is on
 
-A commit that has a file of the feed is read from such files alone. So where rows of one file are written for it, those
-of all files are, and where no file is copied, none are: files that leave whole are removes, which the feed shows.
+Readers take the feed of a commit that has change data files from these files alone. So if rows of one file are written
+to the feed, those of all files are; and if no file is copied, none are: the feed shows RemoveFiles of whole files.
 
-Everything is written before the commit, file by file, so that what stands after a lost attempt need not be made again.
+Everything is written before the commit, file by file, so that the valid parts of a lost attempt can be reused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakekeeper_delta.where import table_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What Delta's own DELETE registers: it fails where one that it looks up is missing.
+# The metrics that Delta's own DELETE registers: it fails if one that it looks up is missing.
 _METRICS = (
     "numAddedFiles",
     "numRemovedFiles",
@@ -54,12 +54,12 @@ _METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """What becomes of one file: it leaves whole, gets a vector, or is copied.
+    """The outcome for one file: it is removed as a whole, gets a deletion vector, or is copied.
 
     rows      physical rows of the file
-    vector    the descriptor of all its deletes (with ``mask``, the file of it), or None
-    copy      the AddFile that holds the rows that are left, or None
-    feed      the file of its deleted rows for the change feed, or None
+    vector    the descriptor of all its deletes (``mask`` is the vector's file), or None
+    copy      the AddFile with the remaining rows, or None
+    feed      the change data file with its deleted rows, or None
     """
 
     rows: int
@@ -77,7 +77,7 @@ class _Gone:
 
 @dataclass(slots=True)
 class _Actions:
-    """A commit in the making: its actions, the paths that it adds, and what it tells in its metrics."""
+    """A commit under construction: its actions, the paths that it adds, and its metrics."""
 
     actions: list[Any] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class _Actions:
 
 
 def refuse_append_only(log: Log, state: State) -> None:
-    """Raise Unsupported where the table's owner forbade to delete rows."""
+    """Raise Unsupported if the table is append-only."""
     if state.switched_on("appendOnly"):
         raise Unsupported(
             log.name,
@@ -101,7 +101,7 @@ def refuse_append_only(log: Log, state: State) -> None:
 def prepare(
     log: Log, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
 ) -> Prepared:
-    """See ``spi.RowDeletes.prepare``. Files of an attempt that failed are deleted."""
+    """See ``spi.RowDeletes.prepare``. Files of a failed attempt are deleted."""
     run = run_folder(snapshot.table_uuid, run_id)
     state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
     refuse_append_only(log, state)
@@ -135,7 +135,7 @@ def prepare(
 
 
 def keep(log: Log, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
-    """See ``spi.RowDeletes.keep``: vectors stand while the table takes them, copies while it takes none."""
+    """See ``spi.RowDeletes.keep``: vectors remain valid while the table takes them, copies while it takes none."""
     state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
     feed = state.switched_on("enableChangeDataFeed")
 
@@ -151,7 +151,7 @@ def keep(log: Log, prepared: Prepared, paths: Collection[str], snapshot: Snapsho
 def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
     """See ``spi.RowDeletes.delete``. The transaction has read the snapshot, the files and the predicate.
 
-    So Delta's own conflict checker judges, by the table's isolation level, what was committed since.
+    So Delta's own conflict checker checks it against later commits, at the table's isolation level.
     """
     now = log.latest()
     refuse_append_only(log, now)
@@ -194,7 +194,7 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
 
 
 def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone], dict[str, int]]:
-    """What becomes of each file, and its rows to delete. Raises AdapterError for a file that is in two parts."""
+    """The outcome and the rows to delete of each file. Raises AdapterError for a file that is in two parts."""
     rows = {path: count for each in prepared for path, count in each.rows.items()}
     if len(rows) < sum(len(each.rows) for each in prepared):
         raise AdapterError(
@@ -204,20 +204,20 @@ def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone],
 
 
 def _track_predicate(log: Log, state: State, transaction: Any, where: str) -> None:
-    """Tell the transaction what was searched for, as Delta's own DELETE does."""
+    """Add the predicate to the transaction's reads, as Delta's own DELETE does."""
     conditions = split_conjunction(log.jvm, table_frame(log, state), where)
     transaction.trackReadPredicates(log.jvm.seq(conditions), False, True)
 
 
 def _feeds(state: State, gone: Mapping[str, _Gone]) -> bool:
-    """Has the commit files of the change feed? Then all its deleted rows have to be in such files."""
+    """Whether the commit has change data files; then these must contain all its deleted rows."""
     return state.switched_on("enableChangeDataFeed") and any(one.copy is not None for one in gone.values())
 
 
 def _with_feed(
     log: Log, state: State, run: str, gone: Mapping[str, _Gone], written: list[str]
 ) -> dict[str, _Gone]:
-    """Files that leave whole, with their live rows written for the change feed."""
+    """Files removed as a whole, with their live rows written to the change data feed."""
     from pyspark.sql import functions as F
 
     bare = [path for path, one in gone.items() if one.feed is None]
@@ -258,9 +258,9 @@ def _actions(
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """Files with rows to delete: actions by path, rows to delete and physical rows of each.
+    """Files with rows to delete: the AddFile, rows to delete and physical rows of each, by path.
 
-    ``run`` is the folder of the run, in which all is written.
+    ``run`` is the folder of the run, into which everything is written.
     """
 
     log: Log
@@ -308,7 +308,7 @@ class _Touched:
 
 
 def _counted(log: Log, add: Any, rows: int) -> Any:
-    """An action that tells its number of rows: a file with deletes must."""
+    """An action with a row count, which a file with a deletion vector must have."""
     if add.numPhysicalRecords().isDefined():
         return add
     return log.edited(add, stats=json.dumps({"numRecords": rows, "tightBounds": False}))

@@ -1,7 +1,7 @@
-"""Where a row lies: the file as the log spells its path, and the row's number in the file, from 0.
+"""The position of a row: the file as the log spells its path, and the row's index in the file, from 0.
 
-Columns of users can have any name, also that of a metadata column: these are asked for as metadata, and the
-users' are kept in one struct beside them.
+User columns can have any name, including that of a metadata column: metadata columns are accessed as metadata, and
+the user's columns are kept in a struct next to them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from lakekeeper_delta.native import Log
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Paths that Spark spells as the log does: characters that a URI's path may have, and the others encoded.
+# Paths that Spark spells as the log does: characters that a URI path may contain, and the others encoded.
 _AS_SPELLED = r"^(?:[A-Za-z0-9_\-!.~'()*,;:$&+=@/]|%(?:20|22|23|25|3C|3E|3F|5B|5C|5D|5E|60|7B|7C|7D))*$"
 
 
 def metadata(frame: DataFrame) -> Column:
-    """The metadata struct of a scan, whatever columns the table has."""
+    """The metadata struct of a scan, whatever the columns of the table."""
     return frame.metadataColumn("_metadata")
 
 
 def file_and_position(log: Log, frame: DataFrame) -> tuple[Column, Column]:
-    """Columns ``file`` and ``position`` of a scan; files of Delta's are spelled as in the log, see ``located``."""
+    """Columns ``file`` and ``position`` of a scan; Delta's own files are spelled as in the log, see ``located``."""
     meta = metadata(frame)
     file = below(log, meta.getField("file_path")).alias("file")
     return file, meta.getField("row_index").alias("position")
 
 
 def below(log: Log, address: Column) -> Column:
-    """The part of a file's address that is below the table's root, which all addresses begin with."""
+    """The part of a file's address below the table's root, with which all addresses begin."""
     from pyspark.sql import functions as F
 
     return F.substr(address, F.lit(len(_address(log, "x"))), F.length(address))
@@ -44,7 +44,7 @@ def below(log: Log, address: Column) -> Column:
 def located(log: Log, places: DataFrame, paths: pa.Array) -> DataFrame:
     """Columns ``file`` and ``position`` with each file spelled as in ``paths``.
 
-    Other writers encode more characters of a path than they must, and Spark does not spell them so.
+    Some writers encode more characters of a path than necessary, and Spark does not spell them so.
     """
     from pyspark.sql import functions as F
 
@@ -65,19 +65,19 @@ def spelled(log: Log, paths: Iterable[str]) -> dict[str, str]:
 
 
 def small(beside: DataFrame, **columns: Sequence[str | int]) -> DataFrame:
-    """A frame of a few rows, in the session of ``beside``."""
+    """A DataFrame of a few rows, in the session of ``beside``."""
     return beside.sparkSession.createDataFrame(pa.table(dict(columns)))
 
 
 def as_struct(names: Sequence[str]) -> Column:
-    """These columns as one struct with names of our own: ``c0``, ``c1`` …"""
+    """These columns as one struct with generated names: ``c0``, ``c1`` …"""
     from pyspark.sql import functions as F
 
     return F.struct(*[F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(names)])
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark SQL spells it."""
+    """A column name as Spark SQL spells it."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,8 +1,8 @@
-"""The table's files as a vacuum sees them: satisfies ``spi.Storage``. Native VACUUM is never asked.
+"""The table's files as vacuum sees them: satisfies ``spi.Storage``. Delta's own VACUUM is never called.
 
-reading    commits by name, never listed          journal    what went and did not come back
-garbage    what of it no kept version needs       live       a question to the newest state, in one Spark job
-orphans    listings, and who is named at all      disk       Hadoop's file system        locations  spellings
+reading    commits by name, never listed          file_history  files dropped and not added again
+garbage    dropped files that no version needs    live_files    lookups in the newest state, by one Spark job
+orphans    listings, and files the log names      filesystem    Hadoop's file system        locations  spellings
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class DeltaStorage:
 
     @property
     def grounds(self) -> Grounds:
-        """The table's folder, without the log and what is lakekeeper's."""
+        """The table's folder, without the log and lakekeeper's own files."""
         with self._answering("its location"):
             return Grounds((self._disk.root,), (LOG_FOLDER,))
 
     def allowing(self, locations: Sequence[str]) -> DeltaStorage:
-        """The same: all files of a Delta table that may ever be deleted lie in its folder."""
+        """The same object: all files of a Delta table that may ever be deleted are in its folder."""
         return self
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
-        """CREATE OR REPLACE gives a table another id, though its log goes on: then the log says whose a version was."""
-        with suppress(Exception):  # in doubt it was another table
+        """Whether the table has this id, or had it at ``version``: CREATE OR REPLACE changes the id, not the log."""
+        with suppress(Exception):  # if in doubt, it was another table
             newest = self.newest()
             if newest.table_uuid == table_uuid:
                 return True
@@ -69,7 +69,7 @@ class DeltaStorage:
         return False
 
     def versions(self, since: int | None = None) -> Versions:
-        """Versions from ``since`` on that still have their commit, in one line."""
+        """Versions from ``since`` on whose commit still exists, as a linear history."""
         with self._answering("its log"):
             history = read_history(self._log, self._disk, since)
             journal, state = history.journal, history.state
@@ -95,7 +95,7 @@ class DeltaStorage:
         hints: Collection[str] = (),
         backlog: Backlog = NO_BACKLOG,
     ) -> Garbage:
-        """What commits up to the oldest kept version dropped, and nothing brought back."""
+        """Files that commits up to the oldest kept version dropped and no commit added again."""
         with self._answering("its log"):
             found = find_garbage(self._log, self._disk, versions.native, kept, hints, backlog)
             if backlog.files or is_cleaned_early(self._log, versions.native.state, kept):
@@ -103,7 +103,7 @@ class DeltaStorage:
             return replace(found, backlog=NO_BACKLOG)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
-        """Nothing to commit. Raises Conflict where a newer commit names one of the files again, or is no plain one."""
+        """Commits nothing. Raises Conflict if a newer commit names one of the files again or changes the metadata."""
         journal = versions.native.journal
         with self._answering("its log"):
             if self._disk.status(commit_file(self._disk, versions.newest)) != journal.last:
@@ -124,55 +124,55 @@ class DeltaStorage:
         return set()
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
-        """Each file as it is now."""
+        """The current status of each file."""
         with self._answering("its files"):
             return file_ops.look(self._disk, paths)
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
-        """Delete these files and look; the paths that are gone."""
+        """Delete these files and check; the paths that are gone."""
         with self._answering("its files"):
             return file_ops.delete(self._disk, self.grounds, files)
 
     def refuses_bin(self) -> str:
-        """A rename has to be one step."""
+        """Why there can be no recycle bin; empty if a rename is one step."""
         with self._answering("its location"):
             return (
                 "" if self._disk.renames else f"its storage ({self._disk.scheme}) copies a file to rename it"
             )
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
-        """Rename files, none over another; the sources that are at their targets."""
+        """Rename files, never over an existing one; the sources that are now at their targets."""
         with self._answering("its files"):
             return file_ops.move(self._disk, self.grounds, moves)
 
     def files(self) -> Iterator[FileInfo]:
-        """LIST."""
+        """LIST: the files of the table."""
         with self._answering("its folders"):
             yield from orphans.files(self._log, self._disk)
 
     def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
-        """LIST: the folders of these runs."""
+        """LIST: the files in the folders of these runs."""
         with self._answering("its folders"):
             yield from orphans.left_by(self._disk, runs)
 
     def forget(self, run: str) -> None:
-        """Drop what Delta has in memory for the folder of a run, and the folder if it is empty."""
-        with suppress(Exception):  # what stays costs memory for an hour, or an empty folder
+        """Drop the folder of a run from Delta's cache, and delete the folder if it is empty."""
+        with suppress(Exception):  # a failure costs memory for an hour, or leaves an empty folder
             self._log.forget_folder(run)
             self._disk.prune(f"{self._disk.root}/{run}")
 
     def recognised(self, paths: Collection[str]) -> set[str]:
-        """By folder and name, as writers of Delta make them."""
+        """Those of ``paths`` that Delta writers made, by folder and name."""
         with self._answering("its metadata"):
             return orphans.of_writers(self._log, self._disk, paths)
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        """Which of ``paths`` the log names, in any commit or in its state; they may lie anywhere."""
+        """Those of ``paths`` that the log names, in any commit or in its state; they may be stored anywhere."""
         with self._answering("its log"):
             return orphans.named(self._log, self._disk, versions.native, paths)
 
     def newest(self) -> State:
-        """The newest version: what Delta has in memory, if it is that; else Delta looks again, which lists."""
+        """The newest version: the snapshot that Delta has in memory if it is current, else a fresh one, which lists."""
         with self._answering("its log"):
             state = self._log.in_memory()
             there = self._disk.status(commit_file(self._disk, state.version)) is not None
@@ -181,7 +181,7 @@ class DeltaStorage:
         return self._log.latest()
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
-        """Fold metadata; see ``metadata.compact_metadata``."""
+        """Write a checkpoint; see ``metadata.compact_metadata``."""
         return metadata.compact_metadata(self._log, dry_run=dry_run)
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
@@ -190,7 +190,7 @@ class DeltaStorage:
             return foreign_tables.strangers(self._log, self._disk, self._identifier, runs)
 
     def _own_age(self, state: State) -> int | None:
-        """What the table's owner asks for, by Delta's own reading of it."""
+        """The retention that the table sets, as Delta parses it; None if it sets none."""
         if not any(key.lower() == _RETENTION for key in state.properties):
             return None
         configs = self._log.singleton("DeltaConfigs")
@@ -199,7 +199,7 @@ class DeltaStorage:
 
     @contextmanager
     def _answering(self, what: str) -> Iterator[None]:
-        """Whatever Java raises is an AdapterError: half a picture must not be taken for a whole one."""
+        """Raise any error as AdapterError: a partial snapshot must not pass for a complete one."""
         try:
             yield
         except LakekeeperError:
@@ -211,7 +211,7 @@ class DeltaStorage:
 
 
 def _live_bytes(history: History) -> int | None:
-    """Of the newest version: what the checksum file says, else the state itself, and what commits changed since."""
+    """Live bytes of the newest version: from the checksum file, else the state, plus the change by later commits."""
     journal, snapshot = history.journal, history.state.snapshot
     if journal.bytes is None:
         return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class DeltaTable:
-    """One table. Methods may be called from several driver threads of one session."""
+    """One Delta table. Several driver threads of one session may call its methods."""
 
     def __init__(self, log: Log, identifier: TableName) -> None:
         self._log = log
@@ -41,12 +41,12 @@ class DeltaTable:
 
     @property
     def table(self) -> str:
-        """The name the caller gave."""
+        """The table name as the caller gave it."""
         return self._identifier.text
 
     @property
     def capabilities(self) -> Capabilities:
-        """As of the newest version."""
+        """Capabilities as of the newest version."""
         state = self._log.latest()
         return Capabilities(
             row_deletes=state.masks_rows,
@@ -63,11 +63,11 @@ class DeltaTable:
         self._log.single_driver = single_driver
 
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, as of now; nothing is listed where no commit came since Delta last looked."""
+        """The current table properties. Lists nothing unless a commit follows the snapshot that Delta has in memory."""
         return self._storage.newest().properties
 
     def refuse_unsupported(self) -> State:
-        """The newest version; raises Unsupported for a feature that is not on the allow-list, NotFound for no table."""
+        """The newest version. Raises Unsupported for a feature not on the allow-list, NotFound if no table exists."""
         state = self._log.latest()
         check(self.table, state.reader, state.writer, state.features, state.properties)
         return state
@@ -75,10 +75,10 @@ class DeltaTable:
     def set_cluster_key(
         self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
     ) -> KeyReport:
-        """Store the key: by CLUSTER BY where the table has it or ``native`` asks for it, else as a property.
+        """Store the key: by CLUSTER BY if the table uses it or ``native`` is set, else as a table property.
 
-        CLUSTER BY upgrades the protocol of a table that does not have it, for good. Raises OptionError for columns
-        that can be no key, and for CLUSTER BY on a partitioned table, before anything is written.
+        CLUSTER BY permanently upgrades the protocol of a table that lacks the feature. Raises OptionError, before
+        anything is written, for columns that cannot be a key and for CLUSTER BY on a partitioned table.
         """
         state = self.refuse_unsupported()
         before, _, _ = keys.stored_key(self._log, state, self._resolving(state))
@@ -122,7 +122,7 @@ class DeltaTable:
         )
 
     def version(self) -> Snapshot:
-        """The newest version without key and blocks; the log's folder is listed, and no data file."""
+        """The newest version without key and blocks. Lists the log's folder, but no data files."""
         state = self.refuse_unsupported()
         return Snapshot(
             table=self.table,
@@ -137,47 +137,47 @@ class DeltaTable:
         )
 
     def read(self, task: MergeTask) -> DataFrame:
-        """The live rows of the task's inputs, with row ids where the table tracks them."""
+        """The live rows of the task's inputs, with row ids if row tracking is enabled."""
         return rewrite.read(self._log, task)
 
     def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
-        """Write rows as files that no version names. Extra columns that ``read`` gave must still be there."""
+        """Write rows to files that no version references. Extra columns from ``read`` must still be present."""
         return rewrite.write(self._log, rows, task, run_id)
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
-        """One attempt; raises Conflict, Rejected or Unknown."""
+        """One commit attempt. Raises Conflict, Rejected or Unknown."""
         return commit.commit(self._log, rewrites, snapshot, run_id)
 
     def release(self, task: MergeTask) -> None:
-        """Nothing is held but the actions of a few tasks, which give way to others."""
+        """No-op: only the AddFiles of a few tasks are cached, and later tasks evict them."""
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known not to be committed."""
+        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known to be uncommitted."""
         named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra, *r.stale)]
         rewrite.discard(self._log, dict.fromkeys(named))
 
     @property
     def deletes(self) -> DeltaRowDeletes:
-        """The row-level half."""
+        """Row-level deletes."""
         return DeltaRowDeletes(self._log)
 
     @property
     def restores(self) -> DeltaRestores:
-        """How deleted rows are put back."""
+        """Restores of deleted rows."""
         return DeltaRestores(self._log)
 
     @property
     def notes(self) -> DeltaNotes:
-        """What is kept in the folder ``_lakekeeper`` of the table."""
+        """The small files in the table's ``_lakekeeper`` folder."""
         return DeltaNotes(self._log)
 
     @property
     def storage(self) -> DeltaStorage:
-        """The table's files, for a vacuum."""
+        """The table's files, for vacuum."""
         return self._storage
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
-        """What was committed since, read from the log."""
+        """The changes committed since ``snapshot``, read from the log."""
         return changes.changes_since(self._log, snapshot)
 
     def _resolving(self, state: State) -> keys.Resolve:

@@ -1,4 +1,4 @@
-"""``where``: the files that may hold a match, and those of which every row matches, as Delta's skipping finds them."""
+"""``where``: files that may contain a match, and files in which every row matches, by Delta's data skipping."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PREPARED = "PreparedDeltaFileIndex"
-# Types whose statistics are their values: no text that is cut, no time that is rounded, no NaN.
+# Types whose statistics are exact: no truncated text, no rounded time, no NaN.
 _EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"', '"decimal(')
 
 
 def matching(log: Log, state: State, where: str) -> pa.Array | None:
-    """Paths of all files of ``state`` that may hold a row for which ``where`` is true; None for all.
+    """Paths of all files of ``state`` that may contain a row for which ``where`` is true; None for all.
 
-    Raises OptionError for text that does not parse or names no column of the table.
+    Raises OptionError for text that does not parse or that names an unknown column.
     """
     try:
         filtered = table_frame(log, state).where(where)
@@ -37,9 +37,9 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
 
 
 def covered(log: Log, state: State, where: str, paths: Collection[str]) -> frozenset[str]:
-    """Those of ``paths`` of which every row matches: Delta skips them in a search for rows that do not.
+    """Those of ``paths`` in which every row matches: Delta skips them in a search for rows that do not.
 
-    By partition values; by statistics only where these are exact.
+    Uses partition values, and statistics only where they are exact.
     """
     frame = table_frame(log, state)
     partition = {name.lower() for name in state.partition_columns}
@@ -50,14 +50,14 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
         ):
             return frozenset()
         others = _planned(log, unmatched(log.jvm, frame, where)._jdf.queryExecution().optimizedPlan())
-    except ValueError:  # Spark plans more than a filter for it
+    except ValueError:  # Spark plans more than a filter for the predicate
         return frozenset()
     return frozenset() if others is None else frozenset(paths) - set(others.to_pylist())
 
 
 def table_frame(log: Log, state: State) -> DataFrame:
-    """All rows of a version as a DataFrame on which Delta skips files."""
-    pinned = True  # as time travel does; else Delta would look for a newer version
+    """All rows of a version as a DataFrame with Delta's data skipping."""
+    pinned = True  # as for time travel; else Delta would check for a newer version
     with log.active(log.jvm.session):
         relation = log.log.createRelation(
             log.jvm.seq([]), log.jvm.some(state.snapshot), log.catalog_table, pinned
@@ -67,14 +67,14 @@ def table_frame(log: Log, state: State) -> DataFrame:
 
 
 def _planned(log: Log, plan: Any) -> pa.Array | None:
-    """The files that the optimized plan reads. Without a relation in it, it was proven that nothing matches."""
+    """The files that the optimized plan reads. A plan without a relation proves that nothing matches."""
     leaves = log.jvm.python_list(plan.collectLeaves())
     for leaf in leaves:
         if not str(leaf.getClass().getSimpleName()).startswith("LogicalRelation"):
             continue
         index = leaf.relation().location()
         if str(index.getClass().getSimpleName()) != _PREPARED:
-            return None  # data skipping is switched off in this session
+            return None  # data skipping is turned off in this session
         return _paths(log, index.preparedScan().files())
     return pa.array([], pa.string())
 

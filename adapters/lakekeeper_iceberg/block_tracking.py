@@ -1,10 +1,10 @@
-"""What became of a snapshot's blocks, followed from one look to the next.
+"""Changes to a snapshot's data files, tracked incrementally from commit to commit.
 
     read         seen              now
-    ──●────●────●──●────●────●────●──     the walk goes back from the newest snapshot to the last one seen
+    ──●────●────●──●────●────●────●──     the walk follows parents from the newest snapshot to the last one seen
 
-Of a commit only the manifests are read that it wrote itself. Where one of them has deletes that may apply to more than
-one data file, all live files are listed, once, and later commits are followed from there.
+For each commit, only the manifests that it added are read. If a commit has deletes that may apply to more than one
+data file, all live files are listed once, and later commits are tracked from that listing.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
 
 _NAMED = ("path", "seq", "file_seq", "spec", "partition")
-_MANY = 200  # delete files of a commit from which on a listing takes less time than a look at each
+_MANY = 200  # above this number of delete files in a commit, a listing is faster than reading each
 
 DeleteKey = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A snapshot, the last version that was looked at since, and what had become of its blocks by then.
+    """A snapshot, the last version seen since, and the changes to its blocks up to that version.
 
-    ``listing`` is of the version from which commits were followed, and ``index`` of its deletes, as changed since.
-    ``added`` are delete files by data file, and ``gone`` those that left, since the snapshot; None after a listing.
+    ``listing`` is of the version from which commits are tracked; ``index`` holds its deletes, updated by later commits.
+    ``added`` are the delete files added since the snapshot, by data file, and ``gone`` the delete files removed since.
+    After a listing, ``added`` is None.
     """
 
     snapshot: Snapshot
@@ -50,7 +51,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Follower:
-    """Follows the commits of one table; safe to use from several driver threads."""
+    """Tracks the commits of one table; thread-safe."""
 
     jvm: Iceberg
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -58,7 +59,7 @@ class Follower:
     _seen: Seen | None = None
 
     def listed(self, version: int, files: Listing) -> None:
-        """Remember what was listed for a snapshot, without its statistics."""
+        """Keep the listing of a snapshot, without column statistics."""
         with self._lock:
             self._listed = (version, Listing(files.data.select(_NAMED), files.deletes))
 
@@ -89,7 +90,10 @@ class Follower:
     def deletes_of(
         self, snapshot: Snapshot, changes: Changes, path: str, read: Sequence[Any]
     ) -> list[Any] | None:
-        """The delete files in force for a block after ``changes``, if followed; ``read`` were in force before."""
+        """The delete files that apply to a data file after ``changes``; None if they were not tracked.
+
+        ``read`` are those that applied when it was read.
+        """
         with self._lock:
             seen = self._seen
         if seen is None or seen.snapshot is not snapshot or seen.added is None:
@@ -121,7 +125,11 @@ class Follower:
         return seen
 
     def _after(self, pinned: Any, seen: Seen, listing: Listing, commit: Committed) -> Seen | None:
-        """One commit further; None where its deletes may apply to more than one file each, or a file came back."""
+        """The state after one more commit; None if a listing is needed instead.
+
+        That is so if the commit has too many delete files, one that may apply to several data files, or adds a data
+        file of the snapshot again.
+        """
         built = self.jvm.api.SnapshotChanges.builderFor(pinned).snapshot(commit.snapshot).build()
         added, removed = list(built.addedDeleteFiles()), list(built.removedDeleteFiles())
         if len(added) + len(removed) > _MANY:
@@ -147,9 +155,10 @@ class Follower:
     def _single(
         self, deletes: Sequence[Any], until: int, known: Index | None = None
     ) -> list[FileDelete] | None:
-        """Position deletes of one data file each; None where one is about more. Young equality deletes are left out.
+        """The deletes as file-scoped deletes; None if one may apply to several data files.
 
-        Of deletes that leave, a manifest keeps no bounds: those ``known`` say which file they were about.
+        Equality deletes with a sequence number above ``until`` are left out. A manifest keeps no bounds for a removed
+        delete file, so ``known`` supplies its data file.
         """
         target = self.jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
         found = []
@@ -183,7 +192,7 @@ class Follower:
         }
 
     def _by_listing(self, pinned: Any, seen: Seen) -> Seen:
-        """What all live files say at the newest version."""
+        """The state at the newest version, from a listing of all live files."""
         files = list_files(self.jvm, pinned)
         until = self._until(pinned, seen.snapshot)
         applied = apply_deletes(files, _unpartitioned(pinned), until)
@@ -196,7 +205,7 @@ class Follower:
         return replace(seen, changes=changes, listing=files, index=None, added=None, gone=frozenset())
 
     def _until(self, pinned: Any, snapshot: Snapshot) -> int:
-        """The sequence number of the snapshot: equality deletes that are younger apply to a rewrite's outputs too."""
+        """The sequence number of the snapshot: later equality deletes also apply to the outputs of a rewrite."""
         start = None if snapshot.version is None else pinned.snapshot(snapshot.version)
         return 0 if start is None else int(start.sequenceNumber())
 
@@ -218,13 +227,13 @@ def _moved(
 
 
 def key_of(delete: Any) -> DeleteKey:
-    """What tells delete files apart: vectors of several data files lie in one file."""
+    """The identity of a delete file: path and offset, as one Puffin file holds several deletion vectors."""
     offset = delete.contentOffset()
     return str(delete.location()), None if offset is None else int(offset)
 
 
 def among(paths: pa.Array, asked: Sequence[str]) -> set[str]:
-    """Those of the paths asked that are among others, which may be many more."""
+    """The paths of ``asked`` that are in ``paths``, which may be much larger."""
     if not asked:
         return set()
     found = paths.filter(pc.is_in(paths, value_set=pa.array(list(asked), pa.string())))

@@ -1,4 +1,4 @@
-"""A listing as a BlockSet: bounds widened where they are cut off, levels out of the paths, deletes applied."""
+"""A listing as a BlockSet: truncated bounds marked as inexact, levels parsed from paths, deletes applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakekeeper_iceberg.deletes import Applied
 from lakekeeper_iceberg.levels import places
 from lakekeeper_iceberg.listing import Listing
 
-_DEFAULT_WIDTH = 16  # characters of a text bound, bytes of a binary one, where nothing else is set
+_DEFAULT_WIDTH = 16  # default metrics mode: characters of a string bound, bytes of a binary bound
 
 
 def blocks_of(
@@ -74,7 +74,7 @@ def _bounds(
     if kind == "float":
         lo, hi = _with_nan(data, i, lo, hi, nulls)
     elif kind in ("string", "binary"):
-        # Some values have no upper bound of the width at all, e.g. 0xFF many times: then only one side is kept.
+        # Some values have no truncated upper bound, e.g. a run of 0xFF: then only the lower bound is stored.
         paired = pc.equal(lo.is_valid(), hi.is_valid()).to_numpy(zero_copy_only=False)
         exact = _whole(lo, mode) & _whole(hi, mode) & paired
     return lo, hi, np.asarray(nulls, np.int64), exact
@@ -83,11 +83,11 @@ def _bounds(
 def _with_nan(
     data: pa.Table, i: int, lo: pa.Array, hi: pa.Array, nulls: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, pa.Array]:
-    """Bounds never speak of NaN, the greatest value; where there may be one, it is the upper bound."""
+    """Bounds that include NaN, which Iceberg's bounds leave out: the upper bound is NaN if the file may hold one."""
     nan = pc.fill_null(_flat(data[f"nan_value_count_{i}"]), UNKNOWN).to_numpy(zero_copy_only=False)
     values = pc.fill_null(_flat(data[f"value_count_{i}"]), UNKNOWN).to_numpy(zero_copy_only=False)
     may = nan != 0
-    # Nothing but NaN and NULL: no bounds are kept, yet the one value is known.
+    # Only NaN and NULL: no bounds are stored, but the only value is known.
     only = (nan > 0) & (nulls >= 0) & (nan + nulls == values)
     number = pa.scalar(float("nan"), pa.float64())
     lo = pc.if_else(pa.array(only), number, lo)
@@ -95,9 +95,9 @@ def _with_nan(
 
 
 def _whole(bound: pa.Array, mode: str) -> npt.NDArray[np.bool_]:
-    """Bounds that cannot have been cut off, by their length.
+    """Which bounds cannot be truncated, judged by their length.
 
-    Under ``full`` a bound of just the default width may still come from a file that is older than the setting.
+    Under ``full``, a bound of exactly the default width may come from a file written before the setting.
     """
     length = pc.fill_null(
         pc.utf8_length(bound) if pa.types.is_string(bound.type) else pc.binary_length(bound), 0

@@ -1,4 +1,4 @@
-"""What was committed since a snapshot: the walk back through ancestors, and what stands in the way of a rewrite."""
+"""Commits since a snapshot, found by walking its ancestors, and the changes that rule out committing a rewrite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOUCHED = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit, its Snapshot, and whether it left files and deletes alone."""
+    """A commit, its Snapshot, and whether it removed no data file and changed no delete file."""
 
     winner: Winner
     snapshot: Any
@@ -27,9 +27,9 @@ class Committed:
 def winners_after(
     metadata: Any, current: Any, known: Collection[int | None]
 ) -> tuple[list[Committed], int | None]:
-    """(commits after one of the snapshots ``known``, oldest first; the one that was met, or -1 for none).
+    """(commits after the nearest ancestor in ``known``, oldest first; that ancestor, or -1 if none is in ``known``).
 
-    ``None`` among those known is the empty table, which every line of snapshots begins with.
+    ``None`` in ``known`` is the empty table, the start of every line of ancestors.
     """
     found: list[Committed] = []
     at, seen = current, set()
@@ -51,7 +51,7 @@ def winners_after(
 
 
 def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Changes:
-    """Commits since ``snapshot`` and what stands in the way, without what became of its files."""
+    """Commits since ``snapshot`` and any obstacle, without their effect on its files."""
     current = metadata.currentSnapshot()
     version = -1 if current is None else int(current.snapshotId())
     commits, met = winners_after(metadata, current, {snapshot.version})
@@ -60,7 +60,7 @@ def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Ch
 
 
 def unrelated(snapshot: Snapshot, version: int) -> str:
-    """What to say where ``snapshot`` is no ancestor of the current ``version``."""
+    """The obstacle if ``snapshot`` is not an ancestor of the current ``version``."""
     return (
         f"snapshot {snapshot.version}, which was read, is not among the ancestors of the table's current snapshot "
         f"{version}: it was expired, or the table was rolled back"
@@ -68,7 +68,7 @@ def unrelated(snapshot: Snapshot, version: int) -> str:
 
 
 def obstacle_to(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> str:
-    """Why nothing that was written for ``snapshot`` may be committed any more; empty if it may."""
+    """Why files written for ``snapshot`` must not be committed; empty if they may be."""
     if str(metadata.uuid()) != snapshot.table_uuid:
         return "the table was dropped and created again under its name"
     if int(metadata.formatVersion()) not in FORMATS:

@@ -1,8 +1,8 @@
-"""One atomic swap of a table's metadata, on exactly the metadata that was checked.
+"""One atomic swap of a table's metadata, based on exactly the metadata that was checked.
 
-    one refresh ─► update().apply() ─► new snapshot, not visible yet ─► ops.commit(base, base + snapshot)
+    one refresh ─► update().apply() ─► new snapshot, not yet visible ─► ops.commit(base, base + snapshot)
 
-Iceberg's own ``commit()`` retries inside, past any check of ours; here the check and the swap see one base.
+Iceberg's own ``commit()`` retries internally and bypasses our checks; here the check and the swap use the same base.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOST_RACE = (
     "ValidationException",
     "ValidationFailureException",
 )
-# Answers of a catalog that say: not done.
+# Catalog errors that prove that nothing was committed.
 _REFUSED = (
     "ForbiddenException",
     "NotAuthorizedException",
@@ -38,20 +38,20 @@ _REFUSED = (
 )
 
 
-# Those of them by which a catalog may also say that a snapshot was built on metadata that is old by now.
+# Those that a catalog may also return for a snapshot that is based on stale metadata.
 _STALE = frozenset({"BadRequestException", "UnprocessableEntityException"})
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Rows to take out of the table, as Java files: a change of data, as a user's DELETE makes it.
+    """Rows to delete from the table, as Java files: a data change like a user's DELETE.
 
-    searched    the snapshot in which all rows to delete were found; from it on Iceberg looks for what came between
+    searched    the snapshot in which all rows to delete were found; Iceberg checks later commits for conflicts
     form        the format version that the files were written for
-    filter      an Iceberg expression for the rows that were searched for
-    removed     data files that leave, ``dropped_deletes`` with them or because ``deletes`` take their place
-    rows        data files that hold what is left of removed ones (v1)
-    touched     paths that ``deletes`` name
+    filter      an Iceberg expression that selects the rows to delete
+    removed     data files to remove; ``dropped_deletes`` are removed with them, or replaced by ``deletes``
+    rows        data files with the remaining rows of removed files (v1)
+    touched     data files that ``deletes`` reference
     """
 
     run_id: str
@@ -67,14 +67,17 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """The snapshot that was committed, and how many delete files it took out."""
+    """The committed snapshot, and the number of delete files that it removed."""
 
     version: int
     removed_delete_files: int
 
 
 def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts: Attempts) -> Swapped:
-    """Commit once. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file."""
+    """Commit in one attempt. Raises Conflict (without naming the other commit), Rejected or Unknown.
+
+    Deletes no data file from storage.
+    """
 
     def update(transaction: Any, base: Any) -> Any:
         return _row_change(jvm, name, change, transaction, base)
@@ -86,10 +89,10 @@ def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts
 def append_once(
     jvm: Iceberg, table: Any, name: str, files: Sequence[Any], since: int, run_id: str, attempts: Attempts
 ) -> tuple[int, bool]:
-    """Append data files, unless a commit after the snapshot ``since`` carries ``run_id``; (snapshot, was it there?).
+    """Append data files unless a commit after the snapshot ``since`` has ``run_id``; (snapshot, whether it existed).
 
-    The very metadata that the swap replaces is searched for it. Raises as the others do; Rejected where the history
-    since then is not there.
+    The search uses the metadata that the swap replaces. Raises like :func:`change_rows`, and Rejected if ``since`` is
+    not an ancestor of the current snapshot.
     """
     done: list[int] = []
 
@@ -105,7 +108,7 @@ def append_once(
 
 
 def _carried(name: str, base: Any, since: int, run_id: str) -> list[int]:
-    """The snapshot after ``since`` that carries a run id, if there is one."""
+    """The snapshots after ``since`` that have this run id."""
     line = _line(base, since)
     if line is None:
         raise Rejected(
@@ -116,7 +119,7 @@ def _carried(name: str, base: Any, since: int, run_id: str) -> list[int]:
 
 
 def _line(base: Any, since: int) -> list[Any] | None:
-    """The current snapshot and its ancestors after ``since``; None where that is none of them."""
+    """The current snapshot and its ancestors after ``since``; None if it is not among them."""
     line: list[Any] = []
     at = base.currentSnapshot()
     while at is not None:
@@ -137,10 +140,10 @@ def drop_deletes(
     run_id: str,
     attempts: Attempts,
 ) -> Swapped:
-    """Take delete files out of the table that apply to nothing in the snapshot ``version``; raises as the others do.
+    """Remove delete files that apply to no data file in the snapshot ``version``; raises like :func:`change_rows`.
 
-    Rows that came since have higher sequence numbers, so that nothing older applies to them. Only what a rewrite wrote
-    has lower ones: after a rewrite, Conflict is raised.
+    Data files added since have higher sequence numbers, so older deletes do not apply to them. Only the outputs of a
+    rewrite may have lower ones: if a rewrite was committed since, Conflict is raised.
     """
 
     def update(transaction: Any, base: Any) -> Any:
@@ -159,11 +162,11 @@ def drop_deletes(
 def _prepared(
     table: Any, name: str, update: Callable[[Any, Any], Any], attempts: Attempts
 ) -> tuple[Any, Any]:
-    """(metadata, the new snapshot upon it, which is written but not committed).
+    """(base metadata, the new snapshot built on it, which is written but not committed).
 
-    ``update`` makes the pending update, if any, out of a transaction and its metadata. The transaction stays at one
-    refresh of the table: what is checked, what the snapshot is built on and what the swap replaces are the same,
-    though other threads refresh the shared table meanwhile.
+    ``update`` returns the pending update, or None, for a transaction and its base metadata. The transaction keeps one
+    version of the metadata: the check, the snapshot and the swap have the same base even if other threads refresh the
+    shared table.
     """
     try:
         transaction = table.newTransaction()
@@ -180,7 +183,7 @@ def _prepared(
 
 
 def not_prepared(name: str, error: Exception) -> Conflict | Rejected:
-    """What an error says that came before anything was sent to the catalog."""
+    """The exception for an error that occurred before anything was sent to the catalog."""
     kinds, text = _kinds(error), _text(error)
     if any(kind in _LOST_RACE for kind in kinds):
         return Conflict(f"{name}: {text}")
@@ -188,10 +191,11 @@ def not_prepared(name: str, error: Exception) -> Conflict | Rejected:
 
 
 def _row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
-    """The pending update of a delete: Iceberg itself looks for what came since the search, as Spark's DELETE has it do.
+    """The pending update of a delete: Iceberg validates it against commits since the search, as for Spark's DELETE.
 
-    Under ``serializable`` that is data that may match. Files to take out must be there in any case, and files to mask
-    too; other deletes are no matter: where a row is deleted twice it is deleted.
+    Under ``serializable`` isolation, new data files that may match are conflicts. Data files to remove and data files
+    that get position deletes must still be live under any isolation level. Concurrent deletes of the same rows are no
+    conflict, unless files are copied (v1).
     """
     if int(base.formatVersion()) != change.form:
         raise Conflict(
@@ -249,7 +253,7 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     except (Conflict, Rejected):
         _remove_manifests(table, made, keep=False)
         raise
-    # What happens after the swap must never look like a failed commit.
+    # An error after the swap must never be reported as a failed commit.
     with suppress(Exception):
         _remove_manifests(table, made, keep=True)
     return Swapped(int(made.snapshotId()), int(made.summary().get("removed-delete-files") or 0))
@@ -258,7 +262,7 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
 def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
     """Swap ``base`` for ``base`` with a new snapshot, in one attempt; no file is deleted.
 
-    Raises LostRace, Conflict or Rejected where the snapshot is known not to be in the table; Unknown.
+    Raises LostRace, Conflict or Rejected if the snapshot is known not to be in the table, and Unknown otherwise.
     """
     if jvm.has_missed_a_version(table.operations()):
         raise Conflict(f"{name}: the newest metadata could not be read; nothing was committed")
@@ -269,14 +273,14 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
         lost, text = told_not_done(name, error)
         if is_there(table, name, int(made.snapshotId())):
             return
-        # A catalog may refuse what is built on metadata that a commit to another branch has made old.
+        # A catalog may refuse a snapshot because a commit to another branch has replaced its base metadata.
         if lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base)):
             raise LostRace(f"{name}: {text}") from error
         raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
 
 
 def _has_moved(table: Any, base: Any) -> bool:
-    """Is the table's metadata another than ``base``? It was refreshed just now."""
+    """Whether the table's metadata, refreshed just before, differs from ``base``."""
     now = table.operations().current()
     before, after = (
         (str(each.metadataFileLocation()), int(each.lastUpdatedMillis()), int(each.lastSequenceNumber()))
@@ -286,7 +290,10 @@ def _has_moved(table: Any, base: Any) -> bool:
 
 
 def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
-    """(was the race lost, what the catalog said) for an answer that says: not done. Raises Unknown for any other."""
+    """(whether the race was lost, the message) for an error that proves that nothing was committed.
+
+    Raises Unknown for any other error.
+    """
     kinds, text = _kinds(error), _text(error)
     lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
     refused = any(kind in _REFUSED for kind in kinds)
@@ -296,9 +303,9 @@ def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
 
 
 def is_there(table: Any, name: str, version: int) -> bool:
-    """Did the snapshot land, whatever the catalog answered?
+    """Whether the snapshot is in the table, whatever the catalog reported.
 
-    A client that sends a commit again is told that somebody else won: itself (apache/iceberg 12818).
+    A client that retries a commit may get a conflict with its own first attempt (apache/iceberg 12818).
     """
     try:
         table.refresh()
@@ -312,15 +319,16 @@ def is_there(table: Any, name: str, version: int) -> bool:
 
 
 def sequence_of(metadata: Any, snapshot_id: int) -> int:
-    """The sequence number of a snapshot; 0 for one that is gone."""
+    """The sequence number of a snapshot; 0 if it has expired."""
     snapshot = metadata.snapshot(snapshot_id)
     return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
 
 def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
-    """Delete metadata files of our attempt: all of them, or those that the new snapshot does not name.
+    """Delete the metadata files of our attempt: all of them, or with ``keep`` those that the new snapshot does not use.
 
-    Manifests are numbered within one id, which is also in the manifest list's name; no other commit uses it.
+    Manifest names consist of the commit's UUID, which is also in the name of the manifest list, and a number; no other
+    commit uses this UUID.
     """
     io = table.io()
     place = str(made.manifestListLocation())
@@ -337,7 +345,7 @@ def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
 
 
 def is_lost_race(error: BaseException) -> bool:
-    """Does the error say that somebody else was faster, and leave no doubt that nothing was committed?"""
+    """Whether the error reports a lost race and proves that nothing was committed."""
     kinds = [name.rpartition(".")[2] for name, _ in causes(error)]
     return "CommitStateUnknownException" not in kinds and any(kind in _LOST_RACE for kind in kinds)
 

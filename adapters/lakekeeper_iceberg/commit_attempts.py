@@ -1,9 +1,9 @@
-"""The metadata that a commit writes before anything names it, noted first: a run that dies leaves its names behind.
+"""A record of the metadata files of each commit attempt, kept before they are written, for cleanup after a dead run.
 
     note: uuid of the producer, snapshot ─► apply(): <uuid>-m0.avro …, snap-<snapshot>-1-<uuid>.avro ─► swap: <n>-….json
 
-A vacuum that settles the run asks for these files by their names, without a listing. The name of the last one is chosen
-at random, but not what is in it: the uuid of the table, and the snapshot.
+A vacuum that cleans up after the run finds manifests and manifest lists by name, without a listing. The name of the
+table metadata file is random, so it is identified by its content: the table's uuid and the snapshot.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.reachability import keys_of, path_key
 
-_BATCH = 64  # manifests are written side by side: there may be gaps, but none as long as this
-_LATER = 4  # metadata files between the look at the newest and the swap
+_BATCH = 64  # manifests are written in parallel: their numbers may have gaps, but none as long as this
+_LATER = 4  # most metadata versions between the attempt's base and its swap
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBERED = re.compile(r"(\d+)-[0-9a-fA-F-]{36}(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _PRODUCER = "org.apache.iceberg.SnapshotProducer"
@@ -30,7 +30,7 @@ _PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a producer of a snapshot: its uuid, the snapshot's id, the metadata file that it began from."""
+    """One attempt of a SnapshotProducer: its commit UUID, the snapshot id, and the metadata file of its base."""
 
     uuid: str
     snapshot: int
@@ -39,7 +39,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """What is noted of the commits of one run, under the name of its folder."""
+    """The recorded commit attempts of one run, under the name of its folder."""
 
     jvm: Iceberg
     notes: IcebergNotes
@@ -47,7 +47,7 @@ class Attempts:
     _noted: list[Attempt] = field(default_factory=list)
 
     def begin(self, update: Any, base: str) -> None:
-        """Note what a pending update will write, before it does. Raises AdapterError where that cannot be noted."""
+        """Record what a pending update will write. Raises AdapterError if the record cannot be written."""
         uuid = str(self.jvm.hidden_field(update, _PRODUCER, "commitUUID"))
         snapshot = int(self.jvm.hidden_call(update, _PRODUCER, "snapshotId"))
         self._noted.append(Attempt(uuid, snapshot, base))
@@ -55,12 +55,12 @@ class Attempts:
 
 
 def note_of(run: str) -> str:
-    """The note of a run's attempts."""
+    """The name of the note with a run's attempts."""
     return f"attempts/{run}.json"
 
 
 def noted(notes: IcebergNotes, run: str) -> list[Attempt]:
-    """The attempts of a run; those that no commit of ours could have made are left out."""
+    """The recorded attempts of a run; malformed records are left out."""
     text = notes.read(note_of(run))
     try:
         found = [_attempt(each) for each in json.loads(text or "[]")]
@@ -75,7 +75,7 @@ def _attempt(plain: Any) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The metadata of a table: its folder, the table's uuid, and the metadata files that its log names."""
+    """The metadata of a table: its folder, the table's uuid, and the metadata files in its metadata log."""
 
     folder: str
     table_uuid: str
@@ -83,7 +83,7 @@ class Home:
 
 
 def left_by(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[FileInfo]:
-    """Metadata files of these attempts that are there."""
+    """The existing metadata files of these attempts."""
     tries = Counter((attempt.snapshot, attempt.uuid) for attempt in attempts)
     for (snapshot, uuid), count in tries.items():  # a producer numbers the lists of its attempts from 1
         lists = [f"{home.folder}/snap-{snapshot}-{n}-{uuid}.avro" for n in range(1, count + 1)]
@@ -93,7 +93,7 @@ def left_by(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[Fil
 
 
 def _manifests(disk: Disk, folder: str, uuid: str) -> Iterator[FileInfo]:
-    """Manifests of one producer: they are numbered from 0."""
+    """The existing manifests of one producer, which numbers them from 0."""
     first = 0
     while True:
         asked = [f"{folder}/{uuid}-m{number}.avro" for number in range(first, first + _BATCH)]
@@ -105,9 +105,9 @@ def _manifests(disk: Disk, folder: str, uuid: str) -> Iterator[FileInfo]:
 
 
 def _tables(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[FileInfo]:
-    """LIST: metadata files that a swap of these attempts wrote and that were never the table's; told by their content.
+    """LIST: metadata files that a swap of these attempts wrote but that never became current, by their content.
 
-    One that the log may have forgotten stays: it may have been the newest once.
+    A file that the metadata log may have dropped is kept: it may have been the current one once.
     """
     known = [number for place in home.log if (number := _number(place)) is not None]
     began = {number for attempt in attempts if (number := _number(attempt.base)) is not None}
@@ -127,13 +127,13 @@ def _tables(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[Fil
 
 
 def _number(place: str) -> int | None:
-    """The number in the name of a metadata file, which counts the table's commits."""
+    """The version number in the name of a metadata file."""
     found = _NUMBERED.fullmatch(place.rpartition("/")[2])
     return int(found[1]) if found else None
 
 
 def _parsed(disk: Disk, info: FileInfo) -> dict[str, Any]:
-    """What a metadata file says; nothing for one that was not written to its end."""
+    """The content of a metadata file; empty if it is incomplete."""
     try:
         found = json.loads(disk.start(info.path, None))
     except ValueError:

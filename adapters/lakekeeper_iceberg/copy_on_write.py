@@ -1,4 +1,4 @@
-"""Data files written anew without some rows, where a table or a commit takes no deletes for them."""
+"""Data files rewritten without some rows, where a table or a commit supports no row-level deletes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def anew(
     *,
     row_ids: bool = False,
 ) -> dict[str, list[Any]]:
-    """Path → DataFiles, in the folder of a run, with the rows that a delete file leaves of a DataFile, for each pair.
+    """Path → new DataFiles, in the folder of a run, with the live rows of each (DataFile, delete file) pair.
 
-    The delete files at ``paths`` were written for this alone, and are removed again.
+    The delete files at ``paths`` are temporary, and are deleted.
     """
     made: dict[str, list[Any]] = {}
     try:

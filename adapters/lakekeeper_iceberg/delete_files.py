@@ -1,10 +1,10 @@
-"""Tidying of delete files: merge small files of positions, take out what applies to no live data file any more.
+"""Maintenance of delete files: merges small position delete files and removes dangling deletes.
 
-    crowded files of positions (v2) ─► Iceberg's own rewrite of them ─► a snapshot of its
-    dangling deletes of all kinds   ─► one commit of ours, with our run id
+    many small position deletes (v2) ─► Iceberg's rewritePositionDeletes ─► its own snapshot
+    dangling deletes of all kinds    ─► one commit of ours, with our run id
 
-A delete that dangles stays dangling: data files that come later have higher sequence numbers, but for outputs of
-a rewrite, which keep that of their inputs; then an input is live, and what applies to it is not taken out.
+A dangling delete stays dangling: data files added later have higher sequence numbers. The exception are outputs of a
+rewrite, which keep the sequence number of their inputs; while an input is live, the deletes that apply to it are kept.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
 
 _CROWD = (
-    5  # files of positions for one partition from which on they are merged: Iceberg's own `min-input-files`
+    5  # position delete files of one partition that trigger a merge: Iceberg's default of `min-input-files`
 )
-_SMALL_BYTES = 48 << 20  # and its own bound of what is small
+_SMALL_BYTES = 48 << 20  # Iceberg's limit for a small delete file
 _NEVER = 2**63
-_SWAPS = 5  # so often one commit is tried before the table is looked through again
+_SWAPS = 5  # attempts of one commit before the table is listed again
 
 Place = tuple[int, str]
 
 
 def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -> Tidied:
-    """See ``spi.RowDeletes.tidy``: up to two commits, one of Iceberg's and one of ours."""
+    """See ``spi.RowDeletes.tidy``: up to two commits, one by Iceberg's action and one of ours."""
     table.refresh()
     merged = Tidied()
     snapshot = table.currentSnapshot()
@@ -61,7 +61,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -
 
 
 def _dropped(commit: Callable[[], Swapped]) -> Swapped:
-    """The commit, repeated as it is where writers were faster. Raises what it raises in the end."""
+    """Run the commit; retry it unchanged after a lost race. Raises what the last attempt raises."""
     for _ in range(_SWAPS - 1):
         with suppress(LostRace):
             return commit()
@@ -69,7 +69,7 @@ def _dropped(commit: Callable[[], Swapped]) -> Swapped:
 
 
 def _merge(jvm: Iceberg, table: Any, name: str) -> Tidied:
-    """Iceberg's own rewrite of position deletes, which also leaves out positions in files that are gone."""
+    """Iceberg's rewrite of position delete files, which also drops positions in removed data files."""
     action = jvm.static("org.apache.iceberg.spark.actions.SparkActions", "get")(jvm.session)
     try:
         done = action.rewritePositionDeletes(table).option("min-input-files", "2").execute()
@@ -86,9 +86,9 @@ def _merge(jvm: Iceberg, table: Any, name: str) -> Tidied:
 
 
 def _crowded(files: Listing, granularity: str) -> bool:
-    """Would a merge leave fewer files, so that the next one has nothing to do?
+    """Whether a merge would leave fewer delete files, and a second merge would have nothing to do.
 
-    By file it leaves one for each data file, by partition one or few of full size.
+    File granularity leaves one delete file per data file; partition granularity leaves one or a few of full size.
     """
     by_target: Counter[str] = Counter()
     by_place: Counter[Place] = Counter()
@@ -106,16 +106,16 @@ def _crowded(files: Listing, granularity: str) -> bool:
 
 @dataclass(slots=True)
 class _Live:
-    """The least sequence numbers of live data: a delete applies to something if it is young enough."""
+    """The lowest sequence numbers of live data files; a delete applies to one only if its own is high enough."""
 
-    positions: dict[str, int] = field(default_factory=dict)  # of a file, by its path
+    positions: dict[str, int] = field(default_factory=dict)  # path → sequence number
     of_place: dict[Place, int] = field(default_factory=lambda: defaultdict(lambda: _NEVER))
     equality: dict[Place, int] = field(default_factory=lambda: defaultdict(lambda: _NEVER))
     anywhere: int = _NEVER
 
 
 def _dangling(files: Listing, unpartitioned: frozenset[int]) -> set[tuple[str, int | None]]:
-    """(path, offset of the vector) of the deletes that apply to no live data file."""
+    """(path, offset of the deletion vector or None) of the deletes that apply to no live data file."""
     deletes = files.deletes.to_pylist()
     with_vector = {d["referenced"] for d in deletes if d["dv_offset"] is not None}
     live = _live(files, with_vector)
@@ -144,7 +144,7 @@ def _live(files: Listing, with_vector: set[str]) -> _Live:
         place = (spec, partition)
         live.anywhere = min(live.anywhere, seq)
         live.equality[place] = min(live.equality[place], seq)
-        if path not in with_vector:  # where there is a vector, no other position delete is looked at
+        if path not in with_vector:  # with a deletion vector, other position deletes do not apply
             live.positions[path] = seq
             live.of_place[place] = min(live.of_place[place], max(seq, added))
     return live

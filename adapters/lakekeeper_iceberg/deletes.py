@@ -1,13 +1,14 @@
-"""Which deletes apply to which data file, by Iceberg's rules of sequence numbers and partitions.
+"""Which deletes apply to which data file, by Iceberg's rules for sequence numbers and partitions.
 
-kind                          applies to data files of               if the data's sequence number is
-deletion vector (v3)          the file it names                      ≤ its own; other position deletes are void then
-position delete, file-scoped  the file it names                      ≤ its own
-position delete, other        the same spec and partition            ≤ its own
-equality delete               the same spec and partition,           < its own
-                              or anywhere where its spec has none
+kind                          applies to                             if the data sequence number is
+deletion vector (v3)          the data file it references            ≤ its own; other position deletes are then ignored
+position delete, file-scoped  the data file it references            ≤ its own
+position delete, other        data files of its spec and partition   ≤ its own
+equality delete               data files of its spec and partition;  < its own
+                              all if its spec is unpartitioned
 
-A position delete cannot name a file that was added after it, whatever older sequence number a rewrite gave the file.
+A position delete cannot reference a data file that was added after it, even if a rewrite gave the file a lower data
+sequence number.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ EQUALITY = 2
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Per data file: a text that names its deletes (``""``: none), rows they mask (or UNKNOWN), their bytes."""
+    """Per data file: the id of its set of deletes (``""``: none), the rows they delete (or UNKNOWN), their bytes."""
 
     delete_id: list[str]
     deleted_rows: Ints
@@ -40,7 +41,7 @@ class Applied:
 
 @dataclass(slots=True)
 class _Scope:
-    """Deletes of one kind and place, in order of sequence number; suffixes of the list are what applies."""
+    """Deletes of one kind and partition, ordered by sequence number; a suffix of the list applies to a data file."""
 
     found: list[tuple[int, str, int]] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
@@ -65,7 +66,7 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class FileDelete:
-    """A delete file that is about one data file, ``target``; a deletion vector has its ``offset`` in its file."""
+    """A file-scoped delete of one data file, ``target``; ``offset`` is that of a deletion vector in its Puffin file."""
 
     target: str
     seq: int
@@ -77,7 +78,7 @@ class FileDelete:
 
 @dataclass(slots=True)
 class Index:
-    """Delete files by what they can apply to."""
+    """Delete files by the data files that they can apply to."""
 
     vectors: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     by_file: dict[str, list[tuple[int, str, int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -86,7 +87,7 @@ class Index:
     anywhere: _Scope = field(default_factory=_Scope)
 
     def changed(self, removed: Iterable[FileDelete], added: Iterable[FileDelete]) -> Index:
-        """The index after a commit that changed deletes of single data files only."""
+        """The index after a commit that changed file-scoped deletes only."""
         vectors, by_file = dict(self.vectors), self.by_file.copy()
         for delete in removed:
             if delete.offset is None:
@@ -102,14 +103,14 @@ class Index:
         return replace(self, vectors=vectors, by_file=by_file)
 
     def target_of(self, delete: str) -> str | None:
-        """The one data file that the position delete file of this path is about; None if it is not known."""
+        """The data file of the file-scoped position delete file at this path; None if unknown."""
         return next(
             (target for target, own in self.by_file.items() if any(path == delete for _, path, _, _ in own)),
             None,
         )
 
     def of(self, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
-        """(delete id, masked rows, bytes) of a data file with its (data, file) sequence numbers, spec and partition."""
+        """(delete id, deleted rows, bytes) of a data file; ``seqs`` are its (data, file) sequence numbers."""
         return _one(self, path, seqs, place)
 
 
@@ -120,11 +121,11 @@ def _vector(delete: FileDelete) -> str:
 def apply_deletes(
     listing: Listing, unpartitioned: frozenset[int], equality_until: int | None = None
 ) -> Applied:
-    """The deletes in force for each data file of a listing.
+    """The deletes that apply to each data file of a listing.
 
-    ``unpartitioned`` are the specs without fields: equality deletes of these apply everywhere. Equality deletes
-    with a sequence number above ``equality_until`` are left out: they also apply to a rewrite's outputs, which keep
-    the sequence number of the snapshot that was read, so they change nothing for it.
+    ``unpartitioned`` are the partition specs without fields: their equality deletes apply to all data files. Equality
+    deletes with a sequence number above ``equality_until`` are left out: they also apply to a rewrite's outputs, which
+    keep the sequence number of the snapshot that was read, so the rewrite need not reflect them.
     """
     n = listing.data.num_rows
     rows, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -139,12 +140,12 @@ def apply_deletes(
     for i, (path, seq, added, spec, partition) in enumerate(data):
         ids[i], rows[i], size[i] = _one(index, path, (seq, added), (spec, partition))
     physical = listing.data["rows"].to_numpy()
-    # More masked rows than there are: a delete file names a row twice, so the count tells nothing.
+    # More deleted rows than rows: a delete file has duplicate positions, so the count is unknown.
     return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
 
 
 def _one(index: Index, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
-    """(delete id, masked rows, bytes) of a file with its (data, file) sequence numbers."""
+    """(delete id, deleted rows, bytes) of a data file with its (data, file) sequence numbers."""
     seq, added = seqs
     parts: list[str] = []
     masked = total = 0
@@ -161,7 +162,7 @@ def _one(index: Index, path: str, seqs: tuple[int, int], place: tuple[int, str])
         digest, size = scope.of(bisect_left(scope.seqs, max(seq, added))) if scope else ("", 0)
         parts += [digest] if digest else []
         total += size
-        unsure = bool(digest) or len(own) > 1  # two files may name the same row
+        unsure = bool(digest) or len(own) > 1  # two delete files may hold the same position
     for scope in (index.equalities.get(place), index.anywhere):
         digest, size = scope.of(bisect_right(scope.seqs, seq)) if scope else ("", 0)
         if digest:
@@ -197,7 +198,7 @@ def index_of(deletes: pa.Table, unpartitioned: frozenset[int], equality_until: i
 
 
 def target_of(delete: dict[str, Any]) -> str | None:
-    """The one data file that a position delete file is about, if it is about one."""
+    """The data file that a position delete file applies to, if it is file-scoped."""
     if delete["referenced"] is not None:
         return str(delete["referenced"])
     low, high = delete["path_low"], delete["path_high"]

@@ -1,13 +1,14 @@
-"""One atomic swap that takes snapshots and names out of the metadata; no file is deleted here.
+"""Snapshot expiration: one atomic swap that removes snapshots and refs from the metadata; deletes no file.
 
-    versions() ─► base ─► garbage of it          commits of others ─► newest ─► ops.commit(newest, newest − gone)
+    versions() ─► base ─► its garbage        concurrent commits ─► newest ─► ops.commit(newest, newest − expired)
                                                                                     │
-                 garbage − what snapshots that came after base name ◄───────────────┘
+                 garbage − files that snapshots newer than base reference ◄─────────┘
 
-The garbage was found for ``base``. A newer state has the same snapshots or fewer of them, and new ones: only what these
-name can make a file needed again, so that they alone are read, and after the swap. A writer that commits every second
-costs a repeated swap and no second look. A catalog asked over HTTP removes the snapshots from whatever is newest by
-then, so the metadata is read again after the commit (apache/iceberg ``RemoveSnapshots``, ``UpdateRequirements``).
+The garbage was found for ``base``. Newer metadata has some or all of its snapshots, and new ones: only the new ones can
+reference a file again, so only they are read, after the swap. With a writer that commits every second, the swap is
+repeated, but the garbage is not computed again. A REST catalog removes the snapshots from the metadata that is current
+when it handles the request, so the metadata is read again after the commit (apache/iceberg ``RemoveSnapshots``,
+``UpdateRequirements``).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lakekeeper_iceberg.reachability import Reach, keys_of, metadata_paths, path
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The expiry of what was found to be due in the metadata ``base`` of a table."""
+    """The expiration of snapshots and refs selected from the metadata ``base`` of a table."""
 
     jvm: Iceberg
     table: Any
@@ -33,10 +34,10 @@ class Expiry:
     base: Any
 
     def commit(self, gone: Collection[int], names: Collection[str]) -> Any:
-        """Take snapshots and names out of the newest metadata; the metadata after that.
+        """Remove snapshots and refs (``names``) from the newest metadata; returns the metadata after the commit.
 
-        Raises LostRace where another commit came first, Conflict where one changed what the plan rests on, Rejected
-        (not done), or Unknown (not known, or done to a state that another commit had changed).
+        Raises LostRace if another commit was first, Conflict if one invalidated the plan, Rejected if nothing was
+        committed, or Unknown if the outcome is unknown or the commit was applied to metadata changed by another commit.
         """
         newest = self._newest()
         self._require_same(newest, gone, names)
@@ -53,11 +54,11 @@ class Expiry:
                 if lost:
                     raise LostRace(f"{self.name}: {text}") from error
                 raise Rejected(f"{self.name}: the catalog refused to expire snapshots: {text}") from error
-            # They are gone all the same: a client that sends a commit again loses to itself (apache/iceberg 12818).
+            # They are gone: a client that retries a commit may conflict with its first attempt (apache/iceberg 12818).
         return self._after(newest, named)
 
     def named_since(self, newest: Any, files: Collection[str]) -> set[str]:
-        """Those of ``files`` that a snapshot after ``base``, or the log itself, names in ``newest``."""
+        """The ``files`` that ``newest`` references itself or through a snapshot newer than ``base``."""
         if str(newest.metadataFileLocation()) == str(self.base.metadataFileLocation()):
             return set()
         try:
@@ -76,7 +77,7 @@ class Expiry:
         known = set(snapshot_ids(Reach(self.jvm, self.name, self.table.io(), self.base)))
         present = set(snapshot_ids(reach))
         manifests = reach.manifests(present - known)
-        # What a head named already was looked through; most manifests of the new snapshots are those.
+        # Manifests of the heads in ``base`` were already checked; new snapshots share most of their manifests.
         fresh = self.jvm.view.java.util.HashSet(manifests)
         fresh.removeAll(reach.manifests(before & present))
         named = keys_of([*reach.paths(manifests), *metadata_paths(reach), *log_files(newest)])
@@ -98,7 +99,7 @@ class Expiry:
         return newest
 
     def _require_same(self, newest: Any, gone: Collection[int], names: Collection[str]) -> None:
-        """Raise Conflict where a commit since ``base`` changed more than what a writer of rows changes."""
+        """Raise Conflict if a commit since ``base`` changed the uuid, location, ``gc.enabled`` or a ref to expire."""
         if str(newest.uuid()) != str(self.base.uuid()):
             raise Conflict(f"{self.name}: the table was dropped and created again under its name")
         if str(newest.location()) != str(self.base.location()):
@@ -115,7 +116,7 @@ class Expiry:
                 raise Conflict(f"{self.name}: {name} names snapshot {head} now, which was to expire")
 
     def _without(self, newest: Any, gone: Sequence[int], names: Sequence[str]) -> Any:
-        """The metadata without these snapshots, their statistics and these names; Rejected if anything else went."""
+        """The metadata without these snapshots, their statistics and these refs; Rejected if it would lose more."""
         builder = self.jvm.api.TableMetadata.buildFrom(newest)
         for ref in names:
             builder = builder.removeRef(ref)
@@ -133,7 +134,7 @@ class Expiry:
         return updated
 
     def _is_there(self, gone: Sequence[int], names: Collection[str]) -> bool:
-        """Does the log, read again, still have any of what was to go?"""
+        """Whether the metadata, read again, still has any of these snapshots (if there are none: of these refs)."""
         try:
             self.table.refresh()
             current = self.table.operations().current()
@@ -146,7 +147,7 @@ class Expiry:
             ) from error
 
     def _after(self, before: Any, names: Sequence[str]) -> Any:
-        """The metadata after the expiry. Raises Unknown where it cost a name that was to stay."""
+        """The metadata after the expiry. Raises Unknown if a ref to keep is missing (REST catalogs only)."""
         newest = self._newest()
         if not self.jvm.over_http(self.table):
             return newest

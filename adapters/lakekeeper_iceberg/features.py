@@ -1,4 +1,4 @@
-"""What is refused before anything is written: formats, encryption and column types that nobody here has tested."""
+"""Features that are refused before anything is written: untested format versions, encryption and column types."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg.keys import SchemaFields
 
 FORMATS = (1, 2, 3)
-# Types that Spark reads and writes without loss. It has none for `time` and for nanoseconds.
+# Types that Spark reads and writes without loss. Spark has no type for `time` or nanosecond timestamps.
 _NUMBERS = ("boolean", "int", "long", "float", "double", "decimal")
 _OTHERS = ("date", "timestamp", "timestamptz", "string", "uuid", "binary", "fixed", "variant")
 _TYPES = frozenset((*_NUMBERS, *_OTHERS))
 
 
 def refused(table: str, error: BaseException) -> Unsupported | None:
-    """What Iceberg's exception says of a table whose metadata it cannot read; None for any other error."""
+    """Unsupported, naming the feature, for Iceberg's exception about metadata that it cannot read; else None."""
     for name, message in causes(error):
         no_type_of_spark = re.search(r"Cannot convert unsupported type to Spark: (.+)", message)
         if no_type_of_spark:

@@ -1,4 +1,4 @@
-"""What a commit of rewrites takes out of a table and puts in, as Java objects."""
+"""The files that a commit of rewrites removes from a table and adds to it, as Java objects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakekeeper_iceberg.staging import Made
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Java files to take out (``inputs`` with their file-scoped ``deletes``) and to put in (``outputs``).
+    """Java files to remove (``inputs`` and their file-scoped ``deletes``) and to add (``outputs``).
 
-    ``masks`` are delete files on the outputs. Outputs hold rows as of ``read_version``, without those that were
-    deleted until ``valid_from``. ``replayed`` is the number of rows that the masks or their like delete.
+    ``masks`` are delete files to add that apply to the outputs. The outputs hold the rows as of ``read_version``,
+    without those deleted up to ``valid_from``. ``replayed`` is the number of rows deleted by replays.
     """
 
     inputs: Sequence[Any]
@@ -34,7 +34,7 @@ class Exchange:
 def exchange_of(
     jvm: Iceberg, planner: Planner, table: Any, rewrites: Sequence[Rewrite], version: int, run_id: str
 ) -> Exchange:
-    """The Java files of a commit: inputs as of the snapshot ``version``, or of the one a replay brought them to."""
+    """The Java files of a commit; inputs as of the snapshot ``version``, or of the snapshot of their last replay."""
     made: list[Made] = [rewrite.native for rewrite in rewrites]
     paths = [path for r in rewrites if r.native.version is None for path in r.task.inputs]
     tasks = planner.tasks(table, version, paths)
@@ -42,7 +42,7 @@ def exchange_of(
         str(d.location()): d
         for task in tasks
         for d in task.deletes()
-        # Deletion vectors leave with their data files by themselves.
+        # Deletion vectors are removed together with their data files.
         if leaves_with_file(jvm, d) and not jvm.api.util.ContentFileUtil.isDV(d)
     }
     replayed = {m.version for m in made if m.version is not None}
@@ -54,7 +54,7 @@ def exchange_of(
         read_version=version,
         run_id=run_id,
         masks=[d for m in made for d in m.masks],
-        # What was kept or replayed for an older snapshot was looked at again in the newest of them.
+        # Rewrites replayed for an older snapshot were checked again against the newest of these snapshots.
         valid_from=max(replayed, key=lambda at: int(metadata.snapshot(at).sequenceNumber()))
         if replayed
         else None,

@@ -1,4 +1,4 @@
-"""Which files only writers of Iceberg make: by folder, name and kind. Text alone, to be tested from a table.
+"""Names that only Iceberg writers give to files, by folder, name and kind. A pure function of the name.
 
 data, below a data root
     Spark, Flink, Kafka      00000-1-<uuid>-00001.parquet    00000-1-<uuid>-0-00001-deletes.puffin
@@ -9,8 +9,8 @@ metadata, directly in the metadata folder
     manifests and lists      <uuid>-m0.avro    optimized-m-<uuid>.avro    snap-<snapshot>-1-<uuid>.avro
     statistics               <snapshot>-<uuid>.stats         partition-stats-<snapshot>-<uuid>.parquet
 
-A Flink job keeps data files that it has yet to commit in manifests of its own beside these, for as long as it may
-recover: ``<job>-<operator>-00000-0-1-00001.avro``. No name here fits them.
+A Flink job lists data files that it has not committed yet in manifests of its own in the metadata folder, as long as
+it may recover: ``<job>-<operator>-00000-0-1-00001.avro``. No pattern here matches them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _METADATA = re.compile(
 
 
 def is_data(name: str) -> bool:
-    """Is it the name of a file of data or deletes?"""
+    """Whether this is the name of a data file or delete file."""
     return _DATA.fullmatch(name) is not None
 
 
 def is_metadata(name: str) -> bool:
-    """Is it the name of a file of metadata?"""
+    """Whether this is the name of a metadata file."""
     return _METADATA.fullmatch(name) is not None

@@ -1,7 +1,7 @@
-"""Files as the table's storage shows them: looked at, deleted, moved, listed. Through the table's own FileIO.
+"""Status, deletion, moves and listings of files in the table's storage, through the table's FileIO.
 
-A FileIO does not tell when a file was made, nor does it rename: where Hadoop's file system is under it, that one is
-asked. Links are looked for on local disks only; no other storage that Hadoop knows follows them by itself.
+A FileIO neither reports modification times nor renames files: if it is based on Hadoop's FileSystem, that is used
+directly. Symbolic links are checked on local disks only; no other Hadoop storage follows them implicitly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _BULK = "org.apache.iceberg.io.SupportsBulkOperations"
 _PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
 _INFO = "org.apache.iceberg.io.FileInfo"
-_OF_HADOOP = ("file", "hdfs", "viewfs")  # what a FileIO that looks at schemes gives to Hadoop
+_OF_HADOOP = ("file", "hdfs", "viewfs")  # schemes that ResolvingFileIO passes to HadoopFileIO
 _CHEAP_RENAME = (*_OF_HADOOP, "abfs", "abfss")
 _THREADS = 4
 _LISTED = 10_000
@@ -46,7 +46,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The storage of one table. Raises AdapterError where it does not answer."""
+    """The storage of one table. Raises AdapterError if the storage fails."""
 
     jvm: Iceberg
     name: str
@@ -75,7 +75,7 @@ class Disk:
         return gone
 
     def refuses_bin(self) -> str:
-        """See ``spi_storage.Storage.refuses_bin``."""
+        """See ``spi.Storage.refuses_bin``."""
         roots = self.grounds.roots
         kinds = {_scheme(root) for root in roots}
         if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
@@ -85,24 +85,24 @@ class Disk:
         return ""
 
     def prune(self, folder: str) -> None:
-        """Remove a folder in which there are folders only, where the storage has real ones; one with a file stays."""
+        """Remove a folder that contains only folders, if the storage has real folders; one with a file is kept."""
         if _scheme(folder) == "file":
             for place, _, _ in os.walk(_local(folder), topdown=False):
                 with suppress(OSError):  # it is not empty
-                    os.rmdir(place)  # noqa: PTH106  # of the text as it is
+                    os.rmdir(place)  # noqa: PTH106  # of the unchanged path
         elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
             hadoop.prune(folder)
 
     def _drop_empty(self, folder: str) -> None:
-        """Remove a folder that is empty, where the storage has real ones and does so in one step; any other stays."""
+        """Remove a folder if it is empty and the storage removes empty folders atomically; otherwise it is kept."""
         if _scheme(folder) == "file":
             with suppress(OSError):
-                os.rmdir(_local(folder))  # noqa: PTH106  # of the text as it is
+                os.rmdir(_local(folder))  # noqa: PTH106  # of the unchanged path
         elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
             hadoop.drop_empty(folder)
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
-        """See ``spi.Storage.move``; nothing is moved where a rename would be a copy."""
+        """See ``spi.Storage.move``; a file is not moved if the storage renames by copying."""
         links, hadoop = _Links(self.grounds), self._hadoop(moves)
 
         def one(move: tuple[str, str]) -> bool:
@@ -116,7 +116,7 @@ class Disk:
         return [source for source, moved in zip(moves, done, strict=True) if moved]
 
     def files(self, folder: str) -> Iterator[FileInfo]:
-        """LIST: all files below a folder, at whatever depth; none where there is no folder."""
+        """LIST: all files below a folder, at any depth; none if the folder does not exist."""
         if not self.jvm.is_a(self.io, _PREFIX):
             raise AdapterError(
                 f"{self.name}: the table's storage ({self.io.getClass().getName()}) cannot be listed"
@@ -126,7 +126,7 @@ class Disk:
             hadoop = self._hadoop([folder])
             if hadoop is not None and not hadoop.exists(folder):
                 return
-            # With the slash: object stores list by the beginning of a name.
+            # With the slash: object stores list by prefix.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
             parts = self.jvm.collect.Iterators.partition(found, _LISTED)
             while parts.hasNext():
@@ -149,7 +149,7 @@ class Disk:
             yield FileInfo(path, int(size), int(at), links.to(path))
 
     def start(self, path: str, most: int | None) -> bytes:
-        """The first bytes of a file (None: all), unpacked."""
+        """The first ``most`` bytes of a file (None: all), decompressed if the file is gzipped."""
         try:
             stream = self.io.newInputFile(path).newStream()
             try:
@@ -161,7 +161,7 @@ class Disk:
             raise self._failed(f"{path} cannot be read", error) from error
 
     def _seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
-        """Files, folders (by their size), or nothing."""
+        """The status of each path: a file, a folder (its size is ``FOLDER``), or None."""
         hadoop = self._hadoop(paths)
         if hadoop is None:
             return _in_threads(self._seen_by_io, paths)
@@ -181,10 +181,10 @@ class Disk:
             raise self._failed(f"{path} cannot be looked at", error) from error
 
     def _delete_all(self, paths: Sequence[str]) -> None:
-        """Ask for it; whether it was done is seen afterwards."""
+        """Delete files, ignoring errors; the caller checks which files remain."""
         if not paths:
             return
-        with suppress(Exception):  # some could not be deleted: those are still there
+        with suppress(Exception):  # files that could not be deleted remain
             if self.jvm.is_a(self.io, _BULK):
                 self.io.deleteFiles(self.jvm.strings(paths))
                 return
@@ -203,7 +203,7 @@ class Disk:
             raise self._failed(f"{source} cannot be moved", error) from error
 
     def _hadoop(self, paths: Iterable[str]) -> HadoopFiles | None:
-        """Hadoop's files, if that is what is under the FileIO for all these paths."""
+        """Hadoop's file systems, if the FileIO uses them for all these paths; else None."""
         own = self.jvm.is_a(self.io, _HADOOP)
         if own or (self.jvm.is_a(self.io, _RESOLVING) and {_scheme(path) for path in paths} <= {*_OF_HADOOP}):
             return HadoopFiles(self.jvm, self.io.getConf())
@@ -214,21 +214,21 @@ class Disk:
 
 
 class _Links:
-    """Which paths of a local disk are reached by a symbolic link below the root that they lie in."""
+    """Paths on a local disk that pass through a symbolic link below their root."""
 
     def __init__(self, grounds: Grounds) -> None:
         self._roots = [r.rstrip("/") for r in grounds.roots if _scheme(r) == "file"]
         self._folders: dict[str, bool] = {}
 
     def to(self, path: str) -> bool:
-        """Is it a link, or below one?"""
+        """Whether the path is a symbolic link or is below one."""
         if _scheme(path) != "file":
             return False
         local = _local(path)
         folder = posixpath.dirname(local)
         if folder not in self._folders:
             self._folders[folder] = self._linked(path, folder)
-        return self._folders[folder] or os.path.islink(local)  # noqa: PTH114  # a million paths may be asked for
+        return self._folders[folder] or os.path.islink(local)  # noqa: PTH114  # there may be a million paths
 
     def _linked(self, path: str, folder: str) -> bool:
         for root in self._roots:
@@ -253,7 +253,7 @@ def _by_store(paths: Sequence[str]) -> list[list[str]]:
 
 
 def _store(path: str) -> str:
-    """Scheme and authority, and how they are spelled: one file system of Hadoop's."""
+    """Scheme and authority of a normalized path, which identify one Hadoop FileSystem."""
     return spelled(path).removesuffix(path_key(path))
 
 
@@ -273,10 +273,10 @@ def _in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Mad
 
 
 def is_child(path: str, folder: str) -> bool:
-    """Does the path lie directly in a folder?"""
+    """Whether the path is directly in a folder."""
     return spelled(path).rpartition("/")[0] == spelled(folder.rstrip("/"))
 
 
 def inside(path: str, folder: str) -> bool:
-    """Does the path lie below a folder, at whatever depth?"""
+    """Whether the path is below a folder, at any depth."""
     return below(path, (folder,)) != path and not same_place(path, folder)

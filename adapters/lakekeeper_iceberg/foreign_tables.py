@@ -1,10 +1,10 @@
-"""Other tables in or around a table's folders: their files would look like orphans.
+"""Other tables in or around a table's folders: their files would be taken for orphans.
 
-Several engines deleted a neighbour that way (amoro 4292, apache/iceberg 17213).
+Several engines deleted files of a nearby table this way (amoro 4292, apache/iceberg 17213).
 
-inside     metadata of another table in what is listed
-around     metadata of another table directly in a folder that a root lies in
-catalog    a table that says it lies in one of these places, or puts its files there
+inside     metadata of another table in a listed folder
+around     metadata of another table directly in an ancestor folder of a root
+catalog    a table of the catalog whose location or declared paths overlap with these folders
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DECLARED = (
     "write.folder-storage.path",
     "write.object-storage.path",
 )
-"""Properties by which a table declares places for its files, also outside of its location."""
+"""Table properties that set paths for the table's files, possibly outside its location."""
 
 
 def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) -> set[str]:
-    """LIST: where metadata of other tables lies below folders. ``own`` are metadata files that the table names itself.
+    """LIST: folders with metadata of other tables below ``folders``. ``own`` are the table's own metadata files.
 
-    Raises AdapterError for one that cannot be read: it may be any table's.
+    Raises AdapterError for a metadata file that cannot be read: it may belong to any table.
     """
     known = keys_of(own)
     found, asked = set(), []
@@ -59,11 +59,11 @@ def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) 
 
 
 def around(disk: Disk, roots: Sequence[str]) -> set[str]:
-    """LIST: metadata of other tables directly in a folder that a root lies in."""
+    """LIST: metadata folders of other tables directly in an ancestor folder of a root."""
     found = set()
     for folder in {above for root in roots for above in _above(root)}:
         for metadata, pattern in ((f"{folder}/metadata", _METADATA), (f"{folder}/_delta_log", _DELTA)):
-            # A table beside it may be called "metadata": what lies deeper is no neighbour's.
+            # A sibling table may be named "metadata": files below the folder itself do not count.
             if any(
                 is_child(info.path, metadata) and pattern.search(info.path) for info in disk.files(metadata)
             ):
@@ -72,10 +72,10 @@ def around(disk: Disk, roots: Sequence[str]) -> set[str]:
 
 
 def in_catalog(jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequence[str] | None) -> set[str]:
-    """Other tables of the catalog whose location is at, above or below a root, or a place that they declare.
+    """Other tables of the catalog with a location, or a declared path, that is at, above or below a root.
 
-    Tables may share a place for their data, and put it into folders of runs that tell them apart: where only such
-    ``folders`` are listed, a declared place counts if it lies in one of them.
+    Tables may share a data path, where folders of runs keep their files apart: if only such ``folders`` are listed, a
+    declared path counts only if it is in one of them.
     """
     found = set()
     for place in places(jvm, own.catalog, DECLARED):
@@ -91,13 +91,13 @@ def in_catalog(jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequ
 def _is_own(place: Place, own: TableName) -> bool:
     here = (place.catalog, *place.namespace, place.name)
     asked = (own.catalog, *own.namespace, own.name)
-    if own.catalog == _SESSION:  # names there do not depend on upper or lower case
+    if own.catalog == _SESSION:  # its names are case-insensitive
         return [step.lower() for step in here] == [step.lower() for step in asked]
     return here == asked
 
 
 def _above(root: str) -> Iterator[str]:
-    """Folders above a root, nearest first, down to but without the file system's own."""
+    """Ancestor folders of a root, nearest first, without the root of the file system."""
     found = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.\-]*:)?(?://[^/]*)?)(/.*)", root.rstrip("/"), re.DOTALL)
     if found is None:
         return

@@ -1,10 +1,10 @@
-"""Which files only gone snapshots name. All of it from metadata, exact, and in memory that follows what went.
+"""Files that only expired snapshots reference. Exact, from metadata alone; memory grows with the expired part.
 
-    gone snapshots ─► manifests that no kept one names ─► live files of these: candidates
-    kept snapshots ─► all their manifests ─► strike the candidates that any of them names: what is left is dead
+    expired snapshots ─► manifests that no kept snapshot references ─► live files of these: candidates
+    kept snapshots    ─► all their manifests ─► strike the candidates that they reference: the rest is dead
 
-No candidate is struck or spared by sequence numbers or partitions: a file may have been dropped and added again, and
-a staged snapshot may have been picked, so only the files' own names prove anything.
+Sequence numbers and partitions prove nothing about a candidate: a file may have been removed and added again, and a
+staged snapshot may have been cherry-picked. Only file paths are compared.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakekeeper.core.vacuum.vacuum_plan import METADATA_KINDS, Dead, Garbage
 from lakekeeper.errors import AdapterError
 from lakekeeper_iceberg.reachability import Reach, in_time, keys_of, metadata_paths, path_key, snapshot_ids
 
-_MOST = 500_000  # candidates that are held at once; more of them need another pass over what is kept
+_MOST = 500_000  # candidates held in memory; more of them need another pass over the kept manifests
 _CHUNK = 64
 _CONTENT = {"DATA": "data", "DELETES": "deletes"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """A manifest that goes, and the last snapshot that names it."""
+    """A manifest to remove, and the last snapshot that references it."""
 
     manifest: Any
     path: str
@@ -38,7 +38,7 @@ class _Gone:
 def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str]) -> Garbage:
     """See ``spi.Storage.garbage``.
 
-    Previous metadata files are left alone: the catalog drops them, where the table asks for that
+    Previous metadata files are not garbage: the catalog deletes them if the table is configured so
     (``write.metadata.delete-after-commit.enabled``).
     """
     if not kept.gone and not hints:
@@ -74,7 +74,7 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
 
 @dataclass(slots=True)
 class _Finds:
-    """Dead files, each once; what metadata that stays names (``named``, by keys) is never one."""
+    """Dead files, each once; files that retained metadata references (``named``, by keys) are never among them."""
 
     named: Collection[str]
     order: Mapping[int, int]
@@ -98,7 +98,10 @@ class _Finds:
 
 
 def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
-    """Which of the paths any snapshot or the log itself names. Raises AdapterError for an empty picture."""
+    """The paths that any snapshot or the metadata itself references.
+
+    Raises AdapterError if the table has no snapshot, or has data files but no manifest.
+    """
     versions = snapshot_ids(reach)
     if not versions:
         raise AdapterError(f"{reach.name}: the table has no snapshot, so every file would look unused")
@@ -113,7 +116,7 @@ def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
 
 
 def log_files(base: Any) -> list[str]:
-    """The metadata files that the metadata knows, and what a directory's catalog finds the newest by."""
+    """The current and previous metadata files, and the version hint of a Hadoop catalog."""
     found = [str(entry.file()) for entry in base.previousFiles()]
     current = base.metadataFileLocation()
     if current is not None:
@@ -123,7 +126,7 @@ def log_files(base: Any) -> list[str]:
 
 
 def kind_of(path: str) -> str:
-    """What a file is, by its name alone; empty for one that is never ours to delete."""
+    """The kind of a file, by its name alone; empty for a file that must never be deleted."""
     name = path.rpartition("/")[2]
     if re.search(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$|^version-hint\.text$", name):
         return ""
@@ -137,7 +140,7 @@ def kind_of(path: str) -> str:
 
 
 def _dead_keys(reach: Reach, going: Sequence[Any], stays: Sequence[Any], hinted: Collection[str]) -> Any:
-    """A Java set of the keys that manifests of gone snapshots name, or hints, and no kept manifest does."""
+    """A Java set of the keys in manifests of expired snapshots, or in hints, that no kept manifest references."""
     dead, candidates = reach.new_set(), reach.new_set()
     candidates.addAll(reach.jvm.strings(hinted))
     for start in range(0, len(going), _CHUNK):
@@ -153,7 +156,7 @@ def _dead_keys(reach: Reach, going: Sequence[Any], stays: Sequence[Any], hinted:
 
 
 def _refuse_empty(reach: Reach, manifests: Any) -> None:
-    """A table with rows and no manifest is a picture that failed: everything would look dead (apache/paimon 7710)."""
+    """Raise AdapterError for data files without a manifest: every file would look dead (apache/paimon 7710)."""
     current = reach.base.currentSnapshot()
     rows = "0" if current is None else current.summary().get("total-data-files") or "0"
     if int(rows) > 0 and manifests.isEmpty():
@@ -163,7 +166,7 @@ def _refuse_empty(reach: Reach, manifests: Any) -> None:
 
 
 def _named_by(reach: Reach, going: Sequence[_Gone], dead: Any) -> Iterator[tuple[_Gone, str]]:
-    """(manifest, path) of the dead files, as spelled there, those of the newest manifest first."""
+    """(manifest, path) of the dead files, with paths as spelled in the manifest; newest manifests first."""
     for start in range(0, 0 if dead.isEmpty() else len(going), _CHUNK):
         part = going[start : start + _CHUNK]
         for g, paths in zip(part, reach.chosen([g.manifest for g in part], dead), strict=True):
@@ -172,5 +175,5 @@ def _named_by(reach: Reach, going: Sequence[_Gone], dead: Any) -> Iterator[tuple
 
 
 def _partition(path: str, grounds: Grounds) -> str:
-    """The steps ``field=value`` of a path; files of one partition are deleted together."""
+    """The ``field=value`` segments of a path; files of one partition are deleted together."""
     return "/".join(step for step in below(path, grounds.roots).split("/")[:-1] if "=" in step)

@@ -1,4 +1,4 @@
-"""Hadoop's file systems under a FileIO: when a file was made, renames, folders. Many files in a few calls."""
+"""Hadoop's file systems under a FileIO: modification times, renames, folders. Many files in a few calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = -1
-"""Stands for the bytes of a folder."""
+"""The size that marks a folder."""
 
 _FS = "org.apache.hadoop.fs.FileSystem"
 _PATH = "org.apache.hadoop.fs.Path"
@@ -20,29 +20,29 @@ _STATUS = "org.apache.hadoop.fs.FileStatus"
 
 @dataclass(frozen=True, slots=True)
 class HadoopFiles:
-    """Files by Hadoop's configuration of a table. Java's errors pass."""
+    """Files accessed with a table's Hadoop configuration. Java exceptions propagate."""
 
     jvm: Iceberg
     conf: Any
 
     def place(self, path: str) -> tuple[Any, Any]:
-        """Hadoop's Path and the file system that it lies in."""
+        """(Hadoop Path, its FileSystem)."""
         place = self.jvm.view.org.apache.hadoop.fs.Path(path)
         return place, place.getFileSystem(self.conf)
 
     def exists(self, path: str) -> bool:
-        """Is there a file or folder?"""
+        """Whether a file or folder exists at the path."""
         place, files = self.place(path)
         return bool(files.exists(place))
 
     def drop_empty(self, folder: str) -> None:
-        """Remove a folder, if it is empty: HDFS refuses to remove another one."""
+        """Remove a folder if it is empty: HDFS refuses to remove a non-empty folder."""
         place, files = self.place(folder)
-        with suppress(Exception):  # it is not empty, or not there
+        with suppress(Exception):  # it is not empty, or does not exist
             files.delete(place, False)
 
     def prune(self, folder: str) -> None:
-        """LIST: remove a folder in which there are folders only; one with a file in it stays."""
+        """LIST: remove a folder that contains only folders; a folder with a file in it is kept."""
         place, files = self.place(folder)
         below = list(files.listStatus(place)) if files.exists(place) else []
         if all(entry.isDirectory() for entry in below):
@@ -51,9 +51,9 @@ class HadoopFiles:
             self.drop_empty(folder)
 
     def seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
-        """Files (or folders, by their bytes) of one file system, in order; None where there is nothing.
+        """Status of files and folders (size ``FOLDER``) of one file system, in order; None for a missing path.
 
-        An error that crosses to Python takes 20 ms, so none is provoked by what is missing: that is asked first.
+        A Java exception that crosses to Python costs 20 ms, so existence is checked first.
         """
         if not paths:
             return []

@@ -1,4 +1,4 @@
-"""Columns of a cluster key: resolved in the schema, checked for statistics, read from where a table keeps its key."""
+"""Cluster key columns: resolved in the schema, checked for statistics, stored in and read from the table's metadata."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _KINDS = {
     "string": "string",
     "binary": "binary",
 }
-# Transforms whose order is that of their source, so that sorting by the source serves the sort order too.
+# Transforms that preserve order: rows sorted by the source column are sorted by the transform too.
 _MONOTONE = ("identity", "year", "month", "day", "hour", "truncate[")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the schema: the way to it, its id, and its type as Iceberg's JSON spells it (text, or a dict)."""
+    """A field of the schema: its path, field id, and type in Iceberg's JSON form (text, or a dict)."""
 
     path: tuple[str, ...]
     id: int
@@ -50,12 +50,12 @@ class Field:
 
     @property
     def iceberg_name(self) -> str:
-        """As metadata tables and properties spell it: steps joined by dots, without quotes."""
+        """The name in metadata tables and properties: path joined by dots, without quotes."""
         return ".".join(self.path)
 
 
 class SchemaFields:
-    """The fields of one schema, out of its JSON: py4j would take a call for each."""
+    """The fields of one schema, parsed from its JSON: py4j would need a call for each."""
 
     def __init__(self, jvm: Iceberg, schema: Any, *, case_sensitive: bool = False) -> None:
         text = jvm.static("org.apache.iceberg.SchemaParser", "toJson")(schema)
@@ -64,7 +64,7 @@ class SchemaFields:
         self._case_sensitive = case_sensitive
 
     def fields(self) -> Iterator[Field]:
-        """All fields that are reached through structs alone, parents before children."""
+        """All top-level fields and fields of nested structs, parents before children."""
         stack: list[tuple[tuple[str, ...], list[dict[str, Any]]]] = [((), self.top)]
         while stack:
             path, fields = stack.pop()
@@ -75,12 +75,12 @@ class SchemaFields:
                     stack.append((here, f["type"]["fields"]))
 
     def name_now(self, field: Any) -> str | None:
-        """The present name of a field id in Spark SQL spelling; None where the field is gone."""
+        """The current name of a field id in Spark SQL spelling; None if the field was dropped."""
         found = self.by_id.get(field)
         return KeyColumn(found.path, "", "").name if found else None
 
     def resolve(self, name: str) -> Field:
-        """The field of a name in Spark SQL spelling; OptionError names the nearest, or the two it may mean."""
+        """The field of a name in Spark SQL spelling; OptionError for an unknown or ambiguous name."""
         fields, found = self.top, None
         path: tuple[str, ...] = ()
         for step in parse_column(name):
@@ -105,7 +105,7 @@ class SchemaFields:
 
 
 def key_column(field: Field, name: str) -> KeyColumn:
-    """The field as a key column; OptionError for a type that cannot be ordered by its statistics."""
+    """The field as a key column; OptionError for a type without ordered statistics."""
     kind = _kind(field.type)
     if kind is None:
         type_name = field.type if isinstance(field.type, str) else field.type["type"]
@@ -129,10 +129,10 @@ def columns_key(schema: SchemaFields, columns: Sequence[str], layout: str = "lin
 def stored_key(
     schema: SchemaFields, order: Mapping[str, Any], properties: Mapping[str, str]
 ) -> tuple[ClusterKey | None, str]:
-    """(the table's own key, why it is None though one is stored).
+    """(the table's stored key, the problem if one is stored but unusable).
 
-    The sort order wins over the property, as far as it is usable; but for a property with a curve, which no sort order
-    can say. ``order`` is the sort order as Iceberg's JSON.
+    The usable columns of the sort order take precedence over the property, unless the property has a curve, which a
+    sort order cannot express. ``order`` is the sort order as Iceberg's JSON.
     """
     kept = key_of_properties(properties, schema.name_now)
     _, layout = parse_layout(properties.get(KEY_PROPERTY, ""))
@@ -149,12 +149,12 @@ def stored_key(
 
 
 def _usable(schema: SchemaFields, order: Mapping[str, Any]) -> list[KeyColumn]:
-    """The leading columns of a sort order by which rows are ordered as they are by a key."""
+    """The leading columns of a sort order that order rows in the same way as a key."""
     usable: list[KeyColumn] = []
     for part in order["fields"]:
         field = schema.by_id.get(part.get("source-id", -1))
         if field is None or not part["transform"].startswith(_MONOTONE) or _kind(field.type) is None:
-            break  # what comes behind it is ordered only within it
+            break  # later columns are ordered only within this one
         column = key_column(field, field.iceberg_name)
         if column not in usable:
             usable.append(column)
@@ -162,13 +162,13 @@ def _usable(schema: SchemaFields, order: Mapping[str, Any]) -> list[KeyColumn]:
 
 
 def store(jvm: Iceberg, table: Any, key: ClusterKey, *, native: bool) -> None:
-    """Keep the key as the table's sort order, or as a property: one commit."""
+    """Store the key as the table's sort order or as table properties, in one commit."""
     transaction = table.newTransaction()
     if native:
         first = jvm.api.NullOrder.NULLS_FIRST
         order = transaction.replaceSortOrder()
         for column in key.columns:
-            # `asc(name)` is a default method, which py4j does not see on Iceberg's private classes.
+            # `asc(name)` is a default method, which py4j cannot call on Iceberg's private classes.
             order = order.asc(jvm.api.expressions.Expressions.ref(".".join(column.path)), first)
         order.commit()
     kept = {} if native else key_properties(key, [int(column.field_id) for column in key.columns])
@@ -177,7 +177,7 @@ def store(jvm: Iceberg, table: Any, key: ClusterKey, *, native: bool) -> None:
 
 
 def remove(table: Any) -> None:
-    """Keep no key, neither as a sort order nor as a property: one commit."""
+    """Remove the key, both sort order and properties, in one commit."""
     transaction = table.newTransaction()
     transaction.replaceSortOrder().commit()
     _put(transaction, table, {})
@@ -185,7 +185,7 @@ def remove(table: Any) -> None:
 
 
 def _put(transaction: Any, table: Any, kept: Mapping[str, str]) -> None:
-    """These properties of a key and no others: one beside a sort order could go before it."""
+    """Set these key properties and remove the others: a leftover property could take precedence over a sort order."""
     update = transaction.updateProperties()
     for name in (KEY_PROPERTY, FIELDS_PROPERTY):
         if name in kept:
@@ -196,7 +196,7 @@ def _put(transaction: Any, table: Any, kept: Mapping[str, str]) -> None:
 
 
 def order_text(schema: SchemaFields, order: Mapping[str, Any]) -> str:
-    """A sort order (Iceberg's JSON) in words: ``days(ts) DESC NULLS LAST, k ASC NULLS FIRST``; empty for none."""
+    """A sort order (Iceberg's JSON) as text: ``day(ts) DESC NULLS LAST, k ASC NULLS FIRST``; empty if unsorted."""
     parts = []
     for part in order["fields"]:
         field = schema.by_id.get(part.get("source-id", -1))
@@ -219,7 +219,7 @@ def sorts_by(order: Mapping[str, Any], key: ClusterKey | None) -> bool:
 
 
 def metrics_modes(jvm: Iceberg, table: Any, key: ClusterKey) -> tuple[str, ...]:
-    """How much of each key column's bounds is kept (``truncate(16)``, ``full``); OptionError where none is."""
+    """The metrics mode of each key column (``truncate(16)``, ``full``); OptionError for a mode without bounds."""
     config = jvm.static("org.apache.iceberg.MetricsConfig", "forTable")(table)
     modes = []
     for column in key.columns:

@@ -1,10 +1,10 @@
-"""Level and key id of a block, kept in its path: ``…/<folder of the run>/<key id or "none">/L<level>/…``.
+"""Level and key id of a block, stored in its path: ``…/<folder of the run>/<key id or "none">/L<level>/…``.
 
-No format field would do: sort order ids are copied to ordinary inserts, and other fields mean something to
-readers. A path survives deletes, manifest rewrites, expiry and schema changes, and another engine's rewrite
-gives ordinary paths, that is level 0. No leading underscore: listings for orphans skip hidden names.
+No format field is suitable: sort order ids are also set by ordinary inserts, and other fields have a meaning for
+readers. A path survives deletes, manifest rewrites, snapshot expiration and schema changes; a rewrite by another engine
+gives ordinary paths, i.e. level 0. No leading underscore: orphan file listings skip hidden names.
 
-Files of older releases lie in ``…/lk/<key id>/L<level>/…``, and keep their level.
+Files of older releases are in ``…/lk/<key id>/L<level>/…``, and keep their level.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACE = rf"^.*/(?:lk|{RUN_FOLDER})/(?P<key>none|[0-9a-f]{{12}})/L(?P<level>[0-9
 
 
 def data_root(location: str, properties: Mapping[str, str]) -> str:
-    """Where the table's own data files go, without a slash at the end."""
+    """The folder for the table's data files, without a trailing slash."""
     root = properties.get("write.data.path")
     if not root and properties.get("write.object-storage.enabled", "").lower() == "true":
         root = properties.get("write.object-storage.path")
@@ -33,18 +33,18 @@ def data_root(location: str, properties: Mapping[str, str]) -> str:
 
 
 def folder(home: str, key_id: str, level: int) -> str:
-    """The folder for outputs of a level under a key (``""``: none), in the folder ``home`` of a run."""
+    """The folder for outputs of a level and key (``""``: no key), in the folder ``home`` of a run."""
     return f"{home}/{key_id or NO_KEY}/L{level}"
 
 
 def own_folder(home: str, path: str) -> str:
-    """The folder for a copy of ``path``, in the folder ``home`` of a run: of its key and level, if it has one."""
+    """The folder for a copy of ``path``, in the folder ``home`` of a run, with the key and level of ``path`` if any."""
     found = re.match(_PLACE, path)
     return f"{home}/{found['key']}/L{found['level']}" if found else home
 
 
 def places(paths: pa.Array) -> tuple[npt.NDArray[np.int16], list[str]]:
-    """(level, key id) of each path; 0 and ``""`` for paths that are not ours."""
+    """(levels, key ids) of the paths; 0 and ``""`` for files that lakekeeper did not write."""
     found = pc.extract_regex(paths, _PLACE)
     level = pc.fill_null(pc.struct_field(found, "level"), "0").cast(pa.int16())
     key = pc.fill_null(pc.struct_field(found, "key"), "")

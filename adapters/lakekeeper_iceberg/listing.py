@@ -1,4 +1,4 @@
-"""All live data and delete files of one snapshot: a single Arrow collect from the ``entries`` metadata table."""
+"""All live data and delete files of one snapshot: a single Arrow collect of the ``entries`` metadata table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_cou
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row a file."""
+    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row per file."""
 
     data: pa.Table
     deletes: pa.Table
@@ -32,7 +32,7 @@ class Listing:
 def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing:
     """Live files of the current snapshot of a pinned table.
 
-    ``metrics`` names columns as Iceberg spells them (``a.b`` for a nested one); column ``i`` brings
+    ``metrics`` are column names in Iceberg's spelling (``a.b`` for a nested one); column ``i`` adds
     ``lower_bound_i``, ``upper_bound_i``, ``null_value_count_i``, ``nan_value_count_i``, ``value_count_i``.
     """
     entries = jvm.metadata_table(table, "ENTRIES")
@@ -67,11 +67,11 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """What the table's metadata still tells of its commits.
+    """Commits recorded in the table's metadata.
 
-    at          snapshot id → time of its commit in ms since the epoch, for all snapshots that are known
-    of_writers  times of the current snapshot's ancestors that changed data, ascending
-    rewritten   (2, K): times of our own rewrites among the ancestors, ascending, and the bytes that each took out
+    at          snapshot id → time of its commit in ms since the epoch, for all snapshots in the metadata
+    of_writers  commit times of the current snapshot and its ancestors that changed data, ascending
+    rewritten   (2, K): times of our own rewrites among these, ascending, and the bytes that each removed
     """
 
     at: dict[int, int]
@@ -80,10 +80,10 @@ class Commits:
 
 
 def known_commits(jvm: Iceberg, table: Any, current: int | None) -> Commits:
-    """The commits of a pinned table: one Arrow collect of what its metadata holds, however many there are.
+    """The commits of a pinned table: one Arrow collect of its ``snapshots`` metadata table.
 
-    Snapshots that are no ancestors of ``current`` (of other branches, or rolled back) are no commits of the table.
-    An operation ``replace`` moves rows and changes none.
+    Snapshots that are not ancestors of ``current`` (other branches, rolled back) do not count as commits of the table.
+    The operation ``replace`` changes no rows.
     """
     if current is None:
         return Commits({}, np.zeros(0, np.int64), np.zeros((2, 0), np.int64))
@@ -123,7 +123,7 @@ def _file_type(entries: DataFrame) -> StructType:
 
 
 def _partition(entries: DataFrame) -> Column:
-    """The partition tuple as JSON text, exact: moments in µs, bytes in hex; empty for an unpartitioned table."""
+    """The partition tuple as exact JSON text: timestamps in µs, binary in hex; empty for an unpartitioned table."""
     if "partition" not in _file_type(entries).fieldNames():
         return F.lit("")
     kind = _file_type(entries)["partition"].dataType

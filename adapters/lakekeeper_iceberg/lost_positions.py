@@ -1,9 +1,9 @@
-"""Which rows died since they were read for a rewrite: known by position, from the deletes alone.
+"""Rows deleted since they were read for a rewrite: found by position, from the delete files alone.
 
     deletes that the outputs reflect   ···x········
-    deletes now                        ···x··y··y··     y lost; of an input that is gone, all rows are dead
+    deletes now                        ···x··y··y··     y lost; all rows of a removed input are deleted
 
-Only where equality deletes were in force at the read does a scan have to say what lived.
+A scan is needed only if equality deletes applied to an input when it was read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lakekeeper_iceberg.staging import Kept
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Lost rows by input path, as PositionDeleteIndexes, and what the next replay goes on from.
+    """Lost rows by input path, as PositionDeleteIndexes, and the state for the next replay.
 
-    ``counted`` is False where equality deletes hide how many rows lived. ``clean`` are inputs that had no deletes
-    when the outputs were made: of these, all that is dead is lost.
+    ``counted`` is False if equality deletes hide the number of lost rows. ``clean`` are inputs without deletes when the
+    outputs were written: all their deleted rows are lost.
     """
 
     lost: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the search for lost rows needs to know of a table: ``table`` is pinned at the newest metadata."""
+    """The context of a search for lost rows; ``table`` is pinned at the newest metadata."""
 
     jvm: Iceberg
     planner: Planner
@@ -49,7 +49,7 @@ class Before:
     name: str
 
     def tasks(self, rewrite: Rewrite) -> Mapping[str, Any]:
-        """The inputs' scan tasks as they were read, by path."""
+        """The scan tasks with which the inputs were read, by path."""
         known: dict[str, Any] = rewrite.native.kept.tasks
         if not known:
             task = rewrite.task
@@ -59,7 +59,7 @@ class Before:
 
 
 def find_lost(at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-    """See ``spi.RowDeletes.lost``. Reads deletes, and no data."""
+    """See ``spi.RowDeletes.lost``. Reads delete files, but no data files."""
     now = _deletes_now(at, rewrite, snapshot, changes)
     back = ""
     for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
@@ -77,7 +77,7 @@ def find_lost(at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
 def _deletes_now(
     at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
 ) -> dict[str, Sequence[Any]]:
-    """Delete files in force at the inputs that have others than when they were read; those of the last replay stay."""
+    """Current delete files of the inputs whose deletes changed since the read, reusing those of the last replay."""
     task, tasks, known = rewrite.task, at.tasks(rewrite), rewrite.native.kept.deletes
     applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
@@ -99,7 +99,7 @@ def _deletes_now(
 
 
 def _dead(at: Before, base: Rewrite, now: Mapping[str, Sequence[Any]], changes: Changes) -> Dead | str:
-    """What died since the outputs of ``base`` were masked; or a text where rows live again that were dead then."""
+    """Rows deleted since the outputs of ``base`` were last replayed; or a text if such rows are live again."""
     tasks, kept = at.tasks(base), base.native.kept
     applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
     touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
@@ -135,7 +135,7 @@ def _positions(at: Before, deletes: Sequence[Any], path: str) -> Any:
 
 
 def have_row_ids(table: Any, tasks: Any) -> bool:
-    """Has each row of these files an id? Files older than an upgrade to v3 have none until a commit gives it."""
+    """Whether each row of these files has a row id: files older than an upgrade to v3 get none until a later commit."""
     if int(table.operations().current().formatVersion()) < 3:
         return False
     return all(task.file().firstRowId() is not None for task in tasks)

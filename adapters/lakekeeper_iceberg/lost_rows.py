@@ -1,10 +1,10 @@
-"""The rows that a rewrite lost and all rows of its outputs, as frames to be compared.
+"""The rows that a rewrite lost and all rows of its outputs, as DataFrames to compare.
 
-    input at the read    ···x········     x deleted before we read it
-    input now            ···x··y··y··     y lost; a reader asked for `_deleted` returns x and y alone
+    input at the read    ···x········     x deleted before it was read
+    input now            ···x··y··y··     y lost; a scan filtered by `_deleted` returns only x and y
     outputs              ?·········?·     found by row id or by value
 
-Inputs that were not touched are not read, and of the others each row is read once.
+Unchanged inputs are not read; each row of the other inputs is read once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILE, _POSITION, _DELETED, _ROW_ID = "_file", "_pos", "_deleted", "_row_id"
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows of staged scan tasks with their places; ``rows`` has ``names`` first, then Iceberg's own columns."""
+    """Rows of staged scan tasks; ``rows`` has the columns ``names`` first, then Iceberg's metadata columns."""
 
     rows: DataFrame
     names: Sequence[str]
@@ -42,7 +42,7 @@ class Scan:
         return F.struct(*(F.col(f"c{i}") for i in range(len(self.names)))).alias("row")
 
     def plain(self) -> DataFrame:
-        """All columns by position: ``c0``, ``c1`` … and Iceberg's own as they are."""
+        """The table's columns renamed to ``c0``, ``c1`` …; Iceberg's metadata columns keep their names."""
         return self.rows.toDF(
             *(f"c{i}" for i in range(len(self.names))), *self.rows.columns[len(self.names) :]
         )
@@ -50,7 +50,7 @@ class Scan:
 
 @dataclass(slots=True)
 class Scans:
-    """Staged groups of one piece of work; :meth:`free` forgets them."""
+    """Groups staged for one operation; :meth:`free` releases them."""
 
     jvm: Iceberg
     table: Any
@@ -58,7 +58,7 @@ class Scans:
     groups: list[str] = field(default_factory=list)
 
     def of(self, tasks: Sequence[Any]) -> Scan:
-        """Raises Unsupported where a column of the table has the name of one of Iceberg's own."""
+        """Stage and scan tasks. Raises Unsupported if a table column has the name of an Iceberg metadata column."""
         group = stage(self.jvm, self.table, tasks)
         self.groups.append(group)
         reader = self.jvm.spark.read.format("iceberg").option("file-open-cost", "0")
@@ -99,7 +99,7 @@ def _masks(mask_of: Mapping[str, Any], path: str) -> Sequence[Any]:
 
 
 def _lost(at: Before, scans: Scans, lost: Lost, tasks: Mapping[str, Any], *, by_id: bool) -> list[DataFrame]:
-    """Rows at the positions that are lost: live ones of inputs that are gone, dead ones of the others."""
+    """Rows at the lost positions: live rows of removed inputs, deleted rows of the others."""
     gone = [path for path in lost.native.lost if path in lost.changes.removed]
     changed = [path for path in lost.native.lost if path not in lost.changes.removed]
     now = {path: lost.native.kept.deletes.get(path, ()) for path in changed}
@@ -118,7 +118,7 @@ def _lost(at: Before, scans: Scans, lost: Lost, tasks: Mapping[str, Any], *, by_
 
 
 def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
-    """Those of the rows (columns ``file``, ``position``) that are at these places."""
+    """The rows (with columns ``file``, ``position``) at these positions."""
     numbers = [at.jvm.rows_of(index) for index in places.values()]
     files = np.repeat(np.arange(len(numbers)), [len(n) for n in numbers])
     wanted = pa.table({"number": files, "position": np.concatenate(numbers)})
@@ -129,7 +129,7 @@ def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
 
 
 def _told(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:
-    """Lost rows where equality deletes were in force: what a scan says, of all that was read."""
+    """Lost rows found by scans of all changed inputs, if equality deletes applied when they were read."""
     task, tasks = lost.base.task, at.tasks(lost.base)
     now = dict(zip(task.inputs, applied_now(task, lost.changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
@@ -145,7 +145,7 @@ def _told(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFram
 
 
 def _died(scans: Scans, before: Sequence[Any], after: Sequence[Any], by_id: bool) -> DataFrame:
-    """Rows of files that were live ``before`` and are deleted ``after``."""
+    """Rows of files that are live in the tasks ``before`` and deleted in the tasks ``after``."""
     scan = scans.of(after)
     place = (F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
     dead = _rows(scan, by_id, *place, deleted=True)
@@ -161,7 +161,7 @@ def _died(scans: Scans, before: Sequence[Any], after: Sequence[Any], by_id: bool
 
 
 def _only_more_deletes(before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Does each file have all the delete files that it had? Then no row of it can have come back."""
+    """Whether each file still has all its earlier delete files, so that no row can be live again."""
     return all(
         {_name(d) for d in earlier.deletes()} <= {_name(d) for d in later.deletes()}
         for earlier, later in zip(before, after, strict=True)

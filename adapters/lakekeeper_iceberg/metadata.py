@@ -1,4 +1,4 @@
-"""Fold manifests: few large ones in place of the many small ones that planning opens one by one."""
+"""Manifest compaction: rewrites many small manifests, which scan planning opens one by one, into few large ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakekeeper_iceberg.native import Iceberg
 _TARGET = "commit.manifest.target-size-bytes"
 _USUAL = 8 << 20
 WORTH = 2
-"""So many times as many manifests as their bytes need is worth a rewrite of them."""
+"""Manifests are rewritten if there are at least this many times the number that their bytes need."""
 
 
 def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> MetadataChange:
-    """Rewrite the manifests of the newest snapshot, by Iceberg's own action, where planning would open half as many.
+    """Rewrite the manifests of the newest snapshot with Iceberg's action, if that at least halves their number.
 
-    One commit that changes no file. Raises Conflict, Rejected or Unknown.
+    One commit that changes no data file or delete file. Raises Conflict, Rejected or Unknown.
     """
     table.refresh()
     current = table.currentSnapshot()

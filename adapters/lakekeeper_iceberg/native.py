@@ -1,7 +1,7 @@
-"""Iceberg's Java API through py4j: the calls that need a trick, each with the reason for it.
+"""Iceberg's Java API through py4j: the calls that need a workaround, each with its reason.
 
-A py4j call takes about 0.1 ms, so data of many files comes by metadata tables and Arrow, never by calls
-in a loop; Java objects are fetched only for the files that a task names, out of an index kept in the JVM.
+A py4j call takes about 0.1 ms, so data about many files is read through metadata tables and Arrow, never with a call
+per file; Java objects are fetched only for the files of a task, from an index in the JVM.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakekeeper.spi import TableName
 _ICEBERG = "org.apache.iceberg."
 _GUAVA = _ICEBERG + "relocated.com.google.common."
 _DIRECTORY = _ICEBERG + "hadoop.HadoopTableOperations"
-_METADATA = "__metadata_col"  # Spark's mark of an attribute that is no data
+_METADATA = "__metadata_col"  # Spark's marker of a metadata column
 _PRIMITIVE = {"boolean": "Boolean", "long": "Long", "void": "Void"}
 
 
 class Iceberg(Jvm):
-    """A session's JVM, with Iceberg's classes at hand. Holds no table."""
+    """The JVM of a session, with access to Iceberg's classes. Holds no table."""
 
     def __init__(self, spark: Any) -> None:
         super().__init__(spark)
@@ -34,7 +34,7 @@ class Iceberg(Jvm):
 
     @property
     def table_cache(self) -> Any:
-        """Tables by group id, as Iceberg's Spark source finds them."""
+        """Tables by group id, where Iceberg's Spark source looks them up."""
         # `get()` has an instance overload `get(String)`, which hides the static one from py4j.
         return self.static(_ICEBERG + "spark.SparkTableCache", "get")()
 
@@ -49,11 +49,11 @@ class Iceberg(Jvm):
         return self.api.spark.FileRewriteCoordinator.get()
 
     def load(self, sql_name: str) -> Any:
-        """The table of a quoted name, through Spark's catalog; Java's errors pass."""
+        """The table with a quoted name, through Spark's catalog; Java exceptions propagate."""
         return self.api.spark.Spark3Util.loadIcebergTable(self.session, sql_name)
 
     def reload(self, name: TableName) -> Any:
-        """The table as its catalog has it now, past every cache; Java's errors pass."""
+        """The table as currently in its catalog, bypassing caches; Java exceptions propagate."""
         catalog = self.session.sessionState().catalogManager().catalog(name.catalog)
         namespace = self.array(self.view.java.lang.String, name.namespace)
         catalog.invalidateTable(
@@ -62,10 +62,10 @@ class Iceberg(Jvm):
         return self.load(name.sql)
 
     def has_missed_a_version(self, operations: Any) -> bool:
-        """Does the catalog count a version as read that it could not read?
+        """Whether a Hadoop catalog's table operations skipped a version that they failed to read.
 
-        A directory's catalog notes the number of a version before it reads it. After an error it takes the version
-        before for the newest, and a commit on it would replace the one that was never read.
+        HadoopTableOperations records a version number before reading that version. After an error, they treat the
+        previous version as the newest, and a commit based on it would overwrite the version that was not read.
         """
         if str(operations.getClass().getName()) != _DIRECTORY:
             return False
@@ -74,18 +74,18 @@ class Iceberg(Jvm):
         return named is None or int(named[1]) != self.hidden_field(operations, _DIRECTORY, "version")
 
     def over_http(self, table: Any) -> bool:
-        """Is the table's catalog asked over HTTP?
+        """Whether the table is in a REST catalog.
 
-        A gateway may repeat a commit whose answer was lost, and answer with the 409 that the repetition met. Iceberg's
-        own actions then delete files of a commit that landed (apache/iceberg 12818): none of them commits there.
+        A gateway may retry a commit whose response was lost, and return the 409 of the retry. Iceberg's own actions
+        then delete files of a commit that succeeded (apache/iceberg 12818), so they are not used with REST catalogs.
         """
         return str(table.operations().getClass().getSimpleName()) == "RESTTableOperations"
 
     def pinned(self, table: Any, properties: Mapping[str, str] | None = None) -> Any:
-        """A table object that stays at the metadata ``table`` has now, with some properties of its own.
+        """A table object fixed at the current metadata of ``table``, with additional ``properties``.
 
-        Catalogs hand out one shared object for a table, which any thread may refresh under us. The
-        properties live in this object only: no commit can carry them to the table.
+        Catalogs return one shared object per table, which any thread may refresh. The properties exist in this object
+        only: no commit can write them to the table.
         """
         metadata, io, place = table.operations().current(), table.io(), table.locationProvider()
         if properties:
@@ -101,13 +101,13 @@ class Iceberg(Jvm):
         return self.api.BaseTable(operations, table.name())
 
     def as_of(self, table: Any, version: int, schema: int) -> Any:
-        """A table object that stays at a snapshot, with the columns of a schema, as if both were the current ones.
+        """A table object fixed at a snapshot and a schema, as if both were current.
 
-        A scan of an older snapshot would take the columns that it was written with.
+        A time-travel scan of the table itself would use the schema of the snapshot.
         """
         metadata = table.operations().current()
-        # The location first: it sets the time of the change to that of `metadata`, and a change of `main` made before
-        # it would be later, which Iceberg refuses once a minute lies between the two.
+        # The location first: it resets the last-updated time to that of `metadata`. If `main` were changed before it,
+        # its time would be later, and Iceberg refuses a difference of more than a minute.
         made = self.api.TableMetadata.buildFrom(metadata).withMetadataLocation(
             metadata.metadataFileLocation()
         )
@@ -119,21 +119,21 @@ class Iceberg(Jvm):
         return self.api.BaseTable(operations, table.name())
 
     def frame_of(self, schema: Any) -> Any:
-        """A DataFrame of the columns of a schema, which the optimizer does not know to be empty."""
+        """A DataFrame with the columns of a schema; it is empty, but the optimizer does not know that."""
         columns = self.static(_ICEBERG + "spark.SparkSchemaUtil", "convert")(schema)
         nothing = self.spark.sparkContext._jsc.emptyRDD()
         return self.dataframe(self.session.createDataFrame(nothing, columns))
 
     def metadata_table(self, table: Any, kind: str) -> Any:
-        """A metadata table (``ENTRIES``, ``SNAPSHOTS``) of this very table object, as a DataFrame.
+        """A metadata table (``ENTRIES``, ``SNAPSHOTS``) of this table object, as a DataFrame.
 
-        Asked for by name it would come out of Spark's catalog, whose cached table may be older than ours.
+        A lookup by name would use Spark's catalog, whose cached table may be older than this object.
         """
         of_kind = getattr(self.api.MetadataTableType, kind)
         return self.dataframe(self.api.spark.SparkTableUtil.loadMetadataTable(self.session, table, of_kind))
 
     def paths(self, scan: Any) -> list[str]:
-        """Locations of the files that a scan plans."""
+        """Locations of the data files that a scan plans."""
         planned = scan.planFiles()
         try:
             places = self.collect.Iterables.transform(planned, self._location_of_task("base.Function"))
@@ -143,7 +143,7 @@ class Iceberg(Jvm):
         return text.split("\0") if text else []
 
     def index(self, scan: Any) -> Any:
-        """A Java map from location to FileScanTask; raises (IllegalArgumentException) for a file listed twice."""
+        """A Java map from location to FileScanTask; IllegalArgumentException for a file listed twice."""
         planned = scan.planFiles()
         try:
             return self.collect.Maps.uniqueIndex(planned, self._location_of_task("base.Function"))
@@ -151,7 +151,7 @@ class Iceberg(Jvm):
             planned.close()
 
     def chosen(self, scan: Any, locations: Iterable[str]) -> Any:
-        """Like :meth:`index`, but of these locations only, so that memory does not grow with the table."""
+        """Like :meth:`index`, but for these locations only, so that memory does not grow with the table."""
         wanted = self.view.java.util.HashSet(self.array_list(locations))
         handles = self.view.java.lang.invoke.MethodHandles
         contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
@@ -166,24 +166,24 @@ class Iceberg(Jvm):
             planned.close()
 
     def told(self, items: Any, cls: str, method: str, returns: str) -> list[str]:
-        """What a method of each of many Java objects says, as text (nothing for null): one call for all of them."""
+        """The results of a method of many Java objects, as text (empty for null), in one call."""
         if self.collect.Iterables.isEmpty(items):
             return []
         get = self._proxy("base.Function", self._method(cls, method, returns))
         return self.texts(self.collect.Iterables.transform(items, get))
 
     def texts(self, items: Any) -> list[str]:
-        """A Java Iterable of values, as text; for one that is not empty, or of texts that are not."""
+        """The values of a Java Iterable as text; null becomes an empty text."""
         joined = str(self.base.Joiner.on("\0").useForNull("").join(items))
         return joined.split("\0") if joined else [""] if self.collect.Iterables.size(items) else []
 
     def strings(self, texts: Iterable[str]) -> Any:
-        """A Java List of texts: one call for all of them."""
+        """A Java List of texts, made in one call."""
         joined = "\0".join(texts)
         return self.base.Splitter.on("\0").splitToList(joined) if joined else self.view.java.util.ArrayList()
 
     def rewriter(self, pattern: str) -> Any:
-        """A Java function on texts that cuts what a pattern matches first."""
+        """A Java function on strings that removes the first match of a pattern."""
         compiled = self.view.java.util.regex.Pattern.compile(pattern)
         matcher = self._method(
             "java.util.regex.Pattern", "matcher", "java.util.regex.Matcher", "java.lang.CharSequence"
@@ -196,7 +196,7 @@ class Iceberg(Jvm):
         return self._proxy("base.Function", handles.filterReturnValue(matcher, cut))
 
     def maker(self, cls: str, takes: str) -> Any:
-        """A Java function that makes an object of a class out of its argument."""
+        """A Java function that calls a constructor of a class with its argument."""
         kind = self._type("void", takes)
         handle = self.view.java.lang.invoke.MethodHandles.publicLookup().findConstructor(
             self._class(cls), kind
@@ -204,17 +204,17 @@ class Iceberg(Jvm):
         return self._proxy("base.Function", handle)
 
     def bound(self, item: Any, cls: str, method: str, returns: str, takes: str) -> Any:
-        """A method of this very Java object, as a Java function of its argument."""
+        """A method bound to this Java object, as a Java function of its argument."""
         return self._proxy("base.Function", self._method(cls, method, returns, takes).bindTo(item))
 
     def hidden_field(self, item: Any, cls: str, name: str) -> Any:
-        """The value of a field that a class keeps to itself."""
+        """The value of a non-public field of a class."""
         field = self._class(cls).getDeclaredField(name)
         field.setAccessible(True)
         return field.get(item)
 
     def hidden_call(self, item: Any, cls: str, name: str, *given: tuple[str, Any]) -> Any:
-        """What a method returns that a class keeps to itself; ``given`` are its arguments: (class, value)."""
+        """The result of a non-public method of a class; ``given`` are its arguments as (class, value)."""
         java = self.view.java.lang
         kinds = self.array(java.Class, [self._class(kind) for kind, _ in given])
         method = self._class(cls).getDeclaredMethod(name, kinds)
@@ -222,11 +222,11 @@ class Iceberg(Jvm):
         return method.invoke(item, self.array(java.Object, [value for _, value in given]))
 
     def is_a(self, item: Any, cls: str) -> bool:
-        """Is a Java object of a class or interface?"""
+        """Whether a Java object is an instance of a class or interface."""
         return bool(self._class(cls).isInstance(item))
 
     def equality_deletes(self, files: Any) -> list[Any]:
-        """The equality deletes among an Iterable of DeleteFile, as objects that outlive the reader."""
+        """The equality delete files in an Iterable of DeleteFile, copied so that they outlive the reader."""
         handles = self.view.java.lang.invoke.MethodHandles
         content = self._method(_ICEBERG + "ContentFile", "content", _ICEBERG + "FileContent")
         equals = self._method("java.lang.Object", "equals", "boolean", "java.lang.Object")
@@ -237,7 +237,7 @@ class Iceberg(Jvm):
         return self._copies(files, keep)
 
     def delete_files(self, table: Any, snapshot: Any, locations: Iterable[str]) -> list[Any]:
-        """The live delete files of a snapshot at these locations; vectors of one file come all."""
+        """The live delete files of a snapshot at these locations; of a Puffin file, all deletion vectors."""
         wanted = self.view.java.util.HashSet(self.array_list(locations))
         contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
         named = contains.asType(self._type("boolean", "java.lang.String"))
@@ -253,10 +253,10 @@ class Iceberg(Jvm):
         return found
 
     def with_metadata(self, rows: Any) -> tuple[Any, int]:
-        """(DataFrame of a staged scan with Iceberg's metadata columns behind the table's own, number of these).
+        """(DataFrame of a staged scan with Iceberg's metadata columns after the table's columns, number of the latter).
 
-        On tables with row ids the scan hands these out as data, and Spark then hides all metadata columns:
-        the relation is made again without them.
+        On tables with row ids, the scan returns these as data columns, and Spark then hides all metadata columns, so
+        the relation is rebuilt without them.
         """
         relation = rows._jdf.queryExecution().analyzed()
         own = [a for a in self.python_list(relation.output()) if not a.metadata().contains(_METADATA)]
@@ -273,9 +273,7 @@ class Iceberg(Jvm):
 
     def positions(self, numbers: Any) -> Any:
         """A PositionDeleteIndex of a Java collection of Longs."""
-        nothing = self.view.java.io.ByteArrayInputStream(
-            bytearray()
-        )  # has to be closed: anything that can be
+        nothing = self.view.java.io.ByteArrayInputStream(bytearray())  # `combine` needs something to close
         closeable = self.static(_ICEBERG + "io.CloseableIterable", "combine")(numbers, nothing)
         return self.static(_ICEBERG + "deletes.Deletes", "toPositionIndex")(closeable)
 
@@ -288,7 +286,7 @@ class Iceberg(Jvm):
         return np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
 
     def union(self, index: Any, other: Any = None) -> Any:
-        """The positions of one or of two, as a new PositionDeleteIndex."""
+        """The positions of one or two PositionDeleteIndexes, as a new one."""
         made = self.index_of(())
         made.merge(index)
         if other is not None:
@@ -304,13 +302,13 @@ class Iceberg(Jvm):
         return made
 
     def all_rows(self, count: int) -> Any:
-        """A PositionDeleteIndex of the positions below a number."""
+        """A PositionDeleteIndex of the positions 0 to ``count`` - 1."""
         made = self.index_of(())
         made.delete(0, count)
         return made
 
     def without(self, index: Any, others: Any) -> Any:
-        """The positions of one PositionDeleteIndex that are not in another, as a new one: a loop in the JVM."""
+        """The positions of one PositionDeleteIndex that are not in another, as a new one; the loop runs in the JVM."""
         made = self.index_of(())
         kind = _ICEBERG + "deletes.PositionDeleteIndex"
         handles = self.view.java.lang.invoke.MethodHandles
@@ -321,7 +319,7 @@ class Iceberg(Jvm):
         return made
 
     def deleted_positions(self, table: Any, deletes: Iterable[Any], location: str) -> Any:
-        """A PositionDeleteIndex of what position deletes or a vector say of one data file; knows these files."""
+        """A PositionDeleteIndex of the position deletes of one data file; it keeps a reference to ``deletes``."""
         open_file = self._method(
             _ICEBERG + "io.FileIO", "newInputFile", _ICEBERG + "io.InputFile", _ICEBERG + "DeleteFile"
         ).bindTo(table.io())
@@ -329,7 +327,7 @@ class Iceberg(Jvm):
         return loader.loadPositionDeletes(self.array_list(deletes), location)
 
     def lookup(self, values: Mapping[str, Any]) -> Any:
-        """A java.util.function.Function that looks its argument up; null where there is nothing."""
+        """A java.util.function.Function that looks up its argument; null for an unknown one."""
         known = self.view.java.util.HashMap()
         for key, value in values.items():
             known.put(key, value)
@@ -337,7 +335,7 @@ class Iceberg(Jvm):
         return self._java_proxy("java.util.function.Function", get)
 
     def write_positions(self, writer: Any, location: str, index: Any) -> None:
-        """Give all positions of an index, ascending, to a PositionDeleteWriter: a loop in the JVM."""
+        """Write all positions of an index, ascending, to a PositionDeleteWriter; the loop runs in the JVM."""
         delete = _ICEBERG + "deletes.PositionDelete"
         set_both = self._method(delete, "set", delete, "java.lang.CharSequence", "long")
         first = self.array(self.view.java.lang.Object, [self.api.deletes.PositionDelete.create(), location])
@@ -347,8 +345,8 @@ class Iceberg(Jvm):
         index.forEach(self._java_proxy("java.util.function.LongConsumer", both))
 
     def _copies(self, files: Any, keep: Any) -> list[Any]:
-        """The files of a manifest reader that pass, as objects that outlive it."""
-        # Readers hand out one object again and again: copy each before the next is read.
+        """The files of a manifest reader that satisfy ``keep``, as objects that outlive it."""
+        # Readers reuse one object: copy it before the next one is read.
         copy = self._proxy(
             "base.Function", self._method(_ICEBERG + "ContentFile", "copy", "java.lang.Object")
         )
@@ -372,7 +370,7 @@ class Iceberg(Jvm):
         return made.appendParameterTypes(self.array_list(self._class(t) for t in takes)) if takes else made
 
     def _proxy(self, interface: str, handle: Any) -> Any:
-        """A Java function made of method handles: loops over files run in the JVM, without calls back."""
+        """A Java function made of method handles: loops over files run in the JVM, without callbacks to Python."""
         return self._java_proxy(_GUAVA + interface, handle)
 
     def _java_proxy(self, interface: str, handle: Any) -> Any:
@@ -383,5 +381,5 @@ class Iceberg(Jvm):
     def _class(self, name: str) -> Any:
         if name in _PRIMITIVE:
             return getattr(self.view.java.lang, _PRIMITIVE[name]).TYPE
-        # The jars of --packages are seen by Spark's class loader only.
+        # Only Spark's class loader sees the jars of --packages.
         return self.view.org.apache.spark.util.Utils.classForName(name, True, False)

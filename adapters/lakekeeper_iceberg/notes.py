@@ -1,4 +1,4 @@
-"""Small texts beside the table, in ``_lakekeeper``: listings for orphans skip names with a leading underscore."""
+"""Notes next to the table's data, in ``_lakekeeper``: orphan file listings skip names with a leading underscore."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = "_lakekeeper"
 
 
 class IcebergNotes:
-    """Satisfies ``spi.Notes``, through the table's own FileIO."""
+    """Implements ``spi.Notes`` through the table's FileIO."""
 
     def __init__(self, jvm: Iceberg, table: Any, name: str) -> None:
         self._jvm = jvm
@@ -49,7 +49,7 @@ class IcebergNotes:
         return text
 
     def replace(self, name: str, text: str) -> None:
-        """On disks and HDFS a file takes the other's place by a rename; object stores write a file at once."""
+        """Replace a note atomically: by a rename on local disks and HDFS, by a single put on object stores."""
         place = self._place(name)
         aside = f"{place}.{uuid.uuid4().hex}.tmp"
         try:
@@ -88,7 +88,7 @@ class IcebergNotes:
             stream.close()
 
     def _renames(self, place: str) -> Any:
-        """The file system under a place, if a rename there is one step; else None."""
+        """The Hadoop FileSystem of a path, if its renames are atomic; else None."""
         io = self._table.io()
         if not self._jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopConfigurable"):
             return None
@@ -98,7 +98,7 @@ class IcebergNotes:
     def _rename_over(self, system: Any, aside: str, place: str) -> None:
         old, new = self._path(aside), self._path(place)
         if str(system.getUri().getScheme()) == "file":
-            # One rename, of the file itself: a checksum of another text would make it unreadable, none does not.
+            # One rename of the raw file: without a checksum file it is readable, with a stale one it is not.
             raw = system.getRawFileSystem()
             raw.delete(system.getChecksumFile(new), False)
             if not raw.rename(old, new):
@@ -106,7 +106,7 @@ class IcebergNotes:
             raw.delete(system.getChecksumFile(old), False)
             return
         files = self._jvm.view.org.apache.hadoop.fs
-        # `Options.Rename` is no field to py4j, and `FileSystem.rename` refuses a target that is there.
+        # py4j does not see `Options.Rename` as a field, and `FileSystem.rename` refuses an existing target.
         over = self._jvm.static("org.apache.hadoop.fs.Options$Rename", "valueOf")("OVERWRITE")
         kinds = self._jvm.array(getattr(files, "Options$Rename"), [over])
         files.FileContext.getFileContext(old.toUri(), self._table.io().getConf()).rename(old, new, kinds)

@@ -1,4 +1,4 @@
-"""Scan tasks of the files that a merge names, planned once a snapshot; and the files that a predicate may touch."""
+"""Scan tasks of the files of a merge, planned once per snapshot; and the files that a predicate may match."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pyspark.errors import PySparkException
 from lakekeeper.spark.predicates import condition_of, referenced, unmatched
 from lakekeeper_iceberg.native import Iceberg
 
-# Above so many files, scan tasks of the whole table are not kept for the run: each costs a kilobyte or two.
+# Above this number of files, scan tasks of the whole table are not cached: each takes 1 to 2 KiB.
 KEPT_TASKS = 50_000
 _SNAPSHOTS = 2
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
 NO_FORM = (ValueError, Py4JJavaError, PySparkException)
-"""What is raised for a predicate that has no form that Iceberg knows."""
+"""Exceptions raised for a predicate that Iceberg cannot express."""
 
 
 class Planner:
-    """Scan tasks by snapshot and location. Keeps the tasks of two snapshots, in the JVM.
+    """Scan tasks by snapshot and location. Caches the tasks of two snapshots in the JVM.
 
-    A replay asks by turns for the snapshot that was read and for the newest one.
+    A replay alternates between the snapshot that was read and the newest one.
     """
 
     def __init__(self, jvm: Iceberg) -> None:
@@ -36,7 +36,7 @@ class Planner:
     def tasks(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
         """FileScanTasks, with the deletes that apply at ``version``, in the order of ``locations``.
 
-        Raises LookupError for a file that is not live there, and Java's errors (snapshot expired).
+        Raises LookupError for a file that is not live there, and Java exceptions (snapshot expired).
         """
         index = self._tasks_of(table, version, locations)
         found = [index.get(location) for location in locations]
@@ -55,25 +55,25 @@ class Planner:
             if index is None:
                 index = self._jvm.index(scan)
                 while len(self._kept) >= _SNAPSHOTS:
-                    del self._kept[next(iter(self._kept))]  # the one that was asked for longest ago
+                    del self._kept[next(iter(self._kept))]  # the least recently used one
             self._kept[version] = index
             return index
 
 
 def files_that_may_match(jvm: Iceberg, table: Any, where: str) -> frozenset[str] | None:
-    """Locations of the live files that may hold a match; None where the predicate says nothing about files.
+    """Locations of the live files that may hold a match; None if the predicate cannot prune files.
 
     ``where`` is Spark SQL over the columns of ``table``.
     """
     try:
         scan = table.newScan().filter(expression(jvm, table.schema(), where)).ignoreResiduals()
         return frozenset(jvm.paths(scan))
-    except NO_FORM:  # then all files stay
+    except NO_FORM:  # then all files are kept
         return None
 
 
 def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
-    """A scan whose tasks leave out files and row groups without a match, as far as one can tell."""
+    """A scan that prunes files and row groups that cannot match; of the whole table if the predicate cannot prune."""
     try:
         return table.newScan().filter(expression(jvm, table.schema(), where))
     except NO_FORM:  # then all is read
@@ -81,10 +81,10 @@ def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
 
 
 def files_that_all_match(jvm: Iceberg, table: Any, where: str, locations: Collection[str]) -> frozenset[str]:
-    """Those of these files of which every row matches: a search for rows that do not match leaves them out.
+    """The files in which every row matches: a scan for rows that do not match prunes them.
 
-    Bounds know nothing of NaN, which is above every number, and NULL counts of a struct's fields nothing of the struct,
-    so nothing is said about such columns.
+    Bounds leave out NaN, which is above every number, and the NULL counts of struct fields do not cover the struct, so
+    no file is returned for predicates on such columns.
     """
     columns = jvm.frame_of(table.schema())
     try:
@@ -100,7 +100,7 @@ def files_that_all_match(jvm: Iceberg, table: Any, where: str, locations: Collec
 def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -> Any:
     """An Iceberg expression for a predicate over the columns of a schema; ``others``: for the rows that do not match.
 
-    Raises what Java raises, or ValueError, for a predicate that has no such form.
+    Raises one of ``NO_FORM`` for a predicate that Iceberg cannot express.
     """
     made = jvm.view.org.apache.spark.sql.execution.datasources
     frame = jvm.frame_of(schema)
@@ -110,7 +110,7 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
         return jvm.static(_EXPRESSIONS, "alwaysFalse")()
     if condition is None:
         return jvm.static(_EXPRESSIONS, "alwaysTrue")()
-    # Spark keeps names as the predicate spells them; Iceberg knows columns by their own.
+    # Spark keeps the predicate's spelling of names; Iceberg needs that of the schema.
     output = frame._jdf.queryExecution().analyzed().output()
     strategy = jvm.object("org.apache.spark.sql.execution.datasources.DataSourceStrategy")
     [named] = jvm.python_list(strategy.normalizeExprs(jvm.seq([condition]), output))
@@ -118,6 +118,6 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
 
 
 def bound(jvm: Iceberg, schema: Any, unbound: Any) -> Any:
-    """The same expression; raises what Java raises where it does not fit the columns of a schema."""
+    """The same expression; raises a Java exception if it does not bind to the schema."""
     jvm.static("org.apache.iceberg.expressions.Binder", "bind")(schema.asStruct(), unbound, True)
     return unbound

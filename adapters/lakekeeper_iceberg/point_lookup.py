@@ -1,4 +1,4 @@
-"""Where a few lost rows lie in the outputs, found by the driver in single row groups, without a Spark job."""
+"""Positions of a few lost rows in the outputs, found by the driver in single row groups, without a Spark job."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lakekeeper.spi import Lost, Places
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.lost_positions import Before, have_row_ids
 
-_ROW_ID = Column((("_row_id", 2147483540),))  # a reserved field id of the format
+_ROW_ID = Column((("_row_id", 2147483540),))  # a reserved field id of the Iceberg spec
 _log = logging.getLogger(__name__)
 
 
 def places(at: Before, lost: Lost) -> Places | None:
-    """See ``spi.RowDeletes.places``. Files are read through the table's own FileIO."""
+    """See ``spi.RowDeletes.places``. Local files are read by path, others through the table's FileIO."""
     if lost.rows is None or lost.rows > MOST_ROWS:
         return None
     base, found = lost.base, lost.native
@@ -31,7 +31,7 @@ def places(at: Before, lost: Lost) -> Places | None:
         tasks, files = at.tasks(base), _Files(at, found.kept.sources)
         by_id = have_row_ids(at.table, tasks.values())
         taken = []
-        # A long answer of the JVM is waited for, up to 40 ms.
+        # In parallel: a large response of the JVM takes up to 40 ms.
         lost_at = in_parallel(at.jvm.rows_of, found.lost.values())
         for path, rows in zip(found.lost, lost_at, strict=True):
             file = tasks[path].file()
@@ -47,7 +47,7 @@ def places(at: Before, lost: Lost) -> Places | None:
     except Declined as why:
         _log.debug("%s: lost rows are looked for by a scan: %s", at.name, why)
     except Exception as error:
-        # A file that cannot be read so, whatever the reason: a scan says what is wrong with it, or reads it.
+        # Any failure to read a file this way: the scan reads it, or reports what is wrong.
         _log.debug("%s: lost rows are looked for by a scan: %r", at.name, error)
     return None
 
@@ -76,7 +76,7 @@ def _steps(fields: Sequence[Mapping[str, Any]], path: Sequence[str]) -> Column:
 
 
 class _Files:
-    """Data files as a search opens them: local ones by their path, others by a stream of the table's FileIO."""
+    """Sources of data files: local files by path, others through a stream of the table's FileIO."""
 
     def __init__(self, at: Before, known: dict[str, Source]) -> None:
         self._io = at.table.io()

@@ -1,12 +1,12 @@
-"""Delete files for rows at places: who is deleted where, as the table's format writes it.
+"""Delete files for rows at given positions, in the form of the table's format version.
 
-format   a data file's deletes are     what of older deletes goes into the new one, and leaves the table
-v3       one deletion vector           all position deletes of the file; those of it alone leave
-v2       one file of positions         those of the file alone; others stay and go on applying
+format   deletes of a data file        older deletes merged into the new one, and removed from the table
+v3       one deletion vector           merged: all position deletes of the file; removed: the file-scoped ones
+v2       one position delete file      file-scoped ones; others are kept and still apply
          or one for its partition      none
-v1       none: rows are written anew   (see ``staging.copy_live_rows``, which reads through such a file)
+v1       none: rows are rewritten      (a temporary position delete file; see ``staging.copy_live_rows``)
 
-Positions stay in the JVM, as bitmaps: a call to Java is made for each file, never for each row.
+Positions stay in the JVM as bitmaps: Java is called once per file, never once per row.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pyspark.sql import functions as F
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.staging import home_of
 
-_WRITERS = 8  # delete files that are written at a time: storage waits more than it works
+_WRITERS = 8  # delete files written concurrently: writing is bound by storage latency
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Rows of one DataFile to delete: a PositionDeleteIndex, and the deletes the file has already."""
+    """Rows to delete from one DataFile: a PositionDeleteIndex, and the delete files that already apply to it."""
 
     file: Any
     positions: Any
@@ -42,7 +42,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """New DeleteFiles, and the old ones that they take the place of."""
+    """New DeleteFiles, and the old ones that they replace."""
 
     added: tuple[Any, ...]
     replaced: tuple[Any, ...]
@@ -53,9 +53,11 @@ class Masked:
 
 
 def by_file(jvm: Iceberg, hits: DataFrame) -> dict[str, Any]:
-    """File → PositionDeleteIndex of the places (columns ``file``, ``position``)."""
+    """File → PositionDeleteIndex of the rows in ``hits`` (columns ``file``, ``position``)."""
     grouped = hits.groupBy("file").agg(F.collect_list("position").alias("positions"))
-    rows = grouped._jdf.toLocalIterator()  # a partition at a time: boxed numbers need much more than a bitmap
+    rows = (
+        grouped._jdf.toLocalIterator()
+    )  # one partition at a time: boxed numbers are much larger than a bitmap
     found: dict[str, Any] = {}
     while rows.hasNext():
         row = rows.next()
@@ -66,15 +68,15 @@ def by_file(jvm: Iceberg, hits: DataFrame) -> dict[str, Any]:
 def write_masks(
     jvm: Iceberg, table: Any, masks: Sequence[Mask], run: str, *, by_partition: bool = False
 ) -> Masked:
-    """Write the deletes of each file as the table's format has them, in the folder of a run.
+    """Write the deletes of each data file in the form of the table's format version, in the folder of a run.
 
-    An error leaves no file behind. ``by_partition``: in format 2, one file of positions for all data files of a
-    partition.
+    An error leaves no file behind. ``by_partition``: in format version 2, write one position delete file for all data
+    files of a partition.
     """
     if not masks:
         return Masked((), ())
     version = format_version(table)
-    # The writers ask the table object where files go.
+    # The writers take the path of new files from the table object.
     table = jvm.pinned(table, {"write.data.path": home_of(table, run)})
     if version > 2:
         return _vectors(jvm, table, masks)
@@ -96,7 +98,7 @@ def _vectors(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 
 def _position_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
-    """A file of positions for each data file; with it go the older ones of that data file alone."""
+    """One position delete file per data file; it replaces the older file-scoped ones of that data file."""
     replaced = {m.path: [d for d in m.known if leaves_with_file(jvm, d)] for m in masks}
 
     def group(m: Mask) -> list[Mask]:
@@ -109,12 +111,12 @@ def _position_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 
 def _partition_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
-    """A file of positions for each partition; older deletes stay and go on applying."""
+    """One position delete file per partition; older deletes are kept and still apply."""
     numbers: dict[
         int, Any
-    ] = {}  # spec → Java map from partition to group: texts of partitions are not unique
+    ] = {}  # spec → Java map from partition to group: the text of a partition is not unique
     groups: list[list[Mask]] = []
-    for m in sorted(masks, key=lambda m: m.path):  # positions lie in a file by the paths of their data files
+    for m in sorted(masks, key=lambda m: m.path):  # a position delete file is sorted by data file path
         spec = int(m.file.specId())
         kind = table.specs().get(spec).partitionType()
         place = jvm.api.util.StructLikeWrapper.forType(kind).set(m.file.partition())
@@ -127,7 +129,7 @@ def _partition_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 
 def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]]) -> list[Any]:
-    """A DeleteFile for each group of masks, which are of one partition; several are written at a time."""
+    """One DeleteFile for each group of masks, all of one partition; several are written concurrently."""
     files = _factory(jvm, table, "PARQUET")
     builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
     writers = builder.deleteFileFormat(jvm.api.FileFormat.PARQUET).build()
@@ -152,7 +154,7 @@ def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]
             return list(pool.map(write, groups))
     except BaseException:
         for delete in added:
-            with suppress(Exception):  # it stays, as an orphan for the next vacuum
+            with suppress(Exception):  # it is left as an orphan for the next vacuum
                 table.io().deleteFile(str(delete.location()))
         raise
 
@@ -163,17 +165,17 @@ def _factory(jvm: Iceberg, table: Any, file_format: str) -> Any:
 
 
 def equality(jvm: Iceberg, delete: Any) -> bool:
-    """Is it an equality delete?"""
+    """Whether this is an equality delete file."""
     return bool(delete.content().equals(jvm.api.FileContent.EQUALITY_DELETES))
 
 
 def leaves_with_file(jvm: Iceberg, delete: Any) -> bool:
-    """Is it about one data file only, so that it can leave the table with it?"""
+    """Whether the delete file is file-scoped, so that it can be removed with its data file."""
     return bool(jvm.api.util.ContentFileUtil.isFileScoped(delete))
 
 
 def unique(deletes: Sequence[Any]) -> list[Any]:
-    """Delete files without doubles; vectors of one file are told apart by their offset."""
+    """Delete files without duplicates; deletion vectors in one Puffin file differ in their offset."""
     found: Mapping[tuple[str, Any], Any] = {(str(d.location()), d.contentOffset()): d for d in deletes}
     return list(found.values())
 

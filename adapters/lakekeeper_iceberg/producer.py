@@ -1,12 +1,12 @@
-"""The commit of a rewrite: several attempts of one producer, which keeps the manifests that it has written.
+"""The commit of a rewrite: several attempts with one SnapshotProducer, which reuses the manifests it has written.
 
-    newRewrite() ─► apply() ─► snapshot, not visible yet ─► guard ─► ops.commit(base, base + snapshot) ─► done
-                      ▲                                                       │ another commit came first
+    newRewrite() ─► apply() ─► snapshot, not yet visible ─► check ─► ops.commit(base, base + snapshot) ─► done
+                      ▲                                                       │ another commit was first
                       └─────────── on the newest metadata ────────────────────┘
 
-Iceberg's own ``commit()`` retries like this, past any check of ours; here what is checked, what the snapshot is built
-on and what the swap replaces are one metadata. On a table of many manifests the first ``apply()`` takes longer than the
-interval between two commits of a stream, a further one about as long as writing its manifest list.
+Iceberg's own ``commit()`` retries in the same way, but bypasses our checks; here the check, the snapshot and the swap
+have the same base metadata. On a table with many manifests, the first ``apply()`` takes longer than the interval
+between two commits of a streaming writer; a further one takes about as long as writing its manifest list.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 
 def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Attempts) -> Swapped:
-    """Commit a rewrite. Raises Conflict without a winner's name, Rejected or Unknown; deletes no data file.
+    """Commit a rewrite. Raises Conflict (without naming the other commit), Rejected or Unknown; deletes no data file.
 
-    A few lost races are tried again here, as long as Iceberg finds that the rewrite still fits what won.
+    A few lost races are retried here, as long as Iceberg's validation passes against the concurrent commits.
     """
     rescued: Sequence[Any] = ()
     for _ in range(2):
@@ -45,9 +45,9 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Atte
 
 @dataclass(slots=True)
 class _Producer:
-    """One pending update. ``rescued`` deletes are taken out and put in again, as they were.
+    """One pending update. ``rescued`` deletes are removed and added again with their data sequence numbers.
 
-    update   Iceberg's own; it keeps its snapshot's id and its manifests from one ``apply()`` to the next
+    update   Iceberg's pending update; it keeps its snapshot id and manifests from one ``apply()`` to the next
     made     the snapshot of the last ``apply()``
     """
 
@@ -61,9 +61,9 @@ class _Producer:
     made: Any = field(default=None, init=False)
 
     def land(self) -> Swapped | Sequence[Any]:
-        """The commit; or the equality deletes that it would have dropped, and has not been made for.
+        """Commit; or return the equality deletes that the commit would drop, without committing.
 
-        Raises as :func:`swap`. Unless the outcome is unknown, nothing is left of an update that did not land.
+        Raises like :func:`swap`. Unless the outcome is unknown, the metadata files of a failed update are deleted.
         """
         try:
             self.update = self._begun()
@@ -84,7 +84,7 @@ class _Producer:
             raise
         except (Conflict, Rejected):
             if self.made is not None and is_there(self.table, self.name, int(self.made.snapshotId())):
-                return self._done()  # an attempt that was reported as lost: it is what the last one met
+                return self._done()  # an attempt reported as lost was committed; the last one met it
             self._clean_up()
             raise
         raise AssertionError("the loop returns or raises")
@@ -92,15 +92,15 @@ class _Producer:
     def _begun(self) -> Any:
         """The pending update.
 
-        Iceberg drops delete files older than every data file it *keeps*, and forgets that the outputs keep an old
-        sequence number (apache/iceberg 10312).
+        Iceberg drops delete files that are older than all data files it *keeps*, and ignores that the outputs keep an
+        old sequence number (apache/iceberg 10312).
         """
         exchange, metadata = self.exchange, self.table.operations().current()
         valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
         try:
             rewrite = self.table.newRewrite().validateFromSnapshot(valid_from)
             if int(metadata.formatVersion()) > 1:
-                # Deletes that come after the snapshot that was read go on applying to its rows in the outputs.
+                # Equality deletes added after the snapshot that was read must also apply to the outputs.
                 rewrite = rewrite.dataSequenceNumber(sequence_of(metadata, exchange.read_version))
             for file in (*exchange.inputs, *exchange.deletes, *self.rescued):
                 rewrite = rewrite.deleteFile(file)
@@ -115,7 +115,7 @@ class _Producer:
             raise not_prepared(self.name, error) from error
 
     def _applied(self) -> Any:
-        """Build the snapshot on the newest metadata, which is returned."""
+        """Build the snapshot on the newest metadata; returns that metadata."""
         try:
             self.attempts.begin(self.update, str(self.table.operations().current().metadataFileLocation()))
             self.made = self.update.apply()
@@ -126,9 +126,9 @@ class _Producer:
             raise not_prepared(self.name, error) from error
 
     def _lost_deletes(self, base: Any) -> list[Any]:
-        """Equality deletes younger than the read, in the parent but not in the new snapshot: outputs need them.
+        """Equality deletes newer than the read snapshot that the new snapshot drops, although the outputs need them.
 
-        Older ones were applied by the read. Position deletes name files, and never our new ones.
+        Older ones were applied by the read. Position deletes never reference the new outputs.
         """
         io, specs = self.table.io(), self.table.specs()
         start = sequence_of(base, self.exchange.read_version)
@@ -156,7 +156,7 @@ class _Producer:
         return [file for path, file in young(gone).items() if path not in here]
 
     def _done(self) -> Swapped:
-        with suppress(Exception):  # what happens after the swap must never look like a failed commit
+        with suppress(Exception):  # an error after the swap must never be reported as a failed commit
             landed = self.table.operations().current().snapshot(self.made.snapshotId())
             named = self.jvm.view.java.util.HashSet(landed.allManifests(self.table.io()))
             self.jvm.hidden_call(self.update, _PRODUCER, "cleanUncommitted", ("java.util.Set", named))
@@ -167,7 +167,7 @@ class _Producer:
         return Swapped(int(self.made.snapshotId()), removed - len(self.rescued))
 
     def _clean_up(self) -> None:
-        """Delete the metadata of all attempts; what stays is left to the next vacuum."""
+        """Delete the metadata files of all attempts; the next vacuum deletes what remains."""
         with suppress(Exception):
             if self.update is not None:
                 self.jvm.hidden_call(self.update, _PRODUCER, "cleanAll")

@@ -1,10 +1,10 @@
-"""What snapshots reach: their manifests, and the files in these. The loops run in the JVM; only matches come out.
+"""Reachability: the manifests of snapshots and the files in them. Loops run in the JVM and return only matches.
 
     a path     s3a://bucket/t/data/f.parquet    file:///t/data/f.parquet    /t/data/f.parquet
     its key           t/data/f.parquet                 t/data/f.parquet      t/data/f.parquet
 
 Catalogs and engines spell one location in several ways (apache/iceberg 4346, 10334), so paths are compared by keys,
-that is without scheme and authority. Two files of two stores may share a key: then both count as named, and both stay.
+i.e. without scheme and authority. Files in two stores may share a key: then both count as referenced, and are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakekeeper_iceberg.native import Iceberg
 
 _PLACE = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?)?/*"
 _THREADS = 4
-_AT_ONCE = 64  # lists of manifests that are held at the same time
+_AT_ONCE = 64  # manifest lists held in memory
 _MANIFEST = "org.apache.iceberg.ManifestFile"
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
 
@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 
 
 def path_key(path: str) -> str:
-    """The path without scheme and authority: what two spellings of one location share."""
+    """The path without scheme and authority, equal for all spellings of one location."""
     return re.sub(_PLACE, "", path, count=1)
 
 
@@ -42,7 +42,7 @@ def keys_of(paths: Iterable[str]) -> set[str]:
 class Reach:
     """Reads manifest lists and manifests of one TableMetadata. Raises AdapterError for one that cannot be read.
 
-    A ManifestFile in Java is equal to another one of the same path, so sets and maps of them need no copies here.
+    Java's ManifestFile objects are equal if their paths are, so Java sets and maps of them work without copies.
     """
 
     jvm: Iceberg
@@ -57,16 +57,16 @@ class Reach:
         object.__setattr__(self, "_key", self.jvm.rewriter(_PLACE))
 
     def manifests(self, snapshots: Iterable[int]) -> Any:
-        """A Java set of all manifests that these snapshots name."""
+        """A Java set of all manifests of these snapshots."""
         found = self.new_set()
         for _, named in self._lists(list(snapshots)):
             found.addAll(named)
         return found
 
     def last_named(self, snapshots: Iterable[int], but: Any) -> Iterator[tuple[int, Any]]:
-        """(snapshot, ManifestFile) for all manifests of these snapshots but those of a Java set, each once.
+        """(snapshot, ManifestFile) for each manifest of these snapshots, once, except those in ``but`` (a Java set).
 
-        It comes with the first snapshot that names it: give the newest first.
+        Each is paired with the first snapshot that references it: pass the newest snapshot first.
         """
         known = self.jvm.view.java.util.HashSet(but)
         fresh = getattr(self.jvm.base.Predicates, "not")(getattr(self.jvm.base.Predicates, "in")(known))
@@ -77,15 +77,15 @@ class Reach:
                 yield version, manifest
 
     def paths(self, manifests: Any) -> list[str]:
-        """Where manifests lie."""
+        """The paths of manifests."""
         return self.jvm.told(manifests, _MANIFEST, "path", "java.lang.String")
 
     def new_set(self) -> Any:
-        """A Java set that several threads may change."""
+        """A thread-safe Java set."""
         return self.jvm.view.java.util.concurrent.ConcurrentHashMap.newKeySet()
 
     def add(self, manifests: Sequence[Any], keys: Any) -> None:
-        """Put the keys of all live files of these manifests into a Java set."""
+        """Add the keys of all live files of these manifests to a Java set."""
 
         def work(paths: Any) -> None:
             self.jvm.collect.Iterables.addAll(keys, self.jvm.collect.Iterables.transform(paths, self._key))
@@ -93,7 +93,7 @@ class Reach:
         self._each(manifests, work)
 
     def strike(self, manifests: Sequence[Any], keys: Any) -> None:
-        """Take the keys of all live files of these manifests out of a Java set: nothing of the manifests is kept."""
+        """Remove the keys of all live files of these manifests from a Java set, without keeping their content."""
         known = getattr(self.jvm.base.Predicates, "in")(keys)
 
         def work(paths: Any) -> None:
@@ -106,7 +106,7 @@ class Reach:
         self._each(manifests, work)
 
     def chosen(self, manifests: Sequence[Any], keys: Any) -> list[list[str]]:
-        """Of each manifest the paths of live files whose key is in a Java set, as they are spelled there."""
+        """For each manifest, the paths of live files whose keys are in a Java set, as spelled in the manifest."""
         known = self.jvm.base.Predicates.compose(getattr(self.jvm.base.Predicates, "in")(keys), self._key)
 
         def work(paths: Any) -> list[str]:
@@ -139,7 +139,7 @@ class Reach:
 
         def one(version: int) -> tuple[int, Any]:
             try:
-                # A snapshot remembers its manifests for as long as it lives: ask a copy, which is dropped at once.
+                # A Snapshot object caches its manifests: read them from a copy that is released immediately.
                 copy = from_json(to_json(self.base.snapshot(version)))
                 return version, copy.allManifests(self.io)
             except Exception as error:
@@ -156,13 +156,13 @@ class Reach:
 
 
 def metadata_paths(reach: Reach) -> dict[str, tuple[str, frozenset[int]]]:
-    """Path → (kind, snapshots) of all manifest lists and statistics files that the metadata names.
+    """Path → (kind, snapshots) of all manifest lists and statistics files that the metadata references.
 
-    One file may be registered for several snapshots; statistics may be of one that is not known any more.
+    One file may be registered for several snapshots; statistics may be of a snapshot that has expired.
     """
     base, jvm = reach.base, reach.jvm
     places = jvm.told(base.snapshots(), _SNAPSHOT, "manifestListLocation", "java.lang.String")
-    # A snapshot of old tables has no list.
+    # Snapshots of old tables may have no manifest list.
     named = [
         (place, "manifest list", version)
         for version, place in zip(snapshot_ids(reach), places, strict=True)
@@ -178,12 +178,12 @@ def metadata_paths(reach: Reach) -> dict[str, tuple[str, frozenset[int]]]:
 
 
 def snapshot_ids(reach: Reach) -> list[int]:
-    """All snapshots that the metadata knows, in its order."""
+    """The ids of all snapshots in the metadata, in its order."""
     return [int(told) for told in reach.jvm.told(reach.base.snapshots(), _SNAPSHOT, "snapshotId", "long")]
 
 
 def in_time(reach: Reach) -> dict[int, int]:
-    """Snapshot → its place in time, from 1: by sequence number, of which v1 has none, then by the clock."""
+    """Snapshot → its rank in time, from 1: by sequence number (v1 has none), then by timestamp."""
     all_of = reach.base.snapshots()
     told = [reach.jvm.told(all_of, _SNAPSHOT, name, "long") for name in ("sequenceNumber", "timestampMillis")]
     rows = sorted((int(s), int(at), v) for s, at, v in zip(*told, snapshot_ids(reach), strict=True))
@@ -191,7 +191,7 @@ def in_time(reach: Reach) -> dict[int, int]:
 
 
 def _in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """Results in order. The first error ends it all."""
+    """Results in order. The first error cancels the rest."""
     if len(items) < 2:
         yield from map(work, items)
         return

@@ -1,4 +1,4 @@
-"""The replay half of an Iceberg table: which rows of a rewrite died, where they lie in its outputs, and their masks."""
+"""Replays for Iceberg: finds the rows that a rewrite lost and deletes them from its outputs by position."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lakekeeper_iceberg.row_delete import in_order
 
 @dataclass(slots=True)
 class Replays:
-    """Replays of rewrites of one table. ``table()`` is the table object at hand."""
+    """Replays of rewrites of one table. ``table()`` returns the current table object."""
 
     jvm: Iceberg
     name: str
@@ -64,11 +64,11 @@ class Replays:
         return self._masked(lost, places)
 
     def forget(self, task: str) -> None:
-        """Free what :meth:`traces` staged for a task."""
+        """Release the scans that :meth:`traces` staged for a task."""
         self._keep(task, None)
 
     def _keep(self, task: str, scans: Scans | None) -> None:
-        """Hold staged scans for a task, in the place of those that were there."""
+        """Keep the staged scans of a task, and free its previous ones."""
         with self._guard:
             old = self._scans.pop(task, None)
             if scans is not None:
@@ -92,7 +92,7 @@ class Replays:
             raise Conflict(f"{self.name}: none of the inputs is left")
         masks = self._union(base, places)
         inputs, leaving = self._inputs(at, lost, left)
-        # Iceberg takes new deletes in a rewrite only where old ones leave, and no more rows than leave.
+        # Iceberg accepts added delete files in a rewrite only if it removes some, and no more rows than it removes.
         room = sum(int(file.recordCount()) for file in inputs) if leaving else 0
         made = self._without(at, base, masks, places, room)
         written = {output.path for output in base.written.outputs}
@@ -116,7 +116,7 @@ class Replays:
         )
 
     def _union(self, base: Rewrite, places: Mapping[str, Any]) -> dict[str, Any]:
-        """All masked rows of each output. Raises AdapterError for places that are not live rows of an output."""
+        """All rows to delete from each output. Raises AdapterError for a position without a live row of an output."""
         rows = {output.path: output.rows + output.masked for output in base.outputs}
         stray = places.keys() - rows.keys()
         if stray:
@@ -132,7 +132,7 @@ class Replays:
         return masks
 
     def _inputs(self, at: Before, lost: Lost, left: Sequence[str]) -> tuple[list[Any], list[Any]]:
-        """The DataFiles of these inputs, and the delete files that leave the table with them."""
+        """The DataFiles of these inputs, and the delete files to remove with them."""
         tasks, kept = at.tasks(lost.base), lost.native.kept
         leaving = []
         for path in left:
@@ -143,10 +143,10 @@ class Replays:
     def _without(
         self, at: Before, base: Rewrite, masks: Mapping[str, Any], fresh: Mapping[str, Any], room: int
     ) -> _Made:
-        """The outputs without the rows of ``masks``, of which those of ``fresh`` files are new.
+        """The outputs without the rows in ``masks``; the masks of the files in ``fresh`` are new.
 
-        Outputs of at most ``room`` rows, dead ones counted, may be masked; format 1 has no masks at all. Otherwise
-        the outputs in question are written anew.
+        If the outputs have at most ``room`` rows in total, deleted ones included, and the format version is above 1,
+        the rows are deleted by delete files. Otherwise the affected outputs are rewritten.
         """
         files = {str(file.location()): file for file in base.native.files}
         dead = {path: int(index.cardinality()) for path, index in masks.items()}
@@ -170,7 +170,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """DataFiles and outputs, the masked rows of those that have masks, and their delete files."""
+    """DataFiles and outputs; for outputs with delete files, the deleted rows and the delete file."""
 
     files: tuple[Any, ...]
     outputs: tuple[Output, ...]

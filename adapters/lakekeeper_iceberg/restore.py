@@ -1,7 +1,7 @@
-"""Put rows back that a delete of ours took out: satisfies ``spi.Restores`` with DataFrames.
+"""Restores rows that one of our deletes removed: implements ``spi.Restores`` with DataFrames.
 
-The rows are read from the files of the snapshot before the delete, by the columns that the table has now: Iceberg finds
-values by field id, whatever their columns are called. They come back as an append.
+The rows are read from the files of the snapshot before the delete, with the table's current schema: Iceberg resolves
+columns by field id, so renamed columns keep their values. The rows are added by an append.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class _Copies:
 
 @dataclass(frozen=True, slots=True)
 class IcebergRestores:
-    """How rows of one table come back.
+    """Restores rows of one table.
 
-    ``table()`` is the table object at hand, freshly read; ``seen`` makes the snapshot of a pinned one, of blocks that
-    may hold a match; ``attempts`` is the record of a run's commits, ``lock`` the lock that commits to a table of this
-    uuid hold.
+    ``table()`` returns the refreshed table object; ``seen`` returns the snapshot of a pinned table, with the blocks
+    that may hold a match; ``attempts`` returns the recorded commit attempts of a run, and ``lock`` the lock that
+    commits to the table with a given uuid hold.
     """
 
     jvm: Iceberg
@@ -56,7 +56,7 @@ class IcebergRestores:
     lock: Callable[[str], AbstractContextManager[Any]]
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The snapshot before one, with the columns that the delete saw."""
+        """The parent of the snapshot ``version``, with the schema that the delete used."""
         table = self.table()
         made = table.snapshot(version)
         parent = None if made is None else made.parentId()
@@ -69,7 +69,7 @@ class IcebergRestores:
     def copy(
         self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str
     ) -> Prepared:
-        """The rows in new files. Raises Unsupported for what would come back as something else."""
+        """Write the rows to new files. Raises Unsupported if values would be restored differently."""
         table = self.jvm.pinned(self.table())
         self._refuse_changed(table, then)
         run = run_folder(then.table_uuid, run_id)
@@ -92,11 +92,11 @@ class IcebergRestores:
         )
 
     def keep(self, copies: Prepared) -> bool:
-        """Always: files follow their columns by id."""
+        """Always True: files stay valid after schema changes, as columns are resolved by field id."""
         return True
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
-        """One attempt; the metadata that it replaces is searched for the run id."""
+        """Commit in one attempt, unless the metadata that it replaces already has a commit of this run."""
         table = self.table()
         with self.lock(str(table.operations().current().uuid())):
             made: _Copies = copies.native
@@ -107,7 +107,7 @@ class IcebergRestores:
     def _rows(
         self, scans: Scans, hits: Held[DataFrame] | None, whole: Collection[str], version: int
     ) -> DataFrame | None:
-        """The rows, by the columns that the table has now; ids and sequence numbers of rows are theirs no more."""
+        """The rows, with the table's current schema; they do not keep their row ids and sequence numbers."""
         some = [path for path, rows in hits.per_file.items() if rows] if hits else []
         parts = []
         if whole:
@@ -127,7 +127,7 @@ class IcebergRestores:
         return named[0] if len(named) == 1 else named[0].unionAll(named[1])
 
     def _refuse_changed(self, table: Any, then: Snapshot) -> None:
-        """Raise Unsupported for columns whose values can not be put back as they were."""
+        """Raise Unsupported if a column was dropped or changed its type; NotFound if the table was recreated."""
         if str(table.operations().current().uuid()) != then.table_uuid:
             raise NotFound(self.name, "the table was dropped and created again under its name")
         was = table.schemas().get(int(then.schema_id.partition("/")[0]))
@@ -145,7 +145,7 @@ class IcebergRestores:
                 )
 
     def _columns(self, schema: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-        """(field id, (name, type)) of all columns, nested ones too."""
+        """(field id, (name, type)) of all columns, including nested ones."""
         index = self.jvm.static("org.apache.iceberg.types.TypeUtil", "indexById")(schema.asStruct())
         for number in index.keySet():
             kind = index.get(number).type()

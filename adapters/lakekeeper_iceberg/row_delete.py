@@ -1,7 +1,7 @@
-"""Delete rows by their places, and whole files by their paths: our own DELETE, step by step.
+"""Deletes rows by position and whole data files by path: the steps of our own DELETE.
 
-All files are written before the commit lock is taken. A file's share of what was prepared stands by itself, so that a
-lost attempt costs the files that were touched and no others.
+All files are written before the commit lock is taken. The preparation of each data file is independent, so a commit
+conflict only invalidates that of the data files that the concurrent commit changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _GRANULARITY = "write.delete.granularity"
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """What becomes of one data file, as Java objects: it leaves whole, gets a mask, or is copied (v1).
+    """The change to one data file, as Java objects: it is removed, gets a delete file, or is copied (v1).
 
-    mask       the delete file that names its rows, which may name those of others of the partition too
-    replaced   delete files that leave because the mask has what they say, or with the data file
-    copies     data files with the rows that are left
+    mask       the delete file with its deleted rows; it may also delete rows of other data files of the partition
+    replaced   delete files to remove: merged into the mask, or removed with the data file
+    copies     data files with the remaining rows
     """
 
     file: Any
@@ -56,7 +56,7 @@ class _Gone:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The native half of what was prepared: data file → what becomes of it, for tables of one format version."""
+    """The native half of a prepared delete: data file → its change, for one format version (``form``)."""
 
     form: int
     gone: dict[str, _Gone]
@@ -64,7 +64,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Prepares deletes of one table, which stays at the snapshot where the rows were found, in the folder of a run."""
+    """Prepares deletes in the folder of a run; ``table`` is fixed at the snapshot in which the rows were found."""
 
     jvm: Iceberg
     name: str
@@ -94,7 +94,7 @@ class Preparation:
         places = by_file(self.jvm, hits.hits) if hits is not None and some else {}
         rows = {path: max(live[path], 0) for path in whole}
         rows |= {path: int(index.cardinality()) for path, index in places.items()}
-        # With deletes of unknown effect in force a file counts as larger than it is: it is masked, never removed.
+        # With deletes of unknown effect, the live row count is too high: the file is never removed, only masked.
         leaving = set(whole) | {path for path in places if rows[path] == live[path]}
         paths = sorted(rows)
         version = -1 if self.snapshot.version is None else self.snapshot.version
@@ -129,7 +129,7 @@ class Preparation:
         return {m.path: _Gone(m.file, copies=tuple(copies[m.path])) for m in masks}
 
     def _alone(self, deletes: Any) -> Iterator[Any]:
-        """Deletes by position that are about one data file only: they leave with it, or for its new mask."""
+        """File-scoped position deletes: they are removed with their data file, or replaced by its new mask."""
         return (d for d in deletes if not equality(self.jvm, d) and leaves_with_file(self.jvm, d))
 
 
@@ -154,7 +154,7 @@ def _by_data_file(jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked)
 
 
 def keep(prepared: Prepared, paths: Collection[str], form: int) -> Prepared:
-    """See ``spi.RowDeletes.keep``: what was written for another format version has to be written again."""
+    """See ``spi.RowDeletes.keep``; nothing is kept if the format version has changed."""
     removal: Removal = prepared.native
     if removal.form != form:
         return Prepared(native=Removal(form, {}))
@@ -170,7 +170,7 @@ def _prepared(removal: Removal, rows: Any) -> Prepared:
 def change_of(
     jvm: Iceberg, name: str, table: Any, prepared: Sequence[Prepared], searched: int, run_id: str, where: str
 ) -> RowChange:
-    """What takes the rows of all parts out of the table. Raises AdapterError for a file that is in two parts."""
+    """The RowChange that deletes the rows of all parts. Raises AdapterError for a data file that is in two parts."""
     parts: list[Removal] = [each.native for each in prepared if each.rows]
     gone = {
         path: part.gone[path]
@@ -198,7 +198,7 @@ def _with_rows(prepared: Sequence[Prepared]) -> list[Prepared]:
 
 
 def _filter(jvm: Iceberg, table: Any, where: str) -> Any:
-    """What was searched for, as Iceberg's conflict checks know it; anything, where it has no such form."""
+    """The predicate as an Iceberg conflict detection filter; ``alwaysTrue`` if Iceberg cannot express it."""
     try:
         return expression(jvm, table.schema(), where)
     except NO_FORM:  # it may match any row

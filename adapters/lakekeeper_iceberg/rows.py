@@ -1,4 +1,4 @@
-"""``IcebergRows``: single rows of one table. Which died, where they lie now, and how to delete them there."""
+"""``IcebergRows``: row-level operations of one table: finds deleted rows, their new positions, and deletes rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from lakekeeper_iceberg.row_delete import Preparation
 
 @dataclass(slots=True)
 class IcebergRows:
-    """Satisfies ``spi.RowDeletes``.
+    """Implements ``spi.RowDeletes``.
 
-    ``table()`` is the table object at hand, ``winners`` gives what was committed since a snapshot without a look at
-    files, ``attempts`` the record of a run's commits, and ``lock`` the lock that commits to a table of this uuid hold.
+    ``table()`` returns the current table object, ``winners`` the commits since a snapshot (without reading file
+    changes), ``attempts`` the recorded commit attempts of a run, and ``lock`` the lock that commits to the table with a
+    given uuid hold.
     """
 
     jvm: Iceberg
@@ -125,7 +126,7 @@ class IcebergRows:
             return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts)
 
     def _at(self, snapshot: Snapshot) -> Any:
-        """The table at a snapshot, with the columns that it was read with. Raises NotFound where that has expired."""
+        """The table at a snapshot, with the schema of that read. Raises NotFound if the snapshot has expired."""
         schema = int(snapshot.schema_id.partition("/")[0])
         try:
             if snapshot.version is None:

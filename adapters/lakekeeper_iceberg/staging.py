@@ -1,8 +1,8 @@
-"""Read and write one task through Iceberg's own Spark source; nothing is committed.
+"""Reads and writes one task through Iceberg's Spark source; nothing is committed.
 
-The source serves staged tasks under a group id that stands for a table name:
+The source serves staged scan tasks under a group id in place of a table name:
 
-    stage(tasks, id) ─► spark.read.load(id) ─► sort ─► df.write.save(id) ─► files, known to the coordinator only
+    stage(tasks, id) ─► spark.read.load(id) ─► sort ─► df.write.save(id) ─► files, known only to the coordinator
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CODEC = "write.parquet.compression-codec"
 _ROW_GROUP = "write.parquet.row-group-size-bytes"
 _ROW_GROUP_DEFAULT = 128 << 20
 _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
-# The writer looks at sizes every 1,000 rows and estimates what it still buffers: aim below the row limit.
+# The writer checks sizes every 1,000 rows and estimates its buffered bytes: aim below the row limit.
 _ROW_MARGIN = 0.6
 
 
@@ -34,10 +34,10 @@ _ROW_MARGIN = 0.6
 class Made:
     """The native half of a rewrite, as Java objects.
 
-    files, masks      data files and delete files to put in
-    version           None, or the snapshot that a replay brought the rewrite to; then
-    inputs, deletes   are the data files there, and the delete files of them alone, to take out
-    kept              what a next replay goes on from, filled by the first one
+    files, masks      data files and delete files to add
+    version           None, or the snapshot of the last replay; then
+    inputs, deletes   are the data files and file-scoped delete files of that snapshot to remove
+    kept              state for the next replay, filled by the first one
     """
 
     files: tuple[Any, ...]
@@ -50,13 +50,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What replays of a rewrite know already.
+    """State that replays of a rewrite share.
 
-    tasks     the inputs' scan tasks as they were read, by path
-    deletes   delete files in force at each input that a replay looked at
-    dead      PositionDeleteIndex of the dead rows of each such input that the outputs reflect
-    masked    the same of the masked rows of outputs, and ``mask_of`` their delete files
-    sources, footers    how the files are opened, and their footers
+    tasks     the scan tasks with which the inputs were read, by path
+    deletes   delete files that apply to each input that a replay checked
+    dead      PositionDeleteIndex of the deleted rows of each such input that the outputs reflect
+    masked    PositionDeleteIndex of the deleted rows of outputs; ``mask_of`` are the delete files
+    sources, footers    the open sources of data files, and their footers
     """
 
     tasks: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Kept:
 
 
 def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
-    """The group id under which the source serves these scan tasks, until it is given to :func:`unstage`."""
+    """The group id under which the source serves these scan tasks until it is passed to :func:`unstage`."""
     group = f"lakekeeper-read-{uuid.uuid4()}"
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, jvm.array_list(tasks))
@@ -77,12 +77,12 @@ def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
 
 
 def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask) -> tuple[str, DataFrame]:
-    """(group id, live rows of the scan tasks). The id must be given to :func:`unstage` once the rows were used."""
+    """(group id, live rows of the scan tasks). Pass the id to :func:`unstage` when the rows are no longer needed."""
     group = stage(jvm, table, tasks)
     try:
         reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
         if not task.cuts:
-            # One task sorts the group anyhow: one split, so that the files are read in their order.
+            # One task sorts the group in any case: use one split, so that the files are read in order.
             reader = reader.option("split-size", str(_one_split(task.input_bytes)))
         return group, reader.load(group)
     except BaseException:
@@ -93,7 +93,7 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
 def write_staged(
     jvm: Iceberg, table: Any, rows: DataFrame, task: MergeTask, run: str, sort_order: int | None
 ) -> tuple[Made, tuple[Output, ...]]:
-    """Write rows in their order, in the folder of a run for the task's level; (DataFile objects, what they hold)."""
+    """Write rows in order, in the folder of a run for the task's level; (DataFiles, outputs)."""
     key_id = task.key.key_id if task.key else ""
     place = folder(home_of(table, run), key_id, task.level)
     files = _write(jvm, table, rows, place, _spec_of(table, task), sort_order, _target_bytes(task))
@@ -101,10 +101,10 @@ def write_staged(
 
 
 def _spec_of(table: Any, task: MergeTask) -> int:
-    """The partition spec of the task's inputs; the current one where a column of theirs was dropped.
+    """The partition spec of the task's inputs; the current one if a source column of that spec was dropped.
 
-    A group of one old partition has rows of any number of partitions of the current spec: each task would hold a writer
-    for each of them open, and leave as many small files.
+    The rows of an old partition may be in any number of partitions of the current spec: each task would keep an open
+    writer for each of them, and leave as many small files.
     """
     spec, schema = table.specs().get(task.spec), table.schema()
     whole = all(schema.findField(field.sourceId()) is not None for field in spec.fields())
@@ -112,19 +112,19 @@ def _spec_of(table: Any, task: MergeTask) -> int:
 
 
 def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int) -> list[Any]:
-    """DataFiles, in the folder of a run, of rows that are new to the table; ``target`` is in bytes."""
+    """Write rows that are new to the table in the folder of a run; ``target`` is the file size in bytes."""
     return _write(jvm, table, rows, home_of(table, run), int(table.spec().specId()), None, target)
 
 
 def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
-    """What DataFiles hold, as the engine counts it."""
+    """DataFiles as outputs: path, row count and bytes."""
     return tuple(Output(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files)
 
 
 def copy_live_rows(
     jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any], run: str, *, row_ids: bool = False
 ) -> list[Any]:
-    """DataFiles, in the folder of a run, with the rows of one that ``deletes`` leave: same order, spec, sort order."""
+    """New DataFiles, in the folder of a run, with the live rows of one DataFile: same order, spec and sort order."""
     size = int(file.fileSizeInBytes())
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
@@ -141,10 +141,10 @@ def copy_live_rows(
 def task_of_file(
     jvm: Iceberg, table: Any, file: Any, deletes: Sequence[Any] = (), *, row_ids: bool = False
 ) -> Any:
-    """A FileScanTask over a DataFile, whether any snapshot has it or not.
+    """A FileScanTask for a DataFile, which need not be part of any snapshot.
 
-    ``row_ids`` says that each row in the file has its id stored. A reader believes that only of files with
-    numbers of their own, which come with a commit: they are put on a copy, and decide nothing then.
+    ``row_ids``: each row in the file has its row id stored. Readers use stored row ids only for files with a first row
+    id and a data sequence number, which a commit assigns; both are set to 0 on a copy, where they have no effect.
     """
     if row_ids:
         file = file.copy()
@@ -188,12 +188,12 @@ def _write(
 
 
 def _one_split(size: int) -> int:
-    """Bytes that no file or group of this size is split at."""
+    """A split size at which no file or group of this size is split."""
     return max(size * 2, 1 << 27)
 
 
 def home_of(table: Any, run: str) -> str:
-    """The folder of a run, in which all of its files lie."""
+    """The folder of a run, which contains all its files."""
     return f"{_root(table)}/{run}"
 
 
@@ -206,14 +206,14 @@ def _properties(table: Any) -> dict[str, str]:
 
 
 def unstage(jvm: Iceberg, table: Any, group: str) -> None:
-    """Forget a group that was read; an unknown one is no error."""
-    with suppress(Exception):  # cleaning up must never hide what happened before
+    """Release a staged group; an unknown one is not an error."""
+    with suppress(Exception):  # cleanup must never hide an earlier error
         jvm.table_cache.remove(group)
         jvm.task_sets.removeTasks(table, group)
 
 
 def _target_bytes(task: MergeTask) -> int:
-    """Iceberg cuts by size only: the size at which a file of average rows stays below the row limit."""
+    """The target file size in bytes; lower if needed to stay below the row limit, as Iceberg splits by size only."""
     row_bytes = task.input_bytes / max(task.input_rows, 1)
     by_rows = max(1, int(task.target_rows * row_bytes * _ROW_MARGIN))
     crowded = task.input_rows > task.target_rows
@@ -221,38 +221,38 @@ def _target_bytes(task: MergeTask) -> int:
 
 
 def rows_read(counter: Observation | None) -> int | None:
-    """What a counter on the rows of a read saw, once they were written; None where there is none."""
+    """The value of the row counter of a read after the rows were written; None without a counter."""
     if counter is None or counter._jo is None:
         return None
-    seen = counter._jo.getOrEmpty()  # not `get`: it would wait for ever if nobody ever told it
+    seen = counter._jo.getOrEmpty()  # not `get`: it would block forever if the counter is never set
     return int(seen.apply(COUNTED)) if seen.contains(COUNTED) else None
 
 
 def _row_group_bytes(properties: Mapping[str, str], target: int) -> int:
-    """Row groups of a quarter of the target, if the table does not ask for smaller ones.
+    """A row group size of a quarter of the target, or less if the table's property is smaller.
 
-    The writer counts what it still buffers before compression. With row groups as large as a file it
-    would cut at a half of the target or less, and leave files that the next compaction takes for small.
+    The writer counts buffered data before compression. With row groups as large as a file, it would close files at half
+    the target size or less, and the next compaction would treat them as small.
     """
     asked = int(properties.get(_ROW_GROUP) or _ROW_GROUP_DEFAULT)
     return max(1, min(asked, target // 4))
 
 
 def own_paths(table: Any, paths: Iterable[str]) -> list[str]:
-    """Those of these files that lie below the table's own folders; nothing else may ever be deleted."""
+    """The paths that are below the table's own folders; nothing else may ever be deleted."""
     location = str(table.location()).rstrip("/")
     roots = tuple(_plain(root) + "/" for root in (location, _root(table)))
     return [path for path in paths if _plain(path).startswith(roots) and "/../" not in path]
 
 
 def delete_own(table: Any, paths: Iterable[str]) -> None:
-    """Delete files below the table's own folders; those that are gone are no error."""
+    """Delete files below the table's own folders; a missing file is not an error."""
     io = table.io()
     for path in own_paths(table, paths):
-        with suppress(Exception):  # gone already; or it stays, as an orphan for the next vacuum
+        with suppress(Exception):  # already deleted, or left as an orphan for the next vacuum
             io.deleteFile(path)
 
 
 def _plain(path: str) -> str:
-    """A local path without its scheme: catalogs say ``/a``, ``file:/a`` or ``file:///a`` for the same."""
+    """A local path without its scheme: catalogs use ``/a``, ``file:/a`` and ``file:///a`` for the same path."""
     return re.sub(r"^file:/{1,3}", "/", path)

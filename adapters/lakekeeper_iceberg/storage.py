@@ -1,4 +1,4 @@
-"""The table's files as a vacuum sees them: facts of the metadata and of the disk; nothing is decided here."""
+"""The table's files for a vacuum: facts from the metadata and the storage; no decisions are made here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.reachability import Reach
 
 USUAL_AGE_MS = 120 * HOUR_MS
-"""What Iceberg's own expiry keeps where nobody says anything: 5 days."""
+"""Iceberg's default of ``max-snapshot-age-ms``: 5 days."""
 
 _EXPIRE = "history.expire."
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
@@ -37,10 +37,11 @@ _SNAPSHOT = "org.apache.iceberg.Snapshot"
 
 @dataclass(frozen=True, slots=True)
 class IcebergStorage:
-    """Satisfies ``spi_storage.Storage``.
+    """Implements ``spi.Storage``.
 
-    ``table()`` is the table object at hand, ``refresh`` brings it to the newest version, and ``lock`` is the lock that
-    commits to a table of this uuid hold. ``allowed`` are locations that an operator allows beside the table's own.
+    ``table()`` returns the current table object, ``refresh`` refreshes it, and ``lock`` returns the lock that commits
+    to the table with a given uuid hold. ``allowed`` are locations that an operator allows in addition to the table's
+    own.
     """
 
     jvm: Iceberg
@@ -67,14 +68,14 @@ class IcebergStorage:
         return replace(self, allowed=tuple(locations))
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
-        """Iceberg keeps the uuid as long as there is the table."""
-        with suppress(Exception):  # in doubt it was another table
+        """Whether the table has this uuid, which never changes; ``version`` is not used."""
+        with suppress(Exception):  # if in doubt, it is another table
             self.refresh()
             return str(self.table().operations().current().uuid()) == table_uuid.lower()
         return False
 
     def versions(self, since: int | None = None) -> Versions:
-        """Reads one metadata file, if it is a new one. A table without a snapshot has no versions and no names."""
+        """Reads one metadata file, if it has changed. A table without snapshots has no versions and no refs."""
         try:
             self.refresh()
             base = self.table().operations().current()
@@ -91,7 +92,7 @@ class IcebergStorage:
         hints: Collection[str] = (),
         backlog: Backlog = NO_BACKLOG,
     ) -> Garbage:
-        """Snapshots stay in the metadata until they are expired: nothing has to be remembered besides."""
+        """See ``spi.Storage.garbage``. Snapshots stay in the metadata until they expire, so ``backlog`` is not used."""
         return garbage.garbage_of(self._reach(versions), self.grounds, kept, hints)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
@@ -128,7 +129,7 @@ class IcebergStorage:
         yield from commit_attempts.left_by(disk, home, noted)
 
     def forget(self, run: str) -> None:
-        with suppress(Exception):  # what stays costs a small note, or an empty folder
+        with suppress(Exception):  # at worst a small note or an empty folder remains
             IcebergNotes(self.jvm, self.table(), self.name).remove(commit_attempts.note_of(run))
             for folder in self._run_folders([run]):
                 self._disk().prune(folder)
@@ -147,7 +148,7 @@ class IcebergStorage:
         return garbage.named_of(self._reach(versions), paths) if paths else set()
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
-        """Fold metadata; see ``metadata.compact_metadata``."""
+        """Compact manifests; see ``metadata.compact_metadata``."""
         self.refresh()
         return folding.compact_metadata(self.jvm, self.table(), self.name, dry_run=dry_run)
 
@@ -214,7 +215,7 @@ class IcebergStorage:
         return Disk(self.jvm, self.name, self.table().io(), self.grounds)
 
     def _data_roots(self) -> tuple[str, ...]:
-        """Where data files of the table lie, and may be deleted: by its properties now, and where they say nothing."""
+        """Roots of data files that may be deleted: the configured data path, the default one, and other table roots."""
         metadata, roots = self.table().operations().current(), self.grounds.roots
         location = str(metadata.location())
         now = levels.data_root(location, self._properties(metadata))
@@ -238,7 +239,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _number(name: str, properties: Mapping[str, str], key: str) -> int | None:
-    """A number of the table's own retention; a wrong one is no permission to keep less."""
+    """A number from the table's retention properties. Raises AdapterError if it is malformed."""
     text = properties.get(_EXPIRE + key)
     if text is None:
         return None

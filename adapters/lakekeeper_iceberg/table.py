@@ -1,4 +1,4 @@
-"""``IcebergTable``: the adapter of one table. It plans, reads, writes and commits; it decides nothing."""
+"""``IcebergTable``: the adapter of one table. It plans, reads, writes and commits; it makes no decisions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from lakekeeper_iceberg.storage import IcebergStorage
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """What a task reads: the table and the group id of its scan, the rows, and what counts them as they are read."""
+    """The read of a task: the table and group id of its scan, its rows, and the counter of the rows read."""
 
     table: Any
     group: str
@@ -65,7 +65,7 @@ class _Staged:
 _KEPT_RUNS = 16
 _S3 = ("s3", "s3a", "s3n")
 
-# One committer a table and process: commits side by side only make one another fail and wait.
+# One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -75,11 +75,11 @@ class IcebergFormat:
     name = "iceberg"
 
     def refused(self, table: str, error: BaseException) -> Unsupported | None:
-        """What Iceberg's exception says of a table whose metadata it cannot read; None for any other error."""
+        """Unsupported if the error is Iceberg's exception for metadata that it cannot read; else None."""
         return refused(table, error)
 
     def examine(self, spark: Any) -> list[Finding]:
-        """The versions in the session."""
+        """The versions of Iceberg and Spark in the session."""
         try:
             jvm = Iceberg(spark)
             return version_findings(_versions(jvm)) if _is_there(jvm) else []
@@ -91,7 +91,7 @@ class IcebergFormat:
             ]
 
     def open(self, spark: Any, identifier: TableName) -> Adapter[DataFrame]:
-        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError for no jar or an untested one."""
+        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError if the jar is missing or untested."""
         jvm = Iceberg(spark)
         if not _is_there(jvm):
             raise AdapterError(f"{identifier.text}: the Spark session has no Iceberg jar; start it with one")
@@ -107,7 +107,7 @@ class IcebergFormat:
         return opened
 
     def lost_race(self, error: BaseException) -> bool:
-        """Is it one of the exceptions by which Iceberg refuses a commit, and none that leaves the outcome open?"""
+        """Whether the error is a commit conflict reported by Iceberg, and not one that leaves the outcome unknown."""
         return is_lost_race(error)
 
 
@@ -124,7 +124,7 @@ FORMAT = IcebergFormat()
 
 
 class IcebergTable:
-    """Satisfies ``spi.Adapter``; rows are DataFrames. Safe for reads and writes of several threads."""
+    """Implements ``spi.Adapter``; rows are DataFrames. Several threads may read and write concurrently."""
 
     def __init__(self, jvm: Iceberg, name: TableName, table: Any) -> None:
         self._jvm = jvm
@@ -171,7 +171,8 @@ class IcebergTable:
     def require_writable(self, options: Options) -> None:
         """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on S3.
 
-        It asks whether the next metadata file exists and then renames one to it, under a lock of one JVM.
+        A Hadoop catalog checks whether the next metadata file exists and then renames a file to that name; its lock
+        covers one JVM only.
         """
         operations, location = self._table.operations(), str(self._table.location())
         hadoop = str(operations.getClass().getName()).endswith(".HadoopTableOperations")
@@ -203,7 +204,7 @@ class IcebergTable:
         sorts = key is not None and not key.curved and (native or bool(order["fields"]))
         then = ", ".join(f"{c.name} ASC NULLS FIRST" for c in key.columns) if key and sorts else ""
         now = keys.order_text(schema, order)
-        # A curve stands beside a sort order: Spark's own writers go on sorting what they write by it.
+        # A curve key leaves the sort order unchanged: Spark's writers continue to sort by it.
         changed = now != then and (sorts or key is None)
         kept_as = "sort order" if sorts else f"table property {KEY_PROPERTY}"
         changes = (("sort order", now, then),) if changed else ()
@@ -218,7 +219,7 @@ class IcebergTable:
         return self._seen(self._jvm.pinned(self._table), columns, where)
 
     def _seen(self, pinned: Any, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
-        """A pinned table as blocks."""
+        """The Snapshot of a pinned table; its blocks are the live data files."""
         metadata = pinned.operations().current()
         schema = self._schema(metadata)
         check_supported(self.table, metadata, schema)
@@ -275,7 +276,7 @@ class IcebergTable:
         group, rows = staging.read_staged(self._jvm, table, tasks, task)
         counter = None
         counted = rows
-        if task.live_rows is None:  # equality deletes and the like: only the reader learns how many rows live
+        if task.live_rows is None:  # e.g. equality deletes: only the reader can count the live rows
             counter = Observation()
             counted = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
         with self._lock:
@@ -294,10 +295,10 @@ class IcebergTable:
         return Rewrite(task, outputs, read, native=files, run_id=run_id)
 
     def _rows_read(self, staged: _Staged, written: int) -> int | None:
-        """Live rows of the inputs; None where the log states how many, and some were written.
+        """Live rows of the inputs; None if the metadata states the count and at least one row was written.
 
-        The counter counts where rows are read, and counts a part again that Spark reads again, because an executor
-        was lost, say. So where it says something else than what was written, the rows are counted once more.
+        The counter runs in the read tasks, so it counts rows twice if Spark repeats a task, e.g. after losing an
+        executor. If it differs from the number of rows written, or no row was written, the rows are counted again.
         """
         if staged.counter is None and written:
             return None
@@ -318,7 +319,7 @@ class IcebergTable:
             except LakekeeperError:
                 raise
             except Exception as error:
-                # The swap itself turns all its errors into ours: whatever else fails, failed before it.
+                # The swap maps all its own errors to LakekeeperError: any other error occurred before it.
                 raise Rejected(
                     f"{self.table}: the commit could not be prepared: {_first_line(error)}"
                 ) from error
@@ -334,7 +335,7 @@ class IcebergTable:
         self._replays.forget(task.id)
 
     def _attempts_of(self, run: str) -> Attempts:
-        """The record of a run's commits."""
+        """The commit attempts of a run."""
         with self._lock:
             found = self._attempts.setdefault(run, Attempts(self._jvm, self.notes, run))
             while len(self._attempts) > _KEPT_RUNS:
@@ -375,19 +376,19 @@ class IcebergTable:
     def changes_since(self, snapshot: Snapshot) -> Changes:
         try:
             self._refresh()
-        except Unsupported as error:  # Iceberg itself does not read it any more
+        except Unsupported as error:  # Iceberg can no longer read the metadata
             return Changes(-1 if snapshot.version is None else snapshot.version, obstacle=str(error))
         pinned = self._jvm.pinned(self._table)
         return self._follower.changes_since(pinned, self._schema(pinned.operations().current()), snapshot)
 
     def _winners(self, snapshot: Snapshot) -> Changes:
-        """What was committed since ``snapshot``, without what became of its files."""
+        """The commits since ``snapshot``, without their effect on its files."""
         self._refresh()
         metadata = self._metadata()
         return changes.winners_since(metadata, self._schema(metadata), snapshot)
 
     def _check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, seen: Changes) -> None:
-        """Raise Conflict where an input is not as its rewrite reflects it."""
+        """Raise Conflict if an input was removed or has deletes that its rewrite does not reflect."""
         if snapshot.version is None:
             raise Conflict(f"{self.table}: the table was empty when it was read")
         if seen.obstacle:
@@ -433,8 +434,8 @@ class IcebergTable:
                 raise AdapterError(f"{self.table}: its newest metadata could not be read before")
         except Exception as first:
             if (known := refused(self.table, first)) is not None:
-                raise known from first  # Iceberg has tried to read it for a minute and a half: no second time
-            # Dropped, or created again under its name, which is no error here: the new table is looked at then.
+                raise known from first  # Iceberg has already retried for a minute and a half
+            # Dropped, or dropped and created again under its name. The latter is not an error here: load the new table.
             try:
                 self._table = self._jvm.reload(self._name)
                 self._table.refresh()

@@ -233,7 +233,7 @@ def merge_deletes(
     budget: Budget = None,
     option: Given = None,
 ) -> int:
-    """Write files anew of which many rows are deleted.
+    """Rewrite files with many deleted rows.
 
     Then take out delete files that apply to no row any more, and merge small ones. Needs no cluster key, and keeps to
     it where there is one.

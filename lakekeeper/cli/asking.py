@@ -1,4 +1,4 @@
-"""Questions to whoever sits at the terminal, and how a failure is told."""
+"""Confirmation prompts, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 
 def require_terminal() -> None:
-    """Raise a usage error where nobody can be asked."""
+    """Raise a usage error where no terminal can answer a prompt."""
     if not sys.stdin.isatty():
         raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
 
 
 def agreed(question: str) -> bool:
-    """What the user answers at a terminal; wrong use where there is nobody to ask."""
+    """The answer at the terminal; a usage error without a terminal."""
     require_terminal()
     try:
         return typer.confirm(question, err=True)

@@ -1,4 +1,4 @@
-"""``lakekeeper auto``: passes over many tables, until it is told to stop.
+"""``lakekeeper auto``: passes over many tables, until it is stopped.
 
 The first SIGTERM or SIGINT lets what is under way be committed and starts nothing more; a second one interrupts:
 jobs are cancelled, and what was not committed is in no table.

@@ -71,7 +71,7 @@ class Setup:
 
         from lakekeeper.spark.session import local_session
 
-        # PySpark prints each error that it raises as JSON on stderr, too; here they are told once, in a line.
+        # PySpark also prints each error that it raises as JSON on stderr; here each is reported once, on one line.
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(name).disabled = True
         catalogs = pairs(

@@ -1,1 +1,1 @@
-"""Find rows of Parquet files by position and value without Spark, reading only the row groups that can hold them."""
+"""Find rows of Parquet files by position and value without Spark, reading only the row groups that can contain them."""

@@ -1,9 +1,9 @@
-"""Find a few lost rows in the files of a rewrite by reading only the row groups that can hold them.
+"""Find a few lost rows in the files of a rewrite by reading only the row groups that can contain them.
 
-    inputs    ··y·│····│·y··     row groups with a lost row are read, at the positions that are known
+    inputs    ··y·│····│·y··     row groups with a lost row are read, at the known positions
     outputs   ····│?···│····     row groups whose statistics admit the key of a lost row are read, the others are not
 
-PyArrow decodes the columns; no Spark job is started. See :mod:`lakekeeper.columnar.narrow` for why it is exact.
+PyArrow decodes the columns; no Spark job is started. :mod:`lakekeeper.columnar.narrow` explains why it is exact.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lakekeeper.columnar.values import Declined, Incomparable, Longs
 __all__ = ["MOST_ROWS", "Column", "Declined", "Identity", "Lost", "Source", "Written", "find"]
 
 MOST_ROWS = 100_000
-"""Lost rows up to which they are looked for here."""
+"""Most lost rows that one search accepts."""
 MOST_BYTES = 256 << 20
 """Stored bytes of column chunks that one search may read."""
-_TELLING = 4.0  # encoded bytes a row from which on a column is taken to tell most rows apart
-_NUMBERED = 1.5  # values between a column's bounds, for each row, below which it is taken to number the rows
-_LOOKED_AT = 32  # columns whose statistics are compared where the outputs have no key
-_SAMPLE = 4  # outputs whose footers tell how wide columns are
+_TELLING = 4.0  # encoded bytes per row from which a column is assumed to distinguish most rows
+_NUMBERED = 1.5  # values per row between a column's bounds, below which it is assumed to number the rows
+_LOOKED_AT = 32  # columns whose statistics are compared if the outputs have no key
+_SAMPLE = 4  # outputs whose footers give the width of columns
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file: its name in the answer, and how to open it (a local path, or a file object that is closed after use)."""
+    """A file: its name in the result, and how to open it (a local path, or a file object that is closed after use)."""
 
     name: str
     open: Callable[[], Any]
@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Lost rows of one input by position; ``first_row_id`` is the id of its first row, for rows that store none."""
+    """Lost rows of one input by position; ``first_row_id`` is the id of its first row, for rows without a stored id."""
 
     source: Source
     positions: Longs
@@ -53,7 +53,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One output, and the positions in it that are masked already."""
+    """One output, and the positions in it that are already deleted."""
 
     source: Source
     masked: Longs
@@ -61,12 +61,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells rows apart.
+    """The columns that identify a row.
 
-    columns   top-level columns of the table that a rewrite leaves as they are
-    whole     a row consists of them alone, so that rows equal in them are interchangeable
-    key       columns that the outputs are sorted by, if any: their statistics say where to look
-    row_id    the column of row ids, where each row has one of its own: then values are not compared
+    columns   top-level columns of the table that a rewrite leaves unchanged
+    whole     whether they are all columns of a row, so that rows equal in them are interchangeable
+    key       columns that the outputs are sorted by, if any: their statistics limit the search
+    row_id    the column of row ids, if each row has its own: values are then not compared
     """
 
     columns: tuple[Column, ...]
@@ -88,8 +88,8 @@ def find(
 ) -> Mapping[str, Longs]:
     """Output → ascending positions, one for each lost row.
 
-    Raises Declined where the rows are not found with certainty, or are more than ``MOST_ROWS`` and ``budget`` allow.
-    OSError and Arrow's errors pass.
+    Raises Declined if the rows cannot be found with certainty, or exceed ``MOST_ROWS`` or ``budget``. OSError and
+    Arrow's errors are passed through.
     """
     if sum(len(each.positions) for each in lost) > MOST_ROWS:
         raise Declined("too many rows")
@@ -110,7 +110,7 @@ def find(
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """A column that all files store in the same way: its leaves by input and by output."""
+    """A column that all files store in the same way: its leaves in each input and output."""
 
     column: Column
     inputs: tuple[Leaves, ...]
@@ -118,7 +118,7 @@ class _Shared:
 
 
 class _Search:
-    """One search: the lost rows, the outputs, and what was read of the lost rows so far."""
+    """One search: the lost rows, the outputs, and the values of the lost rows read so far."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Search:
         self._values: dict[Column, list[pa.Array]] = {}
 
     def by_id(self, identity: Identity) -> Rows:
-        """Where the rows with the ids of the lost ones are."""
+        """The positions of the rows with the ids of the lost rows."""
         if identity.row_id is None:
             raise Declined("rows have no ids")
         ids = [file.find(identity.row_id) for file in self._outputs]
@@ -151,7 +151,7 @@ class _Search:
         return narrowing.settled(interchangeable=False)
 
     def by_value(self, identity: Identity) -> Rows:
-        """Where rows equal to the lost ones are, comparing as few columns as prove it."""
+        """The positions of rows equal to the lost rows, found with as few columns as prove it."""
         shared = [found for column in identity.columns if (found := self._shared(column))]
         if not shared:
             raise Declined("no column is stored in the same way by all files")
@@ -160,9 +160,9 @@ class _Search:
         return narrowing.settled(interchangeable=identity.whole and compared == len(identity.columns))
 
     def _compare(self, narrowing: Narrowing, columns: Sequence[_Shared]) -> int:
-        """Compare columns, one, then two, then four, until all rows are settled; the number of those compared.
+        """Compare one column, then two, then four, until all rows are settled; returns the number of columns compared.
 
-        Columns that cannot be compared are left out.
+        Columns that cannot be compared are skipped.
         """
         rest, compared, taken = list(columns), 0, 1
         while rest and not (compared and narrowing.done):
@@ -173,7 +173,7 @@ class _Search:
                 else:
                     narrowing.begin(self._of_lost(some[0]), some[0].outputs)
             except Incomparable:
-                # One of them: the others are compared one by one.
+                # One of several columns cannot be compared: compare them one by one.
                 rest, taken = ([*some, *rest] if len(some) > 1 else rest), 1
                 continue
             compared += len(some)
@@ -183,14 +183,14 @@ class _Search:
         return compared
 
     def _narrowing(self, columns: Sequence[_Shared]) -> Narrowing:
-        """Over the row groups that may hold a lost row, by the statistics of these columns."""
+        """A narrowing over the row groups that may contain a lost row, by the statistics of these columns."""
         places = self._pruned(row_groups(self._outputs), columns)
         return Narrowing(self._lost, self._outputs, self._masked, places, self._budget)
 
     def _pruned(self, places: list[Place], columns: Sequence[_Shared]) -> list[Place]:
-        """Those of the places that may hold a lost row.
+        """The row groups of ``places`` that may contain a lost row.
 
-        Lost rows that lie everywhere leave no place out: those of one input say so before all are read.
+        Lost rows spread over all row groups exclude none; the lost rows of one input show this before all are read.
         """
         for rows in (self._of_one_input(), self._lost):
             values = [(column, self._known(column, rows)) for column in columns]
@@ -201,12 +201,12 @@ class _Search:
         return left
 
     def _of_one_input(self) -> Rows:
-        """The lost rows of the input that has most of them."""
+        """The lost rows of the input with the most of them."""
         most = np.argmax(np.bincount(self._lost.file, minlength=1))
         return self._lost.only(np.flatnonzero(self._lost.file == most))
 
     def _known(self, column: _Shared, rows: Rows) -> list[pa.Array]:
-        """The values of lost rows; none where they cannot be compared: then no row group is left out for them."""
+        """The values of lost rows; empty if they cannot be compared, and then they exclude no row group."""
         try:
             if len(rows) == len(self._lost):
                 return self._of_lost(column)
@@ -216,7 +216,7 @@ class _Search:
         return values
 
     def _shared(self, column: Column) -> _Shared | None:
-        """None for a column that a file lacks, stores otherwise than the others, or that is not compared."""
+        """None for a column that a file lacks or stores differently from the others, or that cannot be compared."""
         try:
             inputs = tuple(file.find(column) for file in self._lost.files)
             outputs = tuple(file.find(column) for file in self._outputs)
@@ -230,17 +230,17 @@ class _Search:
         return [each for each in found if each is not None and len(each.inputs[0].numbers) == 1]
 
     def _least_overlapping(self, shared: Sequence[_Shared]) -> list[_Shared]:
-        """The column whose values lie apart from one row group to the next, if there is one."""
+        """The column whose value ranges overlap least between row groups, if one helps."""
         flat = [each for each in shared[:_LOOKED_AT] if len(each.outputs[0].numbers) == 1]
         places = row_groups(self._outputs)
         chosen = best(places, self._outputs, {i: each.outputs for i, each in enumerate(flat)})
         return [flat[chosen]] if chosen is not None else []
 
     def _most_telling_first(self, shared: Sequence[_Shared]) -> list[_Shared]:
-        """Columns that were read already, then those that tell rows apart for few bytes, then those that tell less.
+        """Columns already read first, then those that distinguish rows with few bytes, then less selective ones.
 
-        Of values spread evenly over their bounds, a lost row shares its own with rows ÷ span others; where the span is
-        about the number of rows, the column is likely to number them.
+        If values are spread evenly over their bounds, a lost row shares its value with rows ÷ span other rows; if the
+        span is about the number of rows, the column probably numbers them.
         """
         sample = list(enumerate(self._outputs))[:_SAMPLE]
         rows = max(sum(file.rows for _, file in sample), 1)
@@ -265,7 +265,7 @@ class _Search:
         return self._values[column.column]
 
     def _row_ids(self, column: Column) -> pa.Array:
-        """Each lost row's id: as stored, or by its place in its file."""
+        """Each lost row's id: as stored, or derived from its position in its file."""
         ids = np.zeros(len(self._lost), np.int64)
         for f, file in enumerate(self._lost.files):
             here = np.flatnonzero(self._lost.file == f)

@@ -1,11 +1,11 @@
-"""Narrow down which rows of the outputs are the lost ones, a column at a time.
+"""Narrow down which rows of the outputs are the lost rows, one column at a time.
 
     lost         a a b          after one column    a: 2 lost, 2 candidates    settled
-    candidates   a a b b'                           b: 1 lost, 2 candidates    compare a further column
+    candidates   a a b b'                           b: 1 lost, 2 candidates    compare another column
 
-A rewrite keeps every row. So the rows of the outputs that agree with some lost rows in a few columns include these lost
-rows; where there are just as many of them, they are these lost rows. Where there are fewer, the files are not what
-they are taken for. Rows that agree in all columns are equal, and any of them will do.
+A rewrite keeps every row. The output rows that agree with some lost rows in a few columns therefore include these lost
+rows; if there are exactly as many, they are the lost rows. If there are fewer, the files are not the expected ones.
+Rows that agree in all columns are equal, so any of them can be taken.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(slots=True)
 class Narrowing:
-    """The lost rows that are not settled yet and the candidates for them, both in groups that agree so far.
+    """The lost rows that are not settled yet and their candidates, both in groups that agree so far.
 
-    ``places`` are the row groups that may hold a lost row, ``masked`` the positions in each output that are none.
+    ``places`` are the row groups that may contain a lost row, ``masked`` the deleted positions of each output.
     """
 
     lost: Rows
@@ -45,11 +45,11 @@ class Narrowing:
 
     @property
     def done(self) -> bool:
-        """Is every lost row settled?"""
+        """Whether every lost row is settled."""
         return len(self.lost) == 0
 
     def begin(self, values: Sequence[pa.Array], leaves: Sequence[Leaves]) -> None:
-        """Look for the lost rows' ``values`` (the parts of one column) in all places; ``leaves`` are by output."""
+        """Search all ``places`` for the lost rows' ``values`` (the parts of one column); ``leaves`` are per output."""
         wanted = [pc.unique(part) for part in values]
         found = by_file(
             lambda place: self._agreeing(place, leaves[place.output], wanted), self.places, lambda p: p.output
@@ -66,14 +66,14 @@ class Narrowing:
         self._refine(values, read)
 
     def compare(self, inputs: Sequence[Sequence[Leaves]], outputs: Sequence[Sequence[Leaves]]) -> None:
-        """Compare further columns of the rows that are not settled; a column is its leaves by file."""
+        """Compare further columns of the rows that are not settled; a column is given as its leaves per file."""
         of_lost = self.lost.values(inputs, self.budget, sure=True)
         of_candidates = self._candidates.values(outputs, self.budget)
         flat = [[part for column in columns for part in column] for columns in (of_lost, of_candidates)]
         self._refine(*flat)
 
     def settled(self, *, interchangeable: bool) -> Rows:
-        """A place for each lost row. Raises Declined where some cannot be told from other rows.
+        """One position for each lost row. Raises Declined if some cannot be distinguished from other rows.
 
         ``interchangeable``: rows that agree so far are equal.
         """
@@ -89,7 +89,7 @@ class Narrowing:
     def _agreeing(
         self, place: Place, leaves: Leaves, wanted: Sequence[pa.Array]
     ) -> tuple[Longs, list[pa.Array]]:
-        """(positions of the rows in a place whose every part is among those wanted, these parts)."""
+        """(positions of the live rows in a row group all of whose parts are wanted, the parts of these rows)."""
         file = self.outputs[place.output]
         parts = whole_group(file, place.group, leaves, self.budget)
         among = np.ones(len(parts[0]), np.bool_)
@@ -102,7 +102,7 @@ class Narrowing:
         return positions[live], [part.take(chosen) for part in parts]
 
     def _refine(self, of_lost: Sequence[pa.Array], of_candidates: Sequence[pa.Array]) -> None:
-        """Split the groups by these values; candidates of no group go, and groups that are settled leave."""
+        """Split the groups by these values; drop candidates without a group, and move settled groups out."""
         kept, group = np.arange(len(self._candidates)), self._group
         for mine, theirs in zip(of_lost, of_candidates, strict=True):
             known = pc.unique(mine)
@@ -116,7 +116,7 @@ class Narrowing:
         self._settle()
 
     def _settle(self) -> None:
-        """Groups of as many candidates as lost rows leave. Raises Declined where there are fewer."""
+        """Move out groups with as many candidates as lost rows. Raises Declined if one has fewer candidates."""
         lost = np.bincount(self._lost_group)
         candidates = np.bincount(self._group, minlength=len(lost))
         if (candidates < lost).any():
@@ -126,7 +126,7 @@ class Narrowing:
         self._keep(~settled)
 
     def _take_first(self) -> None:
-        """Of each group, as many candidates as there are lost rows, in the order of files and positions."""
+        """Settle each group with its first candidates, in the order of files and positions."""
         lost = np.bincount(self._lost_group)
         order = np.lexsort((self._candidates.position, self._candidates.file, self._group))
         group = self._group[order]
@@ -141,13 +141,13 @@ class Narrowing:
 
 
 def _index_in(values: pa.Array, known: pa.Array) -> Longs:
-    """The number of each value among those known, NULL being a value; −1 for one that is not."""
+    """The index of each value in ``known``, where NULL counts as a value; −1 if it is missing."""
     found: Longs = pc.index_in(values, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
     return found.astype(np.int64)
 
 
 def _contains(ascending: Longs, values: Longs) -> np.ndarray:
-    """Which of the values are among some ascending ones."""
+    """Which of the values are in ``ascending``, which is sorted."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)

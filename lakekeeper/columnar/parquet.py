@@ -1,4 +1,4 @@
-"""A Parquet file by its footer: where rows and columns lie, their statistics, and the values of single row groups."""
+"""A Parquet file accessed through its footer: row groups, columns, statistics, and values of single row groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
 _ID = b"PARQUET:field_id"
 _PARQUET_MR = "parquet-mr"
-_BATCH = 65_536  # rows that are decoded at once where not all of a row group are wanted
+_BATCH = 65_536  # rows decoded per batch if only the first rows of a row group are wanted
 
 
 class Absent(Declined):
@@ -24,7 +24,7 @@ class Absent(Declined):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table as its files name it, by field id if there is one; ``steps`` lead into structs."""
+    """A column of a table as its files name it, by field id if it has one; ``steps`` lead into structs."""
 
     steps: tuple[tuple[str, int | None], ...]
 
@@ -34,10 +34,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A column in one file: its place in the row, its leaves, and how they are stored.
+    """A column in one file: its path, the numbers of its leaf columns, and how they are stored.
 
-    Two files store a column in the same way, so that rewriting one into the other kept each value, where their
-    ``shape`` is equal.
+    If their ``shape`` is equal, two files store a column in the same way, so that a rewrite from one into the other has
+    kept each value.
     """
 
     path: tuple[str, ...]
@@ -47,7 +47,7 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Least and greatest value of a column in a row group, as numbers or bytes, and its NULLs; None for unknown."""
+    """Lower and upper bound of a column in a row group, as numbers or bytes, and its NULL count; None if unknown."""
 
     lo: Any = None
     hi: Any = None
@@ -55,10 +55,10 @@ class Bounds:
 
 
 class ParquetFile:
-    """One Parquet file, opened when something of it is read first; ``footer`` spares that for what the footer says."""
+    """One Parquet file, opened at the first read; with ``footer`` given, metadata is available without opening it."""
 
     def __init__(self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None) -> None:
-        """``open_`` gives a local path, which is mapped into memory, or a file object."""
+        """``open_`` returns a local path, which is mapped into memory, or a file object."""
         self._open = open_
         self._opened: tuple[Any, pq.ParquetFile] | None = None
         self.footer: pq.FileMetaData = footer or self._file().metadata
@@ -69,7 +69,7 @@ class ParquetFile:
     def _file(self, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
         if self._opened is None:
             source = self._open()
-            # INT96 has a wider range than nanoseconds since 1970 in 64 bits.
+            # INT96 has a wider range than 64-bit nanoseconds since 1970.
             file = pq.ParquetFile(
                 source, metadata=footer, memory_map=isinstance(source, str), coerce_int96_timestamp_unit="us"
             )
@@ -93,7 +93,7 @@ class ParquetFile:
         return int(self.starts[-1])
 
     def find(self, column: Column) -> Leaves:
-        """Where a column lies. Raises Absent if it is not in the file, Declined if it is repeated or not certain."""
+        """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous."""
         kind: Any = self._schema.to_arrow_schema()
         path: list[str] = []
         for name, number in column.steps:
@@ -121,17 +121,17 @@ class ParquetFile:
         return (inside, leaf.physical_type, str(leaf.logical_type), leaf.length, leaf.precision, leaf.scale)
 
     def bytes_of(self, group: int, leaves: Leaves) -> int:
-        """Bytes of a column in a row group, as stored."""
+        """Stored (compressed) bytes of a column in a row group."""
         chunks = (self.footer.row_group(group).column(i) for i in leaves.numbers)
         return sum(int(chunk.total_compressed_size) for chunk in chunks)
 
     def encoded_bytes(self, leaves: Leaves) -> int:
-        """Bytes of a column in the file, encoded and before compression."""
+        """Encoded, uncompressed bytes of a column in the file."""
         groups = (self.footer.row_group(g) for g in range(self.groups))
         return sum(int(group.column(i).total_uncompressed_size) for group in groups for i in leaves.numbers)
 
     def bounds(self, group: int, leaves: Leaves) -> Bounds:
-        """What the statistics of a row group say of a column."""
+        """The bounds of a column from the statistics of a row group."""
         if len(leaves.numbers) != 1:
             return Bounds()
         (number,) = leaves.numbers
@@ -146,7 +146,7 @@ class ParquetFile:
         return Bounds(nulls=nulls) if lo is None or hi is None else Bounds(lo, hi, nulls)
 
     def read(self, group: int, columns: Sequence[Leaves], upto: int | None = None) -> list[pa.Array]:
-        """These columns of a row group, as Arrow has them: all of its rows, or at least the first ``upto``."""
+        """These columns of a row group as Arrow arrays: all of its rows, or at least the first ``upto``."""
         paths = list(dict.fromkeys(".".join(c.path) for c in columns))
         file = self._file(self.footer)
         rows = int(self.starts[group + 1] - self.starts[group])
@@ -159,14 +159,14 @@ class ParquetFile:
 
 
 def parts(values: pa.Array) -> list[pa.Array]:
-    """A column as flat arrays: itself, or for a struct whether there is one, and then the parts of its fields."""
+    """A column as flat arrays: the column itself; for a struct, its validity, then the parts of its fields."""
     if not pa.types.is_struct(values.type):
         return [values]
     return [values.is_valid(), *(part for child in values.flatten() for part in parts(child))]
 
 
 def _child(kind: Any, name: str, number: int | None) -> pa.Field:
-    """A field of a schema or a struct by its id, or else by its name."""
+    """A field of a schema or a struct by its id, or by its name if ``number`` is None."""
     if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
         raise Declined(f"column {name} is not a field of a struct")
     fields = [kind.field(i) for i in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]
@@ -194,10 +194,10 @@ def _at(table: pa.Table, path: Sequence[str]) -> pa.Array:
 
 
 def _ordered(raw: Any, leaf: Any) -> Any:
-    """A bound as a number or as bytes, which are ordered as the values are; None where the order is not known."""
+    """A bound as a number or as bytes, in the order of the values; None if the order is unknown."""
     logical = str(leaf.logical_type)
     if leaf.physical_type in ("INT32", "INT64", "BOOLEAN"):
-        return None if "isSigned=false" in logical else int(raw)  # of a decimal: its digits
+        return None if "isSigned=false" in logical else int(raw)  # for a decimal: the unscaled value
     if leaf.physical_type in ("FLOAT", "DOUBLE"):
         return None if np.isnan(raw) else float(raw)
     if leaf.physical_type == "BYTE_ARRAY":

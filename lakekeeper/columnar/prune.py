@@ -1,4 +1,4 @@
-"""Which row groups can hold some rows, by the statistics of a few columns."""
+"""Prune the row groups that cannot contain given rows, by the statistics of a few columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
 from lakekeeper.columnar.values import Longs, floats
 
 WORTH = 0.9
-"""Share of the row groups that rows may lie in, above which a column does not help."""
+"""Share of row groups left after pruning, above which a column does not help."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -28,7 +28,7 @@ class Place:
 
 
 def row_groups(outputs: Sequence[ParquetFile]) -> list[Place]:
-    """All row groups with a row."""
+    """All non-empty row groups."""
     return [
         Place(i, g)
         for i, file in enumerate(outputs)
@@ -44,7 +44,7 @@ def that_may_hold(
 ) -> list[Place]:
     """The row groups whose statistics admit all values of at least one row.
 
-    ``columns`` gives each column's leaves by output, and the rows' values in their canonical form.
+    ``columns`` gives each column's leaves per output, and the rows' values in canonical form.
     """
     values = [_Ordered.of(found, leaves[0]) for leaves, found in columns if outputs]
     kept = []
@@ -62,7 +62,7 @@ def that_may_hold(
 def best(
     places: Sequence[Place], outputs: Sequence[ParquetFile], columns: Mapping[int, Sequence[Leaves]]
 ) -> int | None:
-    """The column (by its number in ``columns``) whose row groups overlap least; None if none helps."""
+    """The column (by its number in ``columns``) whose row groups overlap least; None if no column helps."""
     shares = {
         number: _share([outputs[p.output].bounds(p.group, leaves[p.output]) for p in places])
         for number, leaves in columns.items()
@@ -72,14 +72,14 @@ def best(
 
 
 def span(bounds: Sequence[Bounds]) -> int | None:
-    """How many values a column of whole numbers may have between these bounds; None where that is not known."""
+    """How many values an integer column can have within these bounds; None if unknown."""
     if not bounds or any(not isinstance(b.lo, int) or not isinstance(b.hi, int) for b in bounds):
         return None
     return int(max(b.hi for b in bounds) - min(b.lo for b in bounds) + 1)
 
 
 def _share(bounds: Sequence[Bounds]) -> float:
-    """The share of row groups that overlap with one of them, on average."""
+    """The share of row groups that a row group overlaps, on average."""
     if not bounds or any(b.lo is None for b in bounds):
         return 1.0
     los, his = sorted(b.lo for b in bounds), sorted(b.hi for b in bounds)
@@ -90,7 +90,7 @@ def _share(bounds: Sequence[Bounds]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Ordered:
-    """Values of some rows in the form that bounds have; ``sure`` where a bound says something of the value."""
+    """Values of some rows in the form of bounds; ``sure`` where bounds apply to the value (not NULL, not NaN)."""
 
     values: npt.NDArray[np.float64] | Longs | list[bytes]
     sure: Mask
@@ -109,7 +109,7 @@ class _Ordered:
         return cls(bits, ~null, null)
 
     def may_lie_in(self, bounds: Bounds) -> Mask:
-        """Which of the rows the bounds admit."""
+        """Which of the rows the bounds admit, as booleans."""
         admits: Mask = np.ones(len(self.null), np.bool_)
         if bounds.nulls == 0:
             admits &= ~self.null
@@ -118,6 +118,6 @@ class _Ordered:
         return admits
 
     def _inside(self, bounds: Bounds) -> Mask:
-        if isinstance(self.values, list):  # NumPy's own bytes lose zeros at their end
+        if isinstance(self.values, list):  # NumPy's own bytes type drops trailing zeros
             return np.array([bounds.lo <= value <= bounds.hi for value in self.values], np.bool_)
         return np.asarray((self.values >= bounds.lo) & (self.values <= bounds.hi), np.bool_)

@@ -1,4 +1,4 @@
-"""Rows of several Parquet files by file and position: their values, a column at a time, and what reading them costs."""
+"""Rows of several Parquet files by file and position: their values, column by column, and the cost of reading them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _Out = TypeVar("_Out")
 
 @dataclass(slots=True)
 class Budget:
-    """Bytes that may still be read; shared by threads. ``groups`` counts the row groups that were read."""
+    """Bytes that may still be read; shared by threads. ``groups`` counts the row group reads."""
 
     left: int
     groups: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def spend(self, file: ParquetFile, group: int, columns: Sequence[Leaves]) -> None:
-        """Raise Declined where these columns of a row group are more than is left."""
+        """Charge these columns of a row group; raises Declined if they exceed the remaining budget."""
         size = sum(file.bytes_of(group, leaves) for leaves in columns)
         with self._lock:
             self.left -= size
@@ -40,7 +40,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows at places: ``file`` is a number in ``files``, ``position`` the row's number in that file, from 0."""
+    """Rows by position: ``file`` is an index into ``files``, ``position`` the row's number in that file, from 0."""
 
     files: Sequence[ParquetFile]
     file: Longs
@@ -55,9 +55,9 @@ class Rows:
     def values(
         self, columns: Sequence[Sequence[Leaves]], budget: Budget, *, sure: bool = False
     ) -> list[list[pa.Array]]:
-        """The canonical parts of each column, in the order of the rows; a column is its leaves by file.
+        """The canonical parts of each column, in the order of the rows; a column is given as its leaves per file.
 
-        ``sure``: the values have to be those that a rewrite wrote for them. Raises Declined.
+        ``sure``: the values must be the ones that a rewrite wrote for these rows. Raises Declined.
         """
         order, runs = self._runs()
         found = by_file(lambda run: self._read(*run, columns, budget, sure=sure), runs, lambda run: run[0])
@@ -71,7 +71,7 @@ class Rows:
         ]
 
     def _runs(self) -> tuple[Longs, list[tuple[int, int, Longs]]]:
-        """(order in which rows are read, (file, row group, positions in the row group) of each run of it)."""
+        """(order in which rows are read, (file, row group, positions in the row group) of each run of that order)."""
         group = np.zeros(len(self), np.int64)
         for i in np.unique(self.file):
             here = self.file == i
@@ -113,7 +113,7 @@ def whole_group(file: ParquetFile, group: int, leaves: Leaves, budget: Budget) -
 
 
 def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_In], int]) -> list[_Out]:
-    """Results in order; the items of one file, which come together, are worked on one after the other."""
+    """Results in input order; consecutive items of one file are processed sequentially, files in parallel."""
     runs = [list(run) for _, run in groupby(items, file)]
     return [
         result
@@ -123,7 +123,7 @@ def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_
 
 
 def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
-    """Results in order; reading waits for storage, or decodes without Python's lock."""
+    """Results in input order; threads help since reads wait for storage or decode without the GIL."""
     wanted = list(items)
     if len(wanted) <= 1:
         return [work(item) for item in wanted]

@@ -1,10 +1,10 @@
-"""Values in a form in which equal means interchangeable: 64-bit integers or bytes, and NULL.
+"""Canonical values, where equal means interchangeable: 64-bit integers or bytes, and NULL.
 
     boolean, integer, date, timestamp, decimal of up to 18 digits    int64
-    float, double                                                    their bits as int64; every NaN is the same one
+    float, double                                                    their bits as int64; all NaNs are equal
     string, binary, fixed, uuid, longer decimals                     bytes
 
-So −0.0 is not 0.0, and a value is compared as it lies in the file. A type that is not listed is declined.
+So −0.0 is not 0.0, and a value is compared as it is stored in the file. A type that is not listed is declined.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 
 SHORT_DECIMAL = 18
-"""Digits of a decimal that fits into 64 bits."""
+"""Most digits of a decimal that fits into 64 bits."""
 
-# Calendars differ before these: a reader may return another moment than the file holds, depending on what wrote
-# the file and on the session's settings.
+# Calendars differ before these: a reader may return another time than the file holds, depending on the writer of the
+# file and on the session's settings.
 _FIRST_SURE_DAY = -25_567  # 1900-01-01
 _FIRST_SURE_MICROS = (_FIRST_SURE_DAY + 1) * 86_400_000_000  # in any zone
 
 
 class Declined(Exception):
-    """Rows of these files cannot be compared exactly, or not cheaply enough; the message says why."""
+    """Rows of these files cannot be compared exactly, or not cheaply enough; the message states the reason."""
 
 
 class Incomparable(Declined):
-    """Values of a column cannot be compared exactly; other columns of the same rows may be."""
+    """Values of a column cannot be compared exactly; other columns of the same rows may still be comparable."""
 
 
 def canonical(values: pa.Array) -> pa.Array:
@@ -56,7 +56,7 @@ def canonical(values: pa.Array) -> pa.Array:
 
 
 def refuse_old(values: pa.Array) -> None:
-    """Raise Incomparable for dates and timestamps before 1900: a rewrite may have moved them to another calendar."""
+    """Raise Incomparable for dates and timestamps before 1900: a rewrite may have rebased them to another calendar."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     first = {"date32": _FIRST_SURE_DAY, "timestamp": _FIRST_SURE_MICROS}.get(
@@ -101,5 +101,5 @@ def _decimals(values: pa.Array, precision: int) -> pa.Array:
         return pa.array([], pa.int64())
     plain = values.fill_null(0)
     pairs = np.frombuffer(plain.buffers()[1], np.int64)[2 * plain.offset : 2 * (plain.offset + len(plain))]
-    # Little-endian halves: the low one alone holds a number of so few digits.
+    # Little-endian halves: the low half alone holds a number with this few digits.
     return pa.array(pairs[::2], mask=values.is_null().to_numpy(zero_copy_only=False))

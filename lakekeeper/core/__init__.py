@@ -3,8 +3,8 @@
 simulation   policies on simulated tables
 planning     what to merge
 cost         what queries read, and what a merge costs
-layout       how blocks lie along the cluster key
-workload     what queries ask for
+layout       the layout of blocks along the cluster key
+workload     what queries filter by
 config       options
 vacuum       what may be deleted
 model        blocks, keys, plans, reports

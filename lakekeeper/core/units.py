@@ -1,4 +1,4 @@
-"""Units of time and the array types of numpy that every package of the core uses."""
+"""Units of time, and the numpy array types that all packages of the core use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place of the engine that knows the time, so that a test can hand in another."""
+"""The clock of the engine; tests pass their own."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class CommitLoop:
         return self._deadline_ms is not None and self.clock.now_ms() >= self._deadline_ms
 
     def lose(self, conflict: Conflict, retry: Retry | None = None) -> None:
-        """Report a lost attempt, and prepare the next one. Raises Conflict where there is none."""
+        """Report a lost attempt and prepare the next one. Raises Conflict if no attempt is left."""
         retry = retry or Retry()
         self.events.tell("conflict", attempt=self.lost, dropped=0, replayed=0, reason=str(conflict))
         self.start()

@@ -98,7 +98,7 @@ def _kept(path: Path) -> Workload | None:
 
 
 def _logs(path: Path) -> list[Path]:
-    """The files of a path that are event logs, oldest part first; raises OptionError where there is none."""
+    """The files of a path that are event logs, oldest part first; raises OptionError if there are none."""
     if not path.exists():
         raise OptionError("workload", str(path), f"{_EXPECTED}; there is no such file")
     if not path.is_dir():
@@ -230,7 +230,7 @@ class _Reader:
                 continue
 
     def end(self) -> None:
-        """Keep the queries whose end nobody logged."""
+        """Keep the queries whose end was not logged."""
         for number in list(self._queries):
             self._end(number)
 

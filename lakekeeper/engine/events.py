@@ -1,7 +1,7 @@
-"""The observer seam: one callable that is told each phase, for tests, progress and users.
+"""The observer: one callable that receives each phase, for tests, progress and users.
 
-An exception that an observer raises halts the run where a crash would: nothing is cleaned up after it.
-That is what crash tests need, and it is why progress displays must not raise.
+An exception that an observer raises halts the run as a crash would: nothing is cleaned up after it. Crash tests rely on
+this, and progress displays must therefore not raise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Halted(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Tells the observer of one run. Called from worker threads too: observers that keep state must lock."""
+    """Reports the phases of one run to its observer, from worker threads too: observers that keep state must lock."""
 
     table: str
     run_id: str

@@ -1,9 +1,9 @@
-"""Reads of the log, the catalog and the notes are repeated when they fail, for a bounded time.
+"""Failed reads of the log, the catalog and the notes are repeated for a bounded time.
 
 In the hours that a large run takes, some call fails once: a catalog throttles, a store answers 503. Such an error says
-nothing about the table, so it costs a pause, never the run or the groups that the run has finished.
+nothing about the table, so it costs a pause, never the run or its finished groups.
 
-Only reads and writes that may safely happen twice are repeated here. A commit is not: see engine/commit.py.
+Only idempotent reads and writes are repeated here. Commits are not: see ``engine/commit_loop.py``.
 """
 
 from __future__ import annotations

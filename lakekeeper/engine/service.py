@@ -188,7 +188,7 @@ def ranked(names: Sequence[str], worth: Callable[[str], float] | None) -> Sequen
     def weight(name: str) -> float:
         try:
             return worth(name)
-        except Exception:  # whatever is wrong with a table is told when its turn has come
+        except Exception:  # errors of a table are reported when its turn comes
             return -1.0
 
     return sorted(names, key=weight, reverse=True)
@@ -241,7 +241,7 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
 
 
 def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:
-    """Each verb's report as it comes, so that what landed is told even if the next verb fails."""
+    """Each verb's report as it comes, so that what landed is reported even if the next verb fails."""
     left = options.integer("budget-bytes")
     for number, verb in enumerate(verb for verb in verbs if verb != "vacuum"):
         if left <= 0 or (number and call.stopping()):
@@ -297,7 +297,7 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
 
 
 def _with_freed(result: TableResult, freed: VacuumReport | None) -> TableResult:
-    """The same with what a vacuum did; a table of which only that is asked is told by it alone."""
+    """The same with what a vacuum did; the only report of a table that is only vacuumed."""
     if freed is None:
         return result
     told = f"vacuum: {freed.deleted_files_count:,} files, {freed.deleted_bytes_count:,} bytes"

@@ -1,1 +1,1 @@
-"""All that touches Spark and no format: sessions, the merge, where clauses, names."""
+"""Spark code that is independent of table formats: sessions, the merge, predicates, names."""

@@ -1,4 +1,4 @@
-"""Where the tables of a catalog lie: what has to be known before anything in a folder may look like an orphan."""
+"""Locations of the tables of a catalog, needed before any file in a folder may count as an orphan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE = ("NoSuchTableException", "NoSuchNamespaceException")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table and its location; ``declared``: property → place, of the properties that were asked for."""
+    """A table and its location; ``declared``: property → location, for the requested properties."""
 
     catalog: str
     namespace: tuple[str, ...]
@@ -34,7 +34,7 @@ class Place:
 
 
 def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place]:
-    """All tables of a catalog that have a location. Raises AdapterError where one of them cannot be asked for it."""
+    """All tables of a catalog that have a location. Raises AdapterError if the location of one cannot be read."""
     try:
         plugin = jvm.session.sessionState().catalogManager().catalog(catalog)
         if _is_session_catalog(jvm, plugin):
@@ -53,7 +53,7 @@ def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place
 
 
 def _is_session_catalog(jvm: Jvm, plugin: Any) -> bool:
-    """Are its tables those of Spark's session catalog, which hands them out many at once?"""
+    """Whether the tables are those of Spark's session catalog, which can return many at a time."""
     from py4j.java_gateway import is_instance_of
 
     gateway = jvm.spark.sparkContext._gateway
@@ -79,7 +79,7 @@ def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Plac
 
 
 def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
-    """Spark's identifiers of all tables, in whatever namespace."""
+    """Spark's identifiers of all tables, in all namespaces."""
     left = [tuple(namespace) for namespace in plugin.listNamespaces()]
     while left:
         namespace = jvm.array(jvm.view.java.lang.String, left.pop())
@@ -88,7 +88,7 @@ def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
 
 
 def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str]) -> Place | None:
-    """What a table says; None for one that is gone by now, or has no location."""
+    """Load a table; None for one that no longer exists or has no location."""
     namespace, name = tuple(map(str, identifier.namespace())), str(identifier.name())
     try:
         given = plugin.loadTable(identifier).properties()

@@ -1,4 +1,4 @@
-"""The confs of a session that are lakekeeper's, and the options that they and a table's properties make."""
+"""The lakekeeper confs of a session, and the options resolved from them and from a table's properties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger("lakekeeper")
 
 
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
-    """Confs under ``spark.lakekeeper.``, as text."""
+    """All confs under ``spark.lakekeeper.``, as text."""
     return {str(k): str(v) for k, v in dict(spark.conf.getAll).items() if str(k).startswith(CONF_PREFIX)}
 
 
@@ -28,9 +28,9 @@ def table_options(
     *,
     lenient: bool = False,
 ) -> Options:
-    """The options in force for a table; see :func:`lakekeeper.core.config.options.resolve`, which has the parameters.
+    """The options in force for a table; for the parameters see :func:`lakekeeper.core.config.options.resolve`.
 
-    Logs a warning for each table property that is ignored, once in a process.
+    Logs a warning for each ignored table property, once per process.
     """
     options = resolve(call, lakekeeper_confs(spark), properties, lenient=lenient)
     for key, why in options.ignored.items():

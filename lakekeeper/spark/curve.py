@@ -1,11 +1,11 @@
-"""Places on a key's curve as Spark columns, without a Python worker on any executor.
+"""Curve positions as Spark columns, without a Python worker on any executor.
 
     values ─► bucket of each column: binary search in a literal array of boundaries
-           ─► place on the curve: a table of the curve's machine, looked up a few bits of every column at a time
+           ─► curve position: lookups in a table of the curve's state machine, a few bits of every column at a time
 
-Both are higher-order functions over literals, a projection each, so that nothing is worked out twice. A literal is one
-node, whatever its length: a thousand expressions in its place would take the analyzer half a minute. The columns give
-what ``core.boundaries`` and ``core.curve`` give on the driver, for every kind of value: a test compares them.
+Both steps are higher-order functions over literals, one projection each, so that nothing is computed twice. A literal
+is one node regardless of its length; a thousand expressions instead would take the analyzer half a minute. For every
+kind of value, the columns equal the results of ``core.layout.rank_boundaries`` on the driver; a test compares them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PLACE = "__lakekeeper_place"
 _BUCKET = "__lakekeeper_bucket_"
-# What of a column is compared, and of which type the boundaries are then, where it is not the value itself.
+# By kind, if not the value itself: the expression to compare, and the type of the boundaries.
 _COMPARED = {
     "int": ("cast({} as bigint)", "bigint"),
     "float": ("cast({} as double)", "double"),
@@ -36,11 +36,11 @@ _COMPARED = {
     "timestamp": ("unix_micros({})", "bigint"),
 }
 _STATE_BITS = 6  # four columns have 64 states, no layout has more
-_STEPS = {2: 5, 3: 2, 4: 1}  # bits of each column that one look-up takes, by the number of columns
+_STEPS = {2: 5, 3: 2, 4: 1}  # bits of each column that one lookup consumes, by the number of columns
 
 
 def with_place(rows: DataFrame, key: ClusterKey, boundaries: Boundaries) -> DataFrame:
-    """Rows with one more column, ``PLACE``: where on the curve of ``key`` they lie (bigint, never NULL)."""
+    """Rows with an additional column ``PLACE``: their position on the curve of ``key`` (bigint, never NULL)."""
     jvm = Jvm(rows.sparkSession)
     names = [f"{_BUCKET}{i}" for i in range(len(key.columns))]
     described = zip(names, key.columns, boundaries.columns, strict=True)
@@ -49,7 +49,7 @@ def with_place(rows: DataFrame, key: ClusterKey, boundaries: Boundaries) -> Data
 
 
 def _bucket(jvm: Jvm, column: str, kind: str, boundaries: Sequence[Any]) -> Column:
-    """0 for NULL, else 1 + the boundaries at or below the value."""
+    """0 for NULL, else 1 + the number of boundaries at or below the value."""
     from pyspark.sql import functions as F
 
     at = F.col(column)
@@ -60,7 +60,7 @@ def _bucket(jvm: Jvm, column: str, kind: str, boundaries: Sequence[Any]) -> Colu
     steps = F.array(*[F.lit((1 << BITS) >> i) for i in range(1, BITS + 1)])
 
     def narrowed(i: Column, step: Column) -> Column:
-        above = value >= F.get(array, i + step - 1)  # beyond the last boundary NULL: not above it
+        above = value >= F.get(array, i + step - 1)  # NULL beyond the last boundary: not above it
         return F.when(above, i + step).otherwise(i)
 
     return F.when(at.isNull(), F.lit(0)).otherwise(F.aggregate(steps, F.lit(0), narrowed) + 1)
@@ -74,13 +74,13 @@ def _boundary_array(jvm: Jvm, kind: str, of_type: str, boundaries: Sequence[Any]
         return F.array(*[F.lit(base64.b64decode(b)) for b in boundaries])
     if kind == "string":
         return _literal_array(jvm, boundaries, "string")
-    if kind == "timestamp_ntz":  # as text, for which no zone comes in between
+    if kind == "timestamp_ntz":  # as text, so that no time zone is applied
         return _literal_array(jvm, [str(np.datetime64(b, "us")) for b in boundaries], of_type)
     return _literal_array(jvm, [str(b).lower() for b in boundaries], of_type)
 
 
 def _literal_array(jvm: Jvm, texts: Sequence[str], of_type: str) -> Column:
-    """An array literal, made by Java's own split: py4j would take a call for each text."""
+    """An array literal built by Java's own split: py4j would need one call per text."""
     from pyspark.sql import Column
     from pyspark.sql import functions as F
 
@@ -92,7 +92,7 @@ def _literal_array(jvm: Jvm, texts: Sequence[str], of_type: str) -> Column:
 
 
 def _place(jvm: Jvm, layout: str, buckets: Sequence[str]) -> Column:
-    """The place of a cell. The accumulator holds the place so far above the state of the machine."""
+    """The curve position of a cell. The accumulator holds the position so far in the bits above the machine's state."""
     from pyspark.sql import functions as F
 
     columns, bits = len(buckets), _STEPS[len(buckets)]
@@ -112,7 +112,7 @@ def _place(jvm: Jvm, layout: str, buckets: Sequence[str]) -> Column:
 
 @lru_cache
 def _table(layout: str, columns: int, bits: int) -> tuple[int, ...]:
-    """Per state and cell of 2^bits a side: the place of the cell among them, above the state within it."""
+    """Per state and cell (2^bits per side): the cell's position among them, in the bits above the state inside it."""
     rules = machine(layout, columns)
     states = len(rules.place) >> columns
     cells = np.array(list(product(range(1 << bits), repeat=columns)), np.int64)

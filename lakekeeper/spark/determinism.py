@@ -1,7 +1,7 @@
-"""Does a predicate mean the same when it is asked again? What depends on the moment or on the session does not.
+"""Detect predicates whose result depends on the current time or the session, and so can change between evaluations.
 
-Spark takes ``now()`` for deterministic, as it has one value within one query. A delete that lost a race asks its
-predicate again in another query; with ``now()`` in it, it would delete other rows than it said.
+Spark considers ``now()`` deterministic, since it has one value within a query. A delete that lost a race evaluates its
+predicate again in another query; with ``now()`` it would delete other rows than intended.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _TYPED = re.compile(
 
 
 def refuse_unsteady(jvm: Jvm, where: str, expressions: Iterable[Any]) -> None:
-    """Raise OptionError naming what in ``where`` depends on the moment or the session.
+    """Raise OptionError naming the part of ``where`` that depends on the current time or the session.
 
-    ``expressions`` are those of the analyzed plan (Java objects).
+    ``expressions`` are the expressions of the analyzed plan (Java objects).
     """
     literal = _TYPED.search(where)
-    if literal:  # ``DATE 'today'``: of which the parser has made today's date already
+    if literal:  # ``DATE 'today'``: the parser has already replaced it by today's date
         raise _unsteady(where, literal[0], "moment")
     for expression in expressions:
         _look(jvm, where, expression)
@@ -57,12 +57,12 @@ def _is_time(expression: Any) -> bool:
 
 
 def _names_a_moment(text: Any) -> bool:
-    """Is it the constant ``'now'``, ``'today'`` …, of which a cast to a date or time makes that moment?"""
+    """Whether it is a constant such as ``'now'`` or ``'today'``, which a cast to a date or time resolves."""
     if str(text.dataType().typeName()) != "string" or not text.foldable():
         return False
     try:
         return _SPECIAL.match(str(text.eval(None))) is not None
-    except Exception:  # what Spark replaces before it evaluates has no value yet; its parts are looked at
+    except Exception:  # expressions that Spark replaces later have no value yet; their parts are checked
         return False
 
 

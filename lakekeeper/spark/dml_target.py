@@ -1,4 +1,4 @@
-"""What a SQL statement changes, as Spark's own parser reads it."""
+"""The table that a SQL statement changes, according to Spark's own parser."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TARGETS = {"DeleteFromTable": "table", "UpdateTable": "table", "MergeIntoTable"
 
 
 def changed_table(spark: Any, statement: str) -> str | None:
-    """The table that a DELETE, UPDATE or MERGE changes, spelled so that it can be looked up; None for other statements.
+    """The quoted name of the table that a DELETE, UPDATE or MERGE changes; None for other statements.
 
-    Raises OptionError for a text that does not parse.
+    Raises OptionError for text that does not parse.
     """
     jvm = Jvm(spark)
     try:
@@ -33,7 +33,7 @@ def changed_table(spark: Any, statement: str) -> str | None:
 
 
 def _nodes(jvm: Jvm, plan: Any) -> list[Any]:
-    """A plan and what it wraps, outermost first: a statement may stand below WITH."""
+    """A plan and its descendants, outermost first: a statement can be nested below WITH."""
     found = [plan]
     for child in jvm.python_list(plan.children()):
         found += _nodes(jvm, child)

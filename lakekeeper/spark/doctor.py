@@ -1,9 +1,9 @@
-"""What is wrong with this machine or this session, and what to do about it. Nothing is started or changed.
+"""Check this machine and this session, and advise how to fix problems. Starts and changes nothing.
 
     for finding in examine(spark): print(finding)
 
-Without a session it looks at Java, the installed distributions and the environment; with one, also at its
-jars, extensions, catalogs and warehouse. Checks never raise: what fails is a finding.
+Without a session, checks Java, the installed distributions and the environment; with one, also its jars, extensions,
+catalogs and warehouse. Checks never raise: a failure is a finding.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["PYTHON", "Finding", "examine", "writable"]
 
 
 def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None) -> tuple[Finding, ...]:
-    """All findings, good and bad, in the order in which to mend them.
+    """All findings, good and bad, in the order in which to fix them.
 
     Args:
-        spark: a session to look at too; classic or Connect.
-        warehouse: a directory that must be writable; by default the session's warehouse where it is local.
+        spark: a session to check too; classic or Connect.
+        warehouse: a directory that must be writable; by default the session's warehouse if it is local.
     """
     findings = [_python(), _java(), *_distributions(), _worker_python(spark), _spark_home()]
     if spark is None:
@@ -58,7 +58,7 @@ def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None)
 
 
 def writable(directory: Path) -> Finding:
-    """Whether a file can be made in ``directory`` or its nearest parent that exists; it is removed again."""
+    """Whether a file can be created in ``directory`` or its nearest existing parent; the file is removed again."""
     name, expected = "write access", "a directory that this user may write to"
     place = directory.absolute()
     while not place.exists() and place != place.parent:
@@ -96,7 +96,7 @@ def _java() -> Finding:
 
 
 def _distributions() -> list[Finding]:
-    """The installed distributions that must go together, each against the pins of this release."""
+    """The installed distributions that must match, each checked against the pins of this release."""
     delta = VERSIONS["delta"]
     return [
         _distribution("pyspark", VERSIONS["spark"], needed=True),
@@ -120,7 +120,7 @@ def _distribution(name: str, expected: str, *, needed: bool) -> Finding:
 
 
 def _agrees(found: str, expected: str) -> bool:
-    """``4.1.1`` asks for just that, ``0.12`` for any that begins so, ``20 to 26`` for a major between."""
+    """``4.1.1`` matches only itself, ``0.12`` any version with that prefix, ``20 to 26`` a major version in between."""
     low, _, high = expected.partition(" to ")
     if high:
         major = found.partition(".")[0]
@@ -138,8 +138,7 @@ def _requirement(name: str, expected: str) -> str:
 def _worker_python(spark: SparkSession | None) -> Finding:
     """Spark's workers must run the Python of this environment, or they lack its packages.
 
-    A running session knows its workers' Python; otherwise PYSPARK_PYTHON tells, and where that is unset
-    `local_session` sets it.
+    A running session knows its workers' Python; otherwise it is PYSPARK_PYTHON, which `local_session` sets if unset.
     """
     name, expected = "PYSPARK_PYTHON", sys.executable
     running = getattr(getattr(spark, "sparkContext", None), "pythonExec", None)
@@ -147,14 +146,14 @@ def _worker_python(spark: SparkSession | None) -> Finding:
     if value is None:
         return Finding(name, ok=True, found="unset: a session made by lakekeeper sets it", expected=expected)
     program = shutil.which(value)
-    # Links are not followed: a virtual environment's python is a link to one without its packages.
+    # Links are not followed: a virtual environment's python is a link to a Python without its packages.
     ok = program is not None and os.path.abspath(program) in _own_programs()  # noqa: PTH100 - keeps the link
     found = value if program in (value, None) else f"{value}, that is {program}"
     return Finding(name, ok, found, expected, "" if ok else f"export PYSPARK_PYTHON={sys.executable}")
 
 
 def _own_programs() -> set[str]:
-    """This interpreter under each name that its environment gives it (python, python3, python3.11)."""
+    """The paths of this interpreter under each name in its environment (python, python3, python3.11)."""
     here = Path(os.path.abspath(sys.executable))  # noqa: PTH100 - keeps the link
     major, minor = sys.version_info[:2]
     names = (here.name, "python", f"python{major}", f"python{major}.{minor}")
@@ -165,7 +164,7 @@ def _own_programs() -> set[str]:
 
 
 def _spark_home() -> Finding:
-    """A foreign SPARK_HOME beats the Spark that pip installed."""
+    """A SPARK_HOME of another Spark takes precedence over the Spark that pip installed."""
     name, expected = "SPARK_HOME", f"unset, or a Spark {VERSIONS['spark']}"
     home = os.environ.get("SPARK_HOME")
     if not home:
@@ -191,7 +190,7 @@ def _lacks(spark: SparkSession) -> list[Finding]:
 
 
 def _catalog(spark: SparkSession, name: str) -> Finding:
-    """Whether a catalog answers."""
+    """Whether a catalog responds."""
     title, expected = f"catalog {name}", "a catalog that answers"
     try:
         found = namespaces(spark, name)

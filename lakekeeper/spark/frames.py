@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def blocks_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """One row a block. Depth and overlaps are NULL on a table without a key; ``lo``/``hi`` are text per key column."""
+    """One row per block. Depth and overlaps are NULL if the table has no key; ``lo``/``hi`` are text per key column."""
     blocks = snapshot.blocks
     count = len(blocks)
     names = np.array([*blocks.key_ids, ""], dtype=object)

@@ -1,4 +1,4 @@
-"""Which table a text means, and what format it is: asked of Spark's own catalogs, never guessed."""
+"""Resolve the text of a table name to a table and its format, from Spark's own catalogs and never by guessing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import TableName
 
 DROPPED = "__lakekeeper_trash_"
-"""In the names of tables that were dropped and can come back."""
+"""Part of the names of dropped tables that can be restored."""
 
 
 def resolve(spark: Any, text: str) -> TableName:
     """The table that ``text`` names: ``cat.db.t``, ``db.t``, ``t``, ``delta.`/path```, or a path.
 
-    Raises NotFound where there is none or it is a view, AdapterError for a catalog that does not answer and on a
-    Connect session.
+    Raises NotFound if no such table exists or it is a view, AdapterError if the catalog does not respond or the session
+    is a Connect session, OptionError if ``text`` is not a table name.
     """
     jvm = Jvm(spark)
     if "/" in text and "`" not in text:
@@ -33,7 +33,7 @@ def resolve(spark: Any, text: str) -> TableName:
         ) from error
     if len(parts) == 2 and "/" in parts[1]:
         if parts[0].lower() not in ("delta", "iceberg"):
-            return TableName(text, parts[0].lower(), text, path=parts[1])  # no adapter: the registry says so
+            return TableName(text, parts[0].lower(), text, path=parts[1])  # the registry reports the error
         return _by_path(jvm, text, parts[1], parts[0].lower())
     return _by_name(jvm, text, parts)
 
@@ -86,7 +86,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
 
 
 def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
-    """All that executed plans may call a table: its path; its name with and without catalog, and its location."""
+    """All names of a table in executed plans: its path; or its name with and without catalog, and its location."""
     if name.path:
         return (name.path,)
     steps = (*name.namespace, name.name)
@@ -101,7 +101,7 @@ def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
 
 
 def catalogs(spark: Any) -> tuple[str, ...]:
-    """Names of the catalogs that the session's confs define, and Spark's own."""
+    """Names of the catalogs that the session's confs define, plus Spark's own."""
     prefix = "spark.sql.catalog."
     steps = (str(key).removeprefix(prefix) for key in dict(spark.conf.getAll) if str(key).startswith(prefix))
     return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
@@ -110,22 +110,22 @@ def catalogs(spark: Any) -> tuple[str, ...]:
 def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:
     """The top-level namespaces of a catalog, sorted.
 
-    Raises NotFound where the session has no such catalog, AdapterError where the catalog does not answer.
+    Raises NotFound if the session has no such catalog, AdapterError if the catalog does not respond.
     """
     if not _is_catalog(Jvm(spark), catalog):
         raise NotFound(catalog, _no_catalog(spark, catalog))
     try:
         rows = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
-    except Exception as error:  # whatever a catalog's client throws
+    except Exception as error:  # a catalog's client can throw anything
         raise AdapterError(_no_answer(catalog, error)) from error
     return tuple(sorted(str(row[0]) for row in rows))
 
 
 def _is_catalog(jvm: Jvm, name: str) -> bool:
-    """Raises AdapterError where the catalog is there and cannot be loaded."""
+    """Whether the session has this catalog. Raises AdapterError if it is configured but cannot be loaded."""
     try:
         known = jvm.session.sessionState().catalogManager().isCatalogRegistered(name)
-    except Exception as error:  # its client is made now, and may ask its server at once
+    except Exception as error:  # this creates the catalog's client, which may call its server immediately
         raise AdapterError(_no_answer(name, error)) from error
     return bool(known) or name == "spark_catalog"
 
@@ -148,7 +148,7 @@ def _refuse_view(jvm: Jvm, text: str) -> None:
     catalog = jvm.spark.catalog
     try:
         found = catalog.getTable(text)
-    except Exception:  # unknown to this lookup: loadTable tells what is wrong with better words
+    except Exception:  # unknown to this lookup: loadTable gives a better error
         return
     if found.isTemporary or found.tableType == "VIEW":
         raise NotFound(text, "is a view: name the table under it")
@@ -157,7 +157,7 @@ def _refuse_view(jvm: Jvm, text: str) -> None:
 def _is_view(manager: Any, catalog: str, identifier: Any) -> bool:
     try:
         return manager.catalog(catalog).loadView(identifier) is not None
-    except Exception:  # no such view, or a catalog that has none at all
+    except Exception:  # no such view, or a catalog without views
         return False
 
 
@@ -167,7 +167,7 @@ def _quoted(step: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """What one name or pattern stands for. ``error`` says what of it could not be listed, ``""`` if all was."""
+    """The tables of one name or pattern. ``error`` states what could not be listed, ``""`` if everything was."""
 
     pattern: str
     names: tuple[str, ...]
@@ -175,16 +175,17 @@ class Expanded:
 
 
 def is_pattern(text: str) -> bool:
-    """Is it a pattern of names, and not a name or a path?"""
+    """Whether a text is a pattern of names, not a name or a path."""
     return "*" in text and "/" not in text
 
 
 def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[Expanded, ...]:
-    """Table names for names and patterns (``ice.db.*``, ``*`` also within a step), one value for each pattern.
+    """Table names for names and patterns (``ice.db.*``, ``*`` also within a step), one result per input.
 
-    A plain name stays as it is, whether it exists or not, so that a misspelt one is reported. Patterns
-    need catalog and namespace: ``catalog.namespace.pattern``; the namespace may be a pattern too. A pattern
-    that cannot be expanded, or whose catalog does not answer, raises nothing: see ``Expanded.error``.
+    A plain name is returned unchanged, whether it exists or not, so that a misspelled name is reported later. Patterns
+    have the form ``catalog.namespace.pattern``, or ``namespace.pattern`` in the current catalog; the namespace may be a
+    pattern too. A pattern that cannot be expanded, or whose catalog does not respond, raises nothing: see
+    ``Expanded.error``.
     """
     return tuple(_expanded(spark, text) if is_pattern(text) else Expanded(text, (text,)) for text in patterns)
 
@@ -205,7 +206,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
     for found in inside:
         try:
             tables = [table for table in _tables(spark, catalog, found) if fnmatch.fnmatchcase(table, name)]
-        except Exception as error:  # one namespace that cannot be listed costs no other
+        except Exception as error:  # a namespace that cannot be listed does not affect the others
             errors.append(f"{catalog}.{found}: {reason(error)}")
             continue
         names += [".".join(quote(step) for step in (catalog, found, table)) for table in sorted(tables)]
@@ -213,7 +214,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
 
 
 def _tables(spark: Any, catalog: str, namespace: str) -> Iterator[str]:
-    """Tables of a namespace, without views, temporary ones, and those that were dropped and can come back."""
+    """Tables of a namespace, without views, temporary tables, and dropped tables in the recycle bin."""
     inside = f"{_quoted(catalog)}.{_quoted(namespace)}"
     rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
     views = _views(spark, inside)

@@ -1,15 +1,15 @@
-"""SIGINT and SIGTERM in a program that works through Java.
+"""SIGINT and SIGTERM in a program that calls Java through py4j.
 
-py4j reads an answer of Java in Python. A handler that raises meanwhile leaves half an answer behind, and one that calls
-Java, as PySpark's does, takes the answer of the call that it interrupts: calls then fail with "… does not exist in the
-JVM". So a signal within a call of the main thread is raised once the call has returned:
+py4j reads Java's response in Python. A signal handler that raises during the read leaves half a response behind, and a
+handler that calls Java, as PySpark's does, receives the response of the interrupted call: calls then fail with "… does
+not exist in the JVM". A signal during a call of the main thread is therefore raised after the call has returned:
 
     main thread    ──[ call ··················]✕ KeyboardInterrupt ─► outputs are discarded, one line, exit
-    signal                ▲ noted
-    other thread          └─► log off, jobs cancelled: the call returns soon
+    signal                ▲ recorded
+    other thread          └─► logging off, jobs cancelled: the call returns soon
 
-A call may not return, to a store that hangs for instance. After ``GRACE_SECONDS``, and at a second signal, the process
-ends where it stands: what was not committed is not in the table, and a vacuum deletes what was written for it.
+A call may never return, for example from a storage that hangs. After ``GRACE_SECONDS``, and at a second signal, the
+process ends immediately: uncommitted work is not in the table, and a vacuum deletes the files written for it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 INTERRUPTED = 130
-"""The exit code after either signal, so that a script has one case to handle."""
+"""The exit code after either signal, so that a script has a single case to handle."""
 GRACE_SECONDS = 15.0
-"""How long an interrupted call of Java may take to return, and outputs to be discarded."""
+"""Seconds for an interrupted Java call to return and for outputs to be discarded."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FINALIZER = "m\n"  # py4j drops a Java object: from the garbage collector, where nothing may be raised
+_FINALIZER = "m\n"  # py4j releases a Java object during garbage collection, where nothing may be raised
 
 _current: Interrupts | None = None
 
 
 class Interrupts:
-    """Within it SIGINT and SIGTERM raise KeyboardInterrupt in the main thread, between two calls of Java.
+    """A context in which SIGINT and SIGTERM raise KeyboardInterrupt in the main thread, between two Java calls.
 
-    ``signal`` is the first that came, 0 before; ``drained`` says that one was only noted, see :meth:`draining`.
-    ``last_words`` are for a process that ends at once: it is given a descriptor of the stderr of the start.
-    Only the main thread may set handlers: in another one (a test, an embedding program) nothing changes.
+    ``signal`` is the first signal received, 0 before; ``drained`` is true if a signal was only recorded, see
+    :meth:`draining`. ``last_words`` is called before the process ends immediately, with a descriptor of the stderr from
+    the start of the context. Only the main thread may set handlers: in another thread (a test, an embedding program)
+    nothing changes.
     """
 
     def __init__(self, last_words: Callable[[int], object] = lambda _: None) -> None:
         self.signal = 0
         self.drained = False
-        self._ending = threading.Lock()  # held by what ends the process
+        self._ending = threading.Lock()  # held by the thread that ends the process
         self._last_words = last_words
         self._stderr = 2
         self._draining: threading.Event | None = None
@@ -63,16 +64,16 @@ class Interrupts:
         self._former: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        global _current  # noqa: PLW0603 - signal handlers are the process's own, so there is one of these
+        global _current  # noqa: PLW0603 - signal handlers belong to the process, so one instance exists
         with contextlib.suppress(OSError):  # it may be closed
-            self._stderr = os.dup(2)  # a start of Spark puts another one in its place for a while
+            self._stderr = os.dup(2)  # starting Spark replaces it temporarily
         if threading.get_ident() == self._main:
             self._former = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
         _current = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        global _current  # noqa: PLW0603 - the process has one, see __enter__
+        global _current  # noqa: PLW0603 - one per process, see __enter__
         _current = None
         self._over.set()
         for number, handler in self._former.items():
@@ -85,31 +86,31 @@ class Interrupts:
             os.close(self._stderr)
 
     def settle(self) -> None:
-        """Let neither a signal nor the end of the grace end the process from now on; wait for an end that has begun."""
+        """From now on, neither a signal nor the grace period ends the process; waits if the end has already begun."""
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
         self._over.set()
 
     def ignore(self) -> None:
-        """Ignore further signals, after the end of this too."""
+        """Ignore further signals, also after the end of this context."""
         self._former = dict.fromkeys(self._former, signal.SIG_IGN)
         for number in self._former:
             signal.signal(number, signal.SIG_IGN)
 
     def guard(self, spark: SparkSession) -> None:
-        """Deliver signals between two calls of this session; raises KeyboardInterrupt for one that came before."""
+        """Deliver signals between two Java calls of this session; raises KeyboardInterrupt for an earlier signal."""
         if self._spark is None and self._former:
             self._spark = spark
             client = _client(spark)
             client.send_command = self._between(client.send_command)
-            for number in self._former:  # a new SparkContext has set its own for SIGINT
+            for number in self._former:  # a new SparkContext has set its own handler for SIGINT
                 signal.signal(number, self._signalled)
         if self.signal:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def draining(self) -> Iterator[threading.Event]:
-        """Within it the first signal only sets the event, and the second one interrupts."""
+        """A context in which the first signal only sets the event, and the second one interrupts."""
         self._draining = threading.Event()
         try:
             yield self._draining
@@ -125,7 +126,7 @@ class Interrupts:
                 return send(command, *args, **given)
             finally:
                 self._calling = within
-                if self._ending.locked():  # the JVM went away under the call: the process ends too
+                if self._ending.locked():  # the JVM ended during the call: the process is ending too
                     threading.Event().wait()
                 if self._due and not within:
                     self._due = False
@@ -143,8 +144,8 @@ class Interrupts:
             return
         self.signal = number
         session.mute()
-        logging.disable(logging.CRITICAL)  # py4j logs each call that is cut off, with a stack trace
-        # Not threading.Thread: its start takes a lock that the main thread may hold just now.
+        logging.disable(logging.CRITICAL)  # py4j logs each aborted call with a stack trace
+        # Not threading.Thread: its start takes a lock that the main thread may hold at this point.
         for work in (self._cancel, self._watch):
             _thread.start_new_thread(work, ())
         if self._calling:
@@ -155,7 +156,7 @@ class Interrupts:
     def _cancel(self) -> None:
         if self._spark is None:
             return
-        with contextlib.suppress(Exception):  # the JVM may be gone by now
+        with contextlib.suppress(Exception):  # the JVM may have ended already
             self._spark.sparkContext.setLogLevel("OFF")
             self._spark.sparkContext.cancelAllJobs()
 
@@ -164,7 +165,7 @@ class Interrupts:
             self._end()
 
     def _end(self) -> None:
-        """End the process and its JVM, whatever they are in the middle of; once."""
+        """End the process and its JVM immediately; only the first call has an effect."""
         if not self._ending.acquire(blocking=False):
             return
         try:
@@ -175,13 +176,13 @@ class Interrupts:
 
 
 def guard(spark: SparkSession) -> None:
-    """See :meth:`Interrupts.guard`; nothing outside of one."""
+    """See :meth:`Interrupts.guard`; without an active context, does nothing."""
     if _current is not None:
         _current.guard(spark)
 
 
 def current() -> Interrupts:
-    """The interrupts of the running command; fresh ones, which no signal reaches, where there are none."""
+    """The active context; outside of one, a new instance that no signal reaches."""
     return _current or Interrupts()
 
 

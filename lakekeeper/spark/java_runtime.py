@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on. No JVM is started but the one that prints its version."""
+"""Find a Java that Spark can run on. Starts no JVM except to print its version."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUPPORTED = (17, 21)
-"""Major versions that Spark 4.1 runs on and that lakekeeper is tried with."""
+"""Major versions that Spark 4.1 runs on and that lakekeeper is tested with."""
 
 INSTALL = "sudo apt-get update && sudo apt-get install -y openjdk-17-jre-headless"
-"""What to type on Debian and Ubuntu; releases without 17 have ``openjdk-21-jre-headless``."""
+"""Install command for Debian and Ubuntu; releases without 17 have ``openjdk-21-jre-headless``."""
 
 _HOMES = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -21,14 +21,14 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One runtime: its ``java`` program and major version (8, 11, 17 ...)."""
+    """One Java runtime: its ``java`` program and major version (8, 11, 17 ...)."""
 
     program: str
     major: int
 
     @property
     def home(self) -> str:
-        """The directory that JAVA_HOME would name."""
+        """The directory to use as JAVA_HOME."""
         return str(Path(self.program).resolve().parent.parent)
 
     @property
@@ -45,7 +45,7 @@ def effective_java() -> Java | None:
 
 
 def usable_java() -> Java | None:
-    """The effective Java if Spark runs on it, else the first supported one in the usual places, or None."""
+    """The effective Java if Spark runs on it, else the first supported one in the usual locations, or None."""
     effective = effective_java()
     if effective is not None and effective.supported:
         return effective
@@ -54,7 +54,7 @@ def usable_java() -> Java | None:
 
 
 def major_version(banner: str) -> int | None:
-    """The major version in what ``java -version`` prints: 8 for ``1.8.0_392``, 17 for ``17.0.15``."""
+    """The major version in the output of ``java -version``: 8 for ``1.8.0_392``, 17 for ``17.0.15``."""
     match = _VERSION.search(banner)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""Every py4j touch that is no format's: the one module that adapters may use of ``lakekeeper.spark``.
+"""All py4j calls that are independent of a table format, for ``lakekeeper.spark`` and for adapters.
 
-``Any`` is the type of a Java object here: py4j has no other.
+Java objects have the type ``Any``, since py4j offers no other.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.errors import AdapterError
-from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters take it from here
-from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - adapters take it from here
+from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters import it from here
+from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - adapters import it from here
 
 
 def require_classic(spark: Any) -> None:
@@ -29,11 +29,11 @@ def require_classic(spark: Any) -> None:
 
 
 class Package:
-    """A package of the JVM, or with no name the root of all: attributes in lower case are packages, others classes.
+    """A package of the JVM, or without a name the root: attributes in lower case are packages, all others classes.
 
-    py4j's own asks Java at each step of ``org.apache.spark.Name`` for a class of that name, and to find that there is
-    no class ``org`` Java looks into every jar: up to half of a driver's work on small tables. Raises AdapterError
-    for a class that there is not.
+    py4j's own package object looks up a class at each step of ``org.apache.spark.Name``, and Java searches every jar to
+    find that no class ``org`` exists: up to half of a driver's time on small tables. Raises AdapterError for a class
+    that does not exist.
     """
 
     def __init__(self, view: Any, name: str = "") -> None:
@@ -41,7 +41,7 @@ class Package:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what Python and its tools ask of any object
+        if name.startswith("_"):  # attributes that Python and its tools look up on any object
             raise AttributeError(name)
         full = f"{self._name}.{name}" if self._name else name
         return Package(self._view, full) if name[0].islower() else _class(self._view, full)
@@ -63,7 +63,7 @@ def _singleton(view: Any, name: str) -> Any:
 
 
 class Jvm:
-    """A session's JVM, with the conversions that Scala and Java code ask for."""
+    """A session's JVM, with conversions to and from Scala and Java types."""
 
     def __init__(self, spark: Any) -> None:
         require_classic(spark)
@@ -95,7 +95,7 @@ class Jvm:
         return list(self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))
 
     def some(self, value: Any) -> Any:
-        """Some(value), or None for a null."""
+        """Scala's Some(value), or its None for a null."""
         return self.view.scala.Option.apply(value)
 
     def none(self) -> Any:
@@ -103,7 +103,7 @@ class Jvm:
         return self.view.scala.Option.empty()
 
     def java_class(self, name: str) -> Any:
-        """A class by its full name: for one whose own name is in lower case, which :attr:`view` takes for a package."""
+        """A class by its full name, also one with a name in lower case, which :attr:`view` treats as a package."""
         return _class(self.spark._jvm, name)
 
     def object(self, name: str) -> Any:
@@ -111,7 +111,7 @@ class Jvm:
         return _singleton(self.spark._jvm, name)
 
     def static(self, cls: str, method: str) -> Any:
-        """A static method that an instance overload of the same name would hide from py4j."""
+        """A static method that py4j would not find because an instance method has the same name."""
         from py4j.java_gateway import JavaMember
 
         return JavaMember(method, None, "z:" + cls, self.spark._jvm._gateway_client)
@@ -125,10 +125,10 @@ class Jvm:
         return made
 
     def create_file(self, path: str, data: bytes) -> None:
-        """Create a file on the driver's disk, whole and in one step. Raises where there is one already.
+        """Create a file on the driver's disk atomically, with its full content. Raises if the file already exists.
 
         Hadoop's local file system checks that no file exists and then opens it: two concurrent callers both succeed,
-        and the checksum beside the file may be the other caller's, which leaves the file unreadable.
+        and the checksum next to the file may be the other caller's, which leaves the file unreadable.
         """
         files = self.view.java.nio.file.Files
         file = self.view.java.io.File(path)
@@ -138,7 +138,7 @@ class Jvm:
             self.view.java.nio.file.OpenOption, [self.view.java.nio.file.StandardOpenOption.CREATE_NEW]
         )
         aside = self.view.java.io.File(folder, f".{name}.{uuid.uuid4().hex}.tmp").toPath()
-        self.view.java.io.File(folder, f".{name}.crc").delete()  # of a file that is no more
+        self.view.java.io.File(folder, f".{name}.crc").delete()  # left by a file that no longer exists
         files.write(aside, bytearray(data), new)
         try:
             files.createLink(file.toPath(), aside)
@@ -150,7 +150,7 @@ class Jvm:
             files.delete(aside)
 
     def longs(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Any:
-        """A Java ``long[]``: a few calls for all of its numbers."""
+        """A Java ``long[]``, made in a few calls regardless of its length."""
         made = self.spark.sparkContext._gateway.new_array(self.spark._jvm.long, len(numbers))
         plain = bytearray(np.asarray(numbers, np.int64).astype(">i8").tobytes())
         self.view.java.nio.ByteBuffer.wrap(plain).asLongBuffer().get(made)
@@ -179,15 +179,15 @@ _LOCAL = frozenset(
 
 
 def on_local_disk(file_system: Any) -> bool:
-    """Whether a Hadoop FileSystem is the driver's disk as it is, so that Python can open its files by path.
+    """Whether a Hadoop FileSystem is the driver's plain local disk, so that Python can open its files by path.
 
-    Reading through the JVM takes nine times as long (py4j encodes bytes as text, and waits up to 40 ms an answer).
+    Reading through the JVM takes nine times as long (py4j encodes bytes as text, and waits up to 40 ms per response).
     """
     return str(file_system.getClass().getName()) in _LOCAL
 
 
 class JavaFile(io.RawIOBase):
-    """A file of ``size`` bytes behind a Java input stream with ``seek``, as Hadoop's and Iceberg's have it."""
+    """A file of ``size`` bytes, read through a Java input stream with ``seek``, such as Hadoop's and Iceberg's."""
 
     def __init__(self, stream: Any, size: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Are the libraries in the session those that an adapter was written for? Asked when a table is opened.
+"""Check, when a table is opened, that the libraries in the session have versions that the adapter is tested with.
 
-Most of what adapters call of Delta and Iceberg is not public: it may change in any release, and Java reports it only
-when the call is made, which for a commit is after the data was written.
+Adapters mostly call non-public code of Delta and Iceberg. It may change in any release, and Java reports a mismatch
+only when the call is made, which for a commit is after the data was written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lakekeeper.spark.jvm import Jvm
 
 ALLOW = "allow-untested-versions"
 Versions = Mapping[str, tuple[str, Sequence[str]]]
-"""Name of a library → (the version found, those that lakekeeper is tested with)."""
+"""Name of a library → (the version found, the versions that lakekeeper is tested with)."""
 
 
 def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
-    """Raise AdapterError for a version that is not among the tested ones, unless the operator's conf allows it."""
+    """Raise AdapterError for an untested version, unless the operator's conf allows it."""
     said = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
     if said is not None and lookup(ALLOW).parse(said):
         return
@@ -32,7 +32,7 @@ def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
 
 
 def version_findings(versions: Versions) -> list[Finding]:
-    """For ``lakekeeper doctor``: each version, and whether it is tested."""
+    """Findings of ``lakekeeper doctor``: each version, and whether it is tested."""
     advice = f"start the session with a tested version, or set {CONF_PREFIX}{ALLOW}=true to try this one"
     return [
         Finding(

@@ -1,14 +1,14 @@
 """The merge on Spark: sort rows by the key, in one task or in ranges cut by the block statistics.
 
-Each input is read once. A group that fits one task is sorted without a shuffle. A larger one is cut
-at bounds that the planner took from the blocks' own statistics, so that no sampling job reads it first:
+Each input is read once. A group that fits one task is sorted without a shuffle. A larger group is cut at bounds that
+the planner took from the blocks' own statistics, so that no sampling job reads it first:
 
     one task     scan ─► coalesce(1) ─► sort ─► write
     ranges       scan ─► bucket(key) ─► repartitionById ─► sort each ─► write
 
-A key that follows a curve is one column more on the way: each row's place, by which it is bucketed and sorted.
+A key that follows a curve adds a temporary column: each row's curve position, by which rows are bucketed and sorted.
 
-PySpark is imported inside the functions: ``import lakekeeper`` comes by here and must stay free of it.
+PySpark is imported inside the functions: ``import lakekeeper`` imports this module and must not import PySpark.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _OF_THE_THREAD = (
 
 
 class SparkRunner:
-    """Satisfies ``spi.Runner`` with DataFrames; safe to use from several driver threads."""
+    """Implements ``spi.Runner`` with DataFrames; safe to use from several driver threads."""
 
     def __init__(self, spark: SparkSession) -> None:
         require_classic(spark)
         self._spark = spark
 
     def merge(self, rows: DataFrame, task: MergeTask) -> DataFrame:
-        """Rows in key order (NULLs first), or along the key's curve; without a key in the order they are read."""
+        """Sort rows by the key (NULLs first), or along the key's curve; without a key, keep the input order."""
         from pyspark.sql import functions as F
 
         if task.key is None:
@@ -60,26 +60,26 @@ class SparkRunner:
         return _sorted(rows, F.col(column.name), cuts, order)
 
     def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-        """Places of the lost rows; see :mod:`lakekeeper.spark.row_match`."""
+        """Positions of the lost rows; see :mod:`lakekeeper.spark.row_match`."""
         return row_match.match(traces, most)
 
     def hold(self, hits: DataFrame) -> Held[DataFrame]:
-        """Places, cached on the executors, and their number by file."""
+        """Positions, cached on the executors, and their number per file."""
         return row_match.hold(hits)
 
     def only(self, held: Held[DataFrame], files: Collection[str]) -> Held[DataFrame]:
-        """The places in these files."""
+        """The positions in these files."""
         return row_match.only(held, files)
 
     def release(self, kept: Matched[DataFrame] | Held[DataFrame]) -> None:
-        """Drop what was cached."""
+        """Drop the cached rows."""
         kept.hits.unpersist()
 
     @contextmanager
     def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
-        """Jobs of this thread belong to the run's group, so that they show in the UI and can be cancelled.
+        """Assign jobs of this thread to the run's job group, so that they show in the UI and can be cancelled.
 
-        Afterwards the thread has the group, description and pool that it had before: a replay runs in the caller's.
+        Afterwards the thread has its previous group, description and pool: a replay runs in the caller's thread.
         """
         context = self._spark.sparkContext
         before = {name: context.getLocalProperty(name) for name in _OF_THE_THREAD}
@@ -94,19 +94,19 @@ class SparkRunner:
                 context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None clears it
 
     def cancel(self, run_id: str) -> None:
-        """Stop the run's jobs, and those its threads might still start."""
+        """Cancel the run's jobs, including those that its threads might still start."""
         self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(run_id)
 
 
 def _sorted(rows: DataFrame, by: Column, cuts: Sequence[Column], order: Sequence[Column]) -> DataFrame:
-    """Rows sorted as a whole by one task, or in ranges of ``by`` between the cuts, a task each."""
+    """Rows sorted as a whole by one task, or in ranges of ``by`` between the cuts, one task each."""
     if not cuts:
         return rows.coalesce(1).sortWithinPartitions(*order)
     return rows.repartitionById(len(cuts) + 1, _bucket(by, cuts, 0)).sortWithinPartitions(*order)
 
 
 def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:
-    """Number of cuts at or below the key, by a balanced tree of comparisons; NULL goes to the first range."""
+    """Number of cuts at or below the key, by a balanced tree of comparisons; NULL is in the first range."""
     from pyspark.sql import functions as F
 
     if not cuts:
@@ -126,7 +126,7 @@ def _literal(cut: Any, kind: str) -> Column:
     if kind == "timestamp":
         return F.timestamp_micros(F.lit(cut))
     if kind == "timestamp_ntz":
-        # Days and time of day, by interval arithmetic: no zone may come in between.
+        # Days and time of day, by interval arithmetic, so that no time zone is applied.
         start = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
         days, micros = divmod(cut, 86_400_000_000)
         return start + F.make_dt_interval(F.lit(days), secs=F.lit(micros / 1e6).cast("decimal(18,6)"))

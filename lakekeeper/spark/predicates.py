@@ -1,6 +1,6 @@
-"""Predicates as Spark analyzed them: what may not be in one, and the rows for which one is not true.
+"""Predicates as analyzed by Spark: rejection of unsupported expressions, and the rows for which one is not true.
 
-Adapters may use this module beside ``lakekeeper.spark.jvm``: it knows DataFrames and no format.
+Adapters may use this module besides ``lakekeeper.spark.jvm``: it works on DataFrames and is independent of formats.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ EXPECTED = "a Spark SQL predicate over the table's columns, with deterministic b
 
 
 def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
-    """Raise OptionError naming what in ``where`` can not be taken over the columns of ``frame``; reads no data.
+    """Raise OptionError naming what in ``where`` is not allowed over the columns of ``frame``; reads no data.
 
-    ``steady``: nor may it depend on the present moment or on the session.
+    ``steady``: also reject what depends on the current time or on the session.
     """
     try:
         jvm.session.sessionState().sqlParser().parseExpression(where)
@@ -66,8 +66,8 @@ def referenced(jvm: Jvm, frame: Any, where: str) -> dict[str, str]:
 def unmatched(jvm: Jvm, frame: Any, where: str) -> Any:
     """The rows of ``frame`` for which ``where`` is not true: false, or NULL.
 
-    Every row of a file matches where the file can hold none of these. Negation goes down to the comparisons, so that
-    a format's own file skipping understands them::
+    If a file can contain none of these rows, every row of it matches. The negation is pushed down to the comparisons,
+    so that a format's own file skipping understands them::
 
         a = 1 AND b < 2        (NOT a = 1 OR a IS NULL) OR (NOT b < 2 OR b IS NULL)
     """
@@ -90,9 +90,9 @@ def split_conjunction(jvm: Jvm, frame: Any, where: str) -> list[Any]:
 
 
 def condition_of(frame: Any) -> Any:
-    """The condition of the one filter that the optimizer leaves over a frame; None where every row passes.
+    """The condition of the only filter in the optimized plan of a frame; None if every row passes.
 
-    Raises LookupError where it proved that no row does, ValueError where it leaves more than a filter.
+    Raises LookupError if the optimizer proved that no row passes, ValueError if the plan is more than a filter.
     """
     plan = frame._jdf.queryExecution().optimizedPlan()
     kind = _kind(plan)
@@ -106,7 +106,7 @@ def condition_of(frame: Any) -> Any:
 
 
 def _filter(jvm: Jvm, frame: Any, where: str) -> Any:
-    """The analyzed filter, with what Spark only stands for (BETWEEN, say) replaced by what it means."""
+    """The analyzed filter, with placeholder expressions (such as BETWEEN) replaced by their definition."""
     plan = frame.where(where)._jdf.queryExecution().analyzed()
     for rule in ("ReplaceExpressions", "RewriteWithExpression"):
         plan = jvm.object(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
@@ -142,7 +142,7 @@ def _not_false(jvm: Jvm, expression: Any) -> Any:
 
 
 def _null(jvm: Jvm, expression: Any) -> Any:
-    """An expression that is true where this one is NULL: of a comparison, where one of its columns is."""
+    """An expression that is true where this one is NULL: for a comparison, where one of its columns is NULL."""
     made = jvm.view.org.apache.spark.sql.catalyst.expressions
     kind = _kind(expression)
     if kind in _NEVER_NULL:
@@ -155,7 +155,7 @@ def _null(jvm: Jvm, expression: Any) -> Any:
 
 
 def _column(jvm: Jvm, operand: Any) -> Any:
-    """The column that an operand is NULL with; empty for a value that is not NULL, None where nothing tells."""
+    """The column that decides whether an operand is NULL; empty for a non-NULL value, None if undecidable."""
     if operand.foldable():
         return None if operand.eval(None) is None else ""
     if _kind(operand) == "AttributeReference":
@@ -172,7 +172,7 @@ def _kind(item: Any) -> str:
 
 
 def _expressions(jvm: Jvm, plan: Any) -> list[Any]:
-    """Those of all nodes: for some predicates Spark puts more than a filter over the table."""
+    """The expressions of all nodes: for some predicates Spark plans more than a filter over the table."""
     found = jvm.python_list(plan.expressions())
     for child in jvm.python_list(plan.children()):
         found += _expressions(jvm, child)
@@ -193,7 +193,7 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
 
 
 def _unknown_column(error: Exception, columns: list[str]) -> str:
-    """Which column Spark could not find, with the nearest one; empty if it complains of something else."""
+    """Message naming the column that Spark could not find, with the nearest match; empty for any other error."""
     told: Any = getattr(error, "getMessageParameters", dict)() or {}
     name = str(told.get("objectName", "")).strip("`")
     if not name or "UNRESOLVED_COLUMN" not in str(error):

@@ -1,10 +1,9 @@
-"""A listener on a running session: what its queries ask of tables, without any event log.
+"""A listener on a running session that records the table scans of its queries, without any event log.
 
     query ends ─► QueryExecutionListener (py4j) ─► plan as JSON ─► scans with filters and files read ─► newest kept
 
-Spark calls listeners beside the query, never in its way; whatever goes wrong here is counted and nothing else. Memory
-is bounded: the oldest scans are forgotten. A listener sees the queries of its own session only, not those of
-``newSession()``, and none of Spark Connect.
+Spark calls listeners asynchronously to the query; errors here are only counted. Memory is bounded: the oldest scans are
+dropped. A listener sees the queries of its own session only, not those of ``newSession()``, and none of Spark Connect.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _LOG = logging.getLogger("lakekeeper")
 
 
 class Listening:
-    """Scans of a session's queries since :meth:`start`; safe to ask from any thread.
+    """Scans of a session's queries since :meth:`start`; may be read from any thread.
 
-    ``seen`` counts scans, ``failed`` queries whose plan could not be read.
+    ``seen`` counts scans, ``failed`` counts queries whose plan could not be read.
     """
 
     def __init__(self, spark: SparkSession, *, most: int = MOST_SCANS) -> None:
@@ -57,7 +56,7 @@ class Listening:
         self.failed = 0
 
     def start(self) -> Self:
-        """Begin to listen; a second call changes nothing."""
+        """Start recording; a second call has no effect."""
         if self._listener is not None:
             return self
         from pyspark.java_gateway import ensure_callback_server_started
@@ -66,8 +65,8 @@ class Listening:
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
         self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
-        # Each time a Python object is handed over, Java sees another proxy of it, and listeners are unregistered by
-        # identity: only what the JVM itself handed back is one and the same object in both calls.
+        # Java gets a new proxy each time a Python object is passed to it, and listeners are unregistered by identity:
+        # only an object returned by the JVM itself is the same object in both calls.
         held = self._jvm.view.java.util.ArrayList()
         held.add(_Listener(self))
         self._listener = held.get(0)
@@ -76,7 +75,7 @@ class Listening:
         return self
 
     def stop(self) -> None:
-        """Listen no more; what was seen stays."""
+        """Stop recording; the recorded scans are kept."""
         listener, self._listener = self._listener, None
         if listener is not None:
             self._jvm.session.listenerManager().unregister(listener)
@@ -88,7 +87,7 @@ class Listening:
         self.stop()
 
     def workload(self, table: str, names: Collection[str]) -> Workload:
-        """What was asked of a table that plans call by one of ``names``."""
+        """The workload of a table that plans refer to by one of ``names``."""
         known = known_as(*names)
         with self._lock:
             kept = list(self._scans)
@@ -96,7 +95,7 @@ class Listening:
         return collect(table, scans, source="the running session", start_ms=self._started, end_ms=_now_ms())
 
     def note(self, execution: Any) -> None:
-        """Keep the scans of a query that ended well; never raises."""
+        """Record the scans of a successful query; never raises."""
         try:
             info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
                 execution.executedPlan()
@@ -107,12 +106,12 @@ class Listening:
             with self._lock:
                 self._scans.extend(noted)
                 self.seen += len(noted)
-        except Exception as error:  # a query that this can not read is the user's as much as any other
+        except Exception as error:  # an unreadable plan must not affect the user's query
             self.failed += 1
             _LOG.debug("a query's plan could not be read: %s", error)
 
     def _values(self, sighting: Sighting) -> dict[int, int]:
-        """How many files were read, and their bytes: the values of the accumulators behind a scan's metrics."""
+        """The number of files read and their bytes: the values of the accumulators behind a scan's metrics."""
         wanted = [number for name, number in sighting.metrics.items() if name in (*FILES, *BYTES)]
         context = self._jvm.object("org.apache.spark.util.AccumulatorContext")
         found = {}
@@ -124,7 +123,7 @@ class Listening:
 
 
 class _Listener:
-    """What the JVM calls."""
+    """The callback object that the JVM calls."""
 
     class Java:
         implements = ("org.apache.spark.sql.util.QueryExecutionListener",)
@@ -136,7 +135,7 @@ class _Listener:
         self._owner.note(execution)
 
     def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
-        """A query that failed has read nobody knows what."""
+        """Ignore a failed query: what it has read is unknown."""
 
     def equals(self, other: Any) -> bool:
         return self is other

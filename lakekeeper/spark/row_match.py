@@ -1,12 +1,12 @@
-"""Find rows again by their values: which places of a set of files hold these rows?
+"""Find rows by their values: the positions of given rows in a set of files.
 
-A row is found by a digest of a text that two rows share only if all their values are the same, bit for bit
-but for NaN: −0.0 is not 0.0, NULL is not "", and maps compare whatever the order of their entries.
-Equal rows are interchangeable, so the n copies that were lost take the first n places:
+A row is found by a digest of a text that two rows share only if all their values are equal, bit for bit except for NaN:
+−0.0 is not 0.0, NULL is not "", and maps compare regardless of the order of their entries. Equal rows are
+interchangeable, so n lost copies match the first n positions:
 
     lost      a a b          written   a@1 a@2 a@3 b@4        hits   a@1 a@2 b@4
 
-PySpark is imported inside the functions: ``import lakekeeper`` comes by here and must stay free of it.
+PySpark is imported inside the functions: ``import lakekeeper`` imports this module and must not import PySpark.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _NULL = "~"
-_FEW = 2  # columns of fixed width that mostly tell rows apart
+_FEW = 2  # columns of fixed width that mostly suffice to distinguish rows
 
 
 def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-    """See ``spi.Runner.match``. Raises TypeError for a column whose values can not be told apart.
+    """See ``spi.Runner.match``. Raises TypeError for a column whose values cannot be compared.
 
-    A rewrite keeps every row, so where the outputs hold just as many rows with some values of a few columns as were
-    lost with them, it is those rows: mostly two columns of fixed width are all that is read. Where they do not
-    tell, all such columns are tried, and then whole rows.
+    A rewrite keeps every row. So if the outputs contain exactly as many rows with certain values in a few columns as
+    were lost with these values, they are the lost rows; usually only two columns of fixed width are read. If these do
+    not suffice, all columns of fixed width are tried, and then whole rows.
     """
     names = _fixed_width(traces)
     if names:
@@ -52,7 +52,7 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
 
 
 def _whole_rows(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
-    """By all columns. The lost rows are read once; their keys are kept meanwhile, never the rows."""
+    """Match by all columns. The lost rows are read once; only their keys are cached, never the rows."""
     keys = _lost_keys(traces, exact=True).persist()
     try:
         total = keys.count()
@@ -74,9 +74,9 @@ def _nothing(traces: Traces[DataFrame], total: int) -> Matched[DataFrame]:
 
 
 def _placed(traces: Traces[DataFrame], keys: DataFrame, total: int, *, exact: bool) -> Matched[DataFrame]:
-    """One look at all outputs, for the keys of the lost rows.
+    """Search all outputs once for the keys of the lost rows.
 
-    Unless ``exact``, a value counts only if no more of it is there than was lost.
+    Unless ``exact``, a key matches only if the outputs contain no more rows with it than were lost.
     """
     from pyspark.sql import functions as F
 
@@ -89,7 +89,7 @@ def _placed(traces: Traces[DataFrame], keys: DataFrame, total: int, *, exact: bo
 
 
 def _fixed_width(traces: Traces[DataFrame]) -> list[str]:
-    """Columns that are cheap to read and to compare; no floats, as Spark takes 0.0 for −0.0."""
+    """Columns that are cheap to read and to compare; no floats, because Spark treats 0.0 and −0.0 as equal."""
     from pyspark.sql import types as T
 
     kind = traces.lost.schema["row"].dataType
@@ -100,7 +100,7 @@ def _fixed_width(traces: Traces[DataFrame]) -> list[str]:
 
 
 def _told(lost: DataFrame, columns: int) -> tuple[int, list[str]]:
-    """How many rows were lost, and the two columns of ``c0`` … that tell them apart best."""
+    """The number of lost rows, and the two of the columns ``c0`` … that distinguish them best."""
     from pyspark.sql import functions as F
 
     distinct = [F.approx_count_distinct(F.col("row").getField(f"c{i}")) for i in range(columns)]
@@ -117,7 +117,7 @@ def _only_columns(traces: Traces[DataFrame], names: Sequence[str]) -> Traces[Dat
 
 
 def _keys(row: Column, kind: DataType, *, exact: bool) -> list[Column]:
-    """What is compared: the exact key after a cheap hash of it, or else the plain values of a few columns."""
+    """The columns to compare: a cheap hash and the exact key, or the plain values of a few columns."""
     from pyspark.sql import types as T
 
     if exact or not isinstance(kind, T.StructType):
@@ -126,10 +126,10 @@ def _keys(row: Column, kind: DataType, *, exact: bool) -> list[Column]:
 
 
 def _places(written: DataFrame, lost: DataFrame, kind: DataType, *, exact: bool) -> DataFrame:
-    """The first ``copies`` places of each lost row; no position where the place is named a second time.
+    """The first ``copies`` positions of each lost row; a position that occurs a second time is NULL.
 
-    Keys are compared by ``<=>``: of ``=`` Spark infers that no key is NULL, and works out the exact key of every
-    row to be sure, before the cheap hash has sorted most rows out.
+    Keys are compared by ``<=>``: from ``=`` Spark infers that no key is NULL, and then computes the exact key of every
+    row to check it, before the cheap hash has excluded most rows.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -171,7 +171,7 @@ def only(held: Held[DataFrame], files: Collection[str]) -> Held[DataFrame]:
 
 
 def _key(row: Column, kind: DataType) -> Column:
-    """What is equal for interchangeable rows and for no others."""
+    """A key that is equal for interchangeable rows and for no others."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -181,7 +181,7 @@ def _key(row: Column, kind: DataType) -> Column:
 
 
 def _quick(row: Column, kind: DataType) -> Column:
-    """A number that is equal for equal rows, and rarely else."""
+    """A number that is equal for equal rows, and rarely for others."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -202,7 +202,7 @@ def _hashes(kind: DataType) -> bool:
 
 
 def _text(value: Column, kind: DataType) -> Column:
-    """A text that tells values of one type apart; no two parts can run together, as an atom says its length."""
+    """A text that is unique per value of a type; parts cannot run together, since each atom starts with its length."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -232,7 +232,7 @@ def _listed(parts: Column) -> Column:
 
 
 def _spelled(value: Column, kind: DataType) -> Column:
-    """An atomic value as text, without what depends on the session (its zone, its formats)."""
+    """An atomic value as text that does not depend on the session (time zone, formats)."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 

@@ -1,11 +1,11 @@
-"""Make, or take over, the Spark session that lakekeeper works in; versions and jars are pinned here.
+"""Create, or take over, the Spark session that lakekeeper works in; versions and jars are pinned here.
 
-``import lakekeeper`` never comes here: a program that brings its own session needs none of this. The command
-line, the demo and the tests do.
+``import lakekeeper`` does not import this module: a program with its own session does not need it. The command line,
+the demo and the tests do.
 
     spark = local_session(warehouse=Path("wh"), catalogs={"ice": "jdbc:sqlite:/data/catalog.db"})
 
-PySpark is imported inside the functions, so that ``doctor`` can look at a machine that has no working Spark.
+PySpark is imported inside the functions, so that ``doctor`` can check a machine without a working Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 VERSIONS: Mapping[str, str] = MappingProxyType(
     {"spark": "4.1.1", "scala": "2.13", "delta": "4.3.1", "iceberg": "1.12.0", "sqlite-jdbc": "3.50.3.0"}
 )
-"""What this release is built for and tested with. pyproject.toml pins the same pyspark and delta-spark."""
+"""The versions this release is built for and tested with. pyproject.toml pins the same pyspark and delta-spark."""
 
 # Jars of both formats carry the minor version of Spark and the Scala version in their names.
 _BUILD = f"{VERSIONS['spark'].rpartition('.')[0]}_{VERSIONS['scala']}"
@@ -47,7 +47,7 @@ JARS: Mapping[str, str] = MappingProxyType(
         "sqlite": f"org.xerial:sqlite-jdbc:{VERSIONS['sqlite-jdbc']}",
     }
 )
-"""Maven coordinates by what they are for."""
+"""Maven coordinates by purpose."""
 
 EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -55,12 +55,12 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
         "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
 )
-"""Session extension by format; the class is also the proof that the format's jar is there."""
+"""Session extension by format; the class also proves that the format's jar is present."""
 
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 
-# Spark brings these itself, in the same versions; a second copy costs 60 MB of downloads and doubles log4j.
+# Spark includes these in the same versions; a second copy costs 60 MB of downloads and duplicates log4j.
 _EXCLUDES = (
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
@@ -70,7 +70,7 @@ _EXCLUDES = (
     "org.slf4j:slf4j-api",
 )
 
-# Lines of the start that tell a user nothing. Downloads, warnings and errors of the resolution pass.
+# Startup lines without information for a user. Downloads, warnings and errors of the dependency resolution pass.
 _NOISE = (
     "^:: (loading settings|resolving dependencies|resolution report|retrieving) ",
     "^(Ivy Default Cache set to|The jars for the packages stored in): ",
@@ -87,7 +87,7 @@ _NOISE = (
 )
 
 
-# The sieves end with their JVMs; kept, since a dropped Popen warns of a process that still runs.
+# The filters end with their JVMs; kept here, since an unreferenced Popen warns about a process that still runs.
 _sieves: list[subprocess.Popen[Any]] = []
 _javas: list[subprocess.Popen[Any]] = []
 _LEAVING_SECONDS = 3.0
@@ -108,14 +108,14 @@ def local_session(
         app_name: the application's name in Spark.
         warehouse: directory of Delta's managed tables, and of Iceberg catalogs that name none.
         catalogs: Iceberg catalogs as ``name -> type:uri``, see `catalog_conf`.
-        conf: Spark confs; they win over what is set here, but packages and extensions are added to ours.
+        conf: Spark confs; they take precedence over the ones set here, but packages and extensions are added to ours.
             With ``spark.jars`` nothing is downloaded.
-        master: where Spark runs; spark-submit's own ``--master`` wins.
+        master: where Spark runs; spark-submit's own ``--master`` takes precedence.
         small_data: settings for tests, where starting a stage costs more than its rows.
 
     Raises:
-        AdapterError: Java is missing or of another version, or the running session is one of Spark Connect.
-        OptionError: a catalog that cannot be understood, or a static conf unlike that of the running session.
+        AdapterError: Java is missing or has an unsupported version, or the running session is a Spark Connect session.
+        OptionError: an invalid catalog, or a static conf that differs from that of the running session.
     """
     named = _catalog_confs(catalogs or {}, warehouse)
     given = dict(conf or {})
@@ -138,13 +138,13 @@ def local_session(
 
 
 def mute() -> None:
-    """Drop from now on what the JVM writes to stderr; it has to be one that `local_session` started."""
+    """Discard further output of the JVM on stderr; only works for a JVM that `local_session` started."""
     for sieve in _sieves:
         sieve.kill()
 
 
 def end_java() -> None:
-    """End the JVM that `local_session` started, if there is one, and wait until it is gone."""
+    """End the JVM that `local_session` started, if any, and wait for its exit."""
     for java in _javas:
         _signal_group(java, signal.SIGTERM)
     for java in _javas:
@@ -156,7 +156,7 @@ def end_java() -> None:
 
 
 def _signal_group(java: subprocess.Popen[Any], number: signal.Signals) -> None:
-    """Spark's scripts and the JVM, whichever of them are there by now."""
+    """Signal Spark's launch scripts and the JVM, whichever of them are running."""
     if java.poll() is None:
         os.killpg(java.pid, number)
 
@@ -165,9 +165,9 @@ def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[st
     """The confs of one Iceberg catalog from ``type:uri``.
 
     ========================  ==========================================================================
-    ``jdbc:sqlite:/a/c.db``   a catalog in one SQLite file; tables in ``warehouse/name``, else beside it
-    ``rest:http://host:1``    a REST catalog; it knows its own warehouse
-    ``hadoop:/a/dir``         a directory; only for trying things out, two writers can lose a commit
+    ``jdbc:sqlite:/a/c.db``   a catalog in one SQLite file; tables in ``warehouse/name``, else next to it
+    ``rest:http://host:1``    a REST catalog, which has its own warehouse
+    ``hadoop:/a/dir``         a directory; only for experiments, two writers can lose a commit
     ========================  ==========================================================================
 
     Raises:
@@ -196,7 +196,7 @@ def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[st
 
 
 def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")) -> tuple[str, ...]:
-    """What a running session lacks for these formats, one sentence each with the remedy; empty if nothing.
+    """What a running session lacks for these formats, one message each with the remedy; empty if nothing is missing.
 
     Static confs are read once, when the first session starts: `getOrCreate` silently ignores them later.
     """
@@ -235,7 +235,7 @@ def _running() -> bool:
 
 
 def _submitted() -> bool:
-    """Whether spark-submit started this program: the JVM is there before us, with a master of its own."""
+    """Whether spark-submit started this program: the JVM then already runs, with its own master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -259,9 +259,9 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
 
 
 def _prepare_environment() -> None:
-    # Without it Spark's Python workers are the `python3` of PATH and lack every package of this environment.
+    # Otherwise Spark's Python workers run the `python3` of PATH, which lacks the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Containers often have a host name that resolves to nothing.
+    # Containers often have a host name that does not resolve.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if _submitted():
         return
@@ -285,19 +285,19 @@ def _catalog_confs(catalogs: Mapping[str, str], warehouse: Path | None) -> dict[
 def _settings(
     catalogs: Mapping[str, str], given: Mapping[str, str], *, warehouse: Path | None, small_data: bool
 ) -> dict[str, str]:
-    """All confs of a new session: ours, then the catalogs, then what was given."""
+    """All confs of a new session: ours, then the catalogs, then the given ones."""
     settings = {
         "spark.jars.packages": ",".join(JARS.values()),
         "spark.jars.excludes": ",".join(_EXCLUDES),
         "spark.sql.extensions": ",".join(EXTENSIONS.values()),
         "spark.sql.catalog.spark_catalog": _DELTA_CATALOG,
-        # Nothing is written to the current directory: no derby, no metastore_db.
+        # Write nothing to the current directory: no derby.log, no metastore_db.
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.memory": "3g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # Delta rebuilds its state in 50 partitions by default: seconds for a table of five files.
+        # By default, Delta rebuilds its state in 50 partitions, which takes seconds for a table of five files.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "4",
     }
@@ -323,14 +323,14 @@ def _small_data() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # Each task would write the source of its projections anew, if only to find them compiled already.
+        # Otherwise each task generates the source of its projections again, only to find them compiled already.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        # Delta's VACUUM lists folders by that many tasks, 10,000 by default.
+        # Delta's VACUUM lists folders with this many tasks, 10,000 by default.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        # With one compiler Java keeps 48 MB for code. A suite fills that, and then Java drops code that it still runs.
+        # With one compiler, Java reserves 48 MB for code. A test suite fills that, and Java then drops code in use.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
     }
 
@@ -341,9 +341,9 @@ def _joined(ours: str, theirs: str) -> str:
 
 @contextlib.contextmanager
 def _whole_start() -> Iterator[None]:
-    """Around a start of Spark: one that is interrupted leaves neither a JVM behind nor half a context.
+    """Guard the start of Spark: an interrupted start leaves neither a JVM nor a partial context behind.
 
-    PySpark keeps the JVM's process to itself until Java has answered, so it is noted where PySpark makes it.
+    PySpark does not expose the JVM's process until Java has responded, so it is recorded where PySpark creates it.
     """
     from pyspark import SparkContext, java_gateway
 
@@ -357,7 +357,7 @@ def _whole_start() -> Iterator[None]:
     try:
         yield
     except Exception:
-        raise  # of a conf, say: PySpark takes the same JVM for the next try
+        raise  # for example an invalid conf: PySpark uses the same JVM for the next attempt
     except BaseException:
         end_java()
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
@@ -368,9 +368,9 @@ def _whole_start() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Send the starting JVM's stderr through grep, which drops `_NOISE` and passes everything else on.
+    """Filter the starting JVM's stderr through grep, which drops `_NOISE` and passes everything else on.
 
-    A process, not a thread: the JVM keeps this stderr for its life and must never wait for Python to log.
+    A process, not a thread: the JVM keeps this stderr for its lifetime and must never wait for Python.
     """
     grep = shutil.which("grep")
     if grep is None or _submitted() or os.environ.get("LAKEKEEPER_VERBOSE_START"):

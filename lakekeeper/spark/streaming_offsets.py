@@ -1,9 +1,9 @@
 """What streams have yet to read: the offsets in their checkpoints, of Delta's source and of Iceberg's.
 
-    offsets/  0  1  2  3        where each batch ends, noted before it is done
-    commits/  0  1  2           batches that are done: the stream goes on from where 2 ends, and does 3 again
+    offsets/  0  1  2  3        the end of each batch, recorded before the batch runs
+    commits/  0  1  2           completed batches: the stream continues from the end of 2, and repeats 3
 
-Where the first batch begins is noted by Iceberg's source only, in ``sources/<n>/offsets/0``.
+Only Iceberg's source records the start of the first batch, in ``sources/<n>/offsets/0``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OPTION = "vacuum.streaming-checkpoints"
-_EMPTY = -1  # Iceberg's source began with a table without a snapshot
+_EMPTY = -1  # Iceberg's source started on a table without a snapshot
 
 
 def streams_of(
@@ -28,8 +28,8 @@ def streams_of(
 ) -> tuple[Stream, ...]:
     """What the streams of these checkpoint folders have yet to read; ``required`` as in :class:`Stream`.
 
-    Raises OptionError for a folder that is no stream's checkpoint, or from which this cannot be told: taken for a
-    stream that needs nothing, it would protect nothing.
+    Raises OptionError for a folder that is not a streaming checkpoint, or whose position cannot be read: treating it as
+    a stream that needs nothing would leave the versions it needs unprotected.
     """
     return tuple(Stream(folder, _positions(Jvm(spark), folder), required) for folder in checkpoints)
 
@@ -48,7 +48,7 @@ def _positions(jvm: Jvm, folder: str) -> tuple[tuple[str, int | None], ...]:
 
 
 def _offsets(folder: _Folder) -> list[str]:
-    """The texts that say where the stream goes on."""
+    """The offset files that define where the stream continues."""
     done = folder.numbers("commits")
     if done:
         return [folder.text("offsets", str(max(done)))]
@@ -65,7 +65,7 @@ def _offsets(folder: _Folder) -> list[str]:
 
 
 class _Folder:
-    """A checkpoint folder, through Hadoop."""
+    """A checkpoint folder, read through Hadoop."""
 
     def __init__(self, jvm: Jvm, name: str) -> None:
         self.name = name
@@ -74,21 +74,21 @@ class _Folder:
         self._files = self._root.getFileSystem(jvm.session.sessionState().newHadoopConf())
 
     def names(self, *steps: str) -> list[str]:
-        """What lies in a folder below, sorted; nothing where there is none."""
+        """The names in a subfolder, sorted; empty if it does not exist."""
         if not self.has(*steps):
             return []
         return sorted(str(status.getPath().getName()) for status in self._files.listStatus(self._at(*steps)))
 
     def numbers(self, *steps: str) -> list[int]:
-        """Names that are numbers: batches."""
+        """The numeric names in a subfolder, which are batches."""
         return [int(name) for name in self.names(*steps) if name.isdigit()]
 
     def has(self, *steps: str) -> bool:
-        """Is it there?"""
+        """Whether a file or subfolder exists."""
         return bool(self._files.exists(self._at(*steps)))
 
     def text(self, *steps: str) -> str:
-        """The text of a file below."""
+        """The text of a file in the folder."""
         stream = self._files.open(self._at(*steps))
         try:
             return bytes(stream.readAllBytes()).decode()
@@ -103,7 +103,7 @@ class _Folder:
 
 
 def _read(line: str) -> Iterator[tuple[str, int | None]]:
-    """(uuid of the table, version) of each offset in a line; lines of other kinds, and other sources, have none."""
+    """(uuid of the table, version) of each offset in a line; empty for other kinds of lines and other sources."""
     try:
         plain = json.loads(line)
     except ValueError:
@@ -120,5 +120,5 @@ def _found(plain: Any) -> Iterator[tuple[str, int | None]]:
         number = int(plain["snapshot_id"])
         yield "", None if number == _EMPTY else number
     else:
-        for value in plain.values():  # offsets by the name of their source
+        for value in plain.values():  # offsets keyed by the name of their source
             yield from _read(value) if isinstance(value, str) else _found(value)

@@ -1,7 +1,7 @@
 """``where``: a Spark SQL predicate over a table's columns, parsed and resolved by Spark, then checked.
 
-Only references to the table's columns and deterministic built-in functions may be in it: the same
-text must select the same files when it is asked twice, and must run nobody's code.
+It may only contain references to the table's columns and deterministic built-in functions: the same text must select
+the same files when it is evaluated twice, and must run no user code.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from lakekeeper.spi import TableName
 
 
 def check_where(spark: Any, table: TableName, where: str, *, steady: bool = False) -> None:
-    """Raise OptionError naming what in ``where`` can not be taken; reads no data.
+    """Raise OptionError naming what in ``where`` is not allowed; reads no data.
 
-    ``steady``: nor may it depend on the present moment or on the session.
+    ``steady``: also reject what depends on the current time or on the session.
     """
     frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
     check(Jvm(spark), frame, where, steady=steady)

@@ -1,7 +1,7 @@
 """The interfaces between the engine, a table format and Spark: protocols and data, no behaviour.
 
-adapter    what one table of one format offers: snapshots, reads, writes, commits; and what the engine needs of Spark
-rows       row-level deletes: which rows a race lost, where they are now, how to delete and restore them
+adapter    one table of one format: snapshots, reads, writes and commits; and what the engine requires of Spark
+rows       row-level operations: find rows deleted by concurrent commits, delete rows, restore rows
 storage    the files of a table, as ``vacuum`` sees them
 
 May import ``lakekeeper.core`` and ``lakekeeper.errors``.

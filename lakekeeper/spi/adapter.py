@@ -1,9 +1,8 @@
-"""What an adapter satisfies, and what the engine asks of Spark: protocols and data, no behaviour.
+"""What an adapter implements, and what the engine requires of Spark: protocols and data, no behaviour.
 
-An adapter is bound to one table of one format. The engine is the only caller of its methods; it
-calls :meth:`Adapter.read` and :meth:`Adapter.write` from several threads at once, for different tasks.
-``Rows`` is whatever the adapter reads and the runner sorts: a DataFrame on Spark, a list in the
-memory adapter.
+An adapter is bound to one table of one format. The engine is the only caller of its methods; it calls
+:meth:`Adapter.read` and :meth:`Adapter.write` concurrently from several threads, for different tasks. ``Rows`` is the
+type that the adapter reads and the runner sorts: a DataFrame on Spark, a list in the memory adapter.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ from lakekeeper.spi.rows import (
 from lakekeeper.spi.storage import Storage
 
 Observer = Callable[[str, Mapping[str, Any]], None]
-"""``observer(phase, info)``. An exception it raises stops the run as a crash at that point would."""
+"""``observer(phase, info)``. An exception raised by it stops the run, as a crash at that point would."""
 
 PHASES = ("planned", "read", "written", "before_commit", "conflict", "committed", "before_delete", "deleted")
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a format (or a table of it) can do; data, so that nobody asks for classes.
+    """What a format (or one table of it) supports, as data instead of classes.
 
-    row_deletes        rows can be masked without rewriting their file
-    stores_level       level and key id outlive other writers' commits
-    row_lineage        rows keep an id through a rewrite on this table
+    row_deletes        rows can be deleted by position without rewriting their file
+    stores_level       level and key id survive the commits of other writers
+    row_lineage        rows of this table keep their id through a rewrite
     time_travel        older versions can be read
-    native_key         the format has a place of its own for a cluster key
+    native_key         the format itself can store a cluster key
     """
 
     row_deletes: bool
@@ -56,31 +55,31 @@ class Capabilities:
 
 
 class Notes(Protocol):
-    """Small texts that lakekeeper keeps beside a table, hidden from every listing that counts.
+    """Small texts that lakekeeper keeps next to a table's data, hidden from listings of the table's files.
 
-    Names are relative, with ``/`` between steps. Losing one loses speed, never data. Both raise AdapterError where
-    the storage does not answer.
+    Names are relative, with ``/`` between steps. A lost note costs speed, never data. All methods raise AdapterError
+    if the storage does not respond.
     """
 
     def read(self, name: str) -> str | None:
-        """The text under a name; None where there is none."""
+        """The text under a name; None if it does not exist."""
         ...
 
     def keep(self, name: str, text: str) -> str:
-        """Write a text unless there is one already; what is there now."""
+        """Write a text unless the name already has one; returns the text that is stored now."""
         ...
 
     def replace(self, name: str, text: str) -> None:
-        """Write a text, over one that is there."""
+        """Write a text, replacing an existing one."""
         ...
 
     def remove(self, name: str) -> None:
-        """Take a text away; none there is no error."""
+        """Remove a text; a missing one is no error."""
         ...
 
 
 class Adapter(Protocol[Rows]):
-    """One table. Methods raise the errors of :mod:`lakekeeper.errors` and no others on purpose."""
+    """One table. Methods deliberately raise only the errors of :mod:`lakekeeper.errors`."""
 
     @property
     def table(self) -> str:
@@ -91,75 +90,74 @@ class Adapter(Protocol[Rows]):
     def capabilities(self) -> Capabilities: ...
 
     def require_writable(self, options: Options) -> None:
-        """Called before a run writes its first file; cheap.
+        """Check that commits to the table are safe; called before a run writes its first file, and cheap.
 
-        Raises Unsupported where a commit could overwrite one of another writer.
+        Raises Unsupported if a commit could overwrite the commit of another writer.
         """
         ...
 
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, as of now."""
+        """The table's current properties."""
         ...
 
     def set_cluster_key(
         self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
     ) -> KeyReport:
-        """Store the key, or with no columns take it away; ``dry_run`` only tells what that changes.
+        """Store the key, or remove it if no columns are given; ``dry_run`` only reports what that would change.
 
-        Natively where the table has a native key already, or where ``native`` asks for it; else as the property
-        ``lakekeeper.cluster-by``, which changes nothing for other engines. A key that is stored this way survives a
-        rename of its columns. Raises OptionError for columns that can be no key, and for a ``native`` key that the
-        table or its format can not keep.
+        The key is stored natively if the table already has a native key or ``native`` is true; otherwise as the
+        property ``lakekeeper.cluster-by``, which changes nothing for other engines. A key stored as the property
+        survives a rename of its columns. Raises OptionError for columns that cannot be a key, and for a ``native`` key
+        that the table or its format cannot store.
         """
         ...
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks.
 
-        ``columns`` (Spark SQL spelling) override the table's own key; without either the key is None. So it is where
-        the table's own can not be used any more (``Snapshot.key_problem``).
-        ``where`` keeps every block that may hold a match, and marks the picture incomplete.
-        Raises Unsupported for a table feature that is not on the allow-list, OptionError for a column
-        that is unknown, not orderable or kept without statistics. Reads no data file.
+        ``columns`` (Spark SQL spelling) override the table's own key. The key is None if neither is given, or if the
+        table's own key is no longer usable (``Snapshot.key_problem``). ``where`` keeps every block that may hold a
+        match, and marks the snapshot incomplete. Raises Unsupported for a table feature that is not on the allow-list,
+        OptionError for a column that is unknown, not orderable or has no statistics. Reads no data file.
         """
         ...
 
     def version(self) -> Snapshot:
         """The newest version without key and blocks: lists no data file, reads no statistics, starts no job.
 
-        :meth:`changes_since` tells what was committed after it, but not what became of files.
+        From it, :meth:`changes_since` reports later commits, but not what happened to individual files.
         """
         ...
 
     def read(self, task: MergeTask) -> Rows:
-        """The live rows of the task's inputs, as of its read version, with all that must outlive a rewrite."""
+        """The live rows of the task's inputs, as of its read version, with everything that must survive a rewrite."""
         ...
 
     def write(self, rows: Rows, task: MergeTask, run_id: str) -> Rewrite:
-        """Write rows, in the order they come, as files that no version names yet, cut at the task's targets.
+        """Write rows, in input order, to files that no version names yet, cut at the task's target sizes.
 
-        They are written to the folder of ``run_id`` (:func:`lakekeeper.core.model.run_folders.run_folder`), where a
-        vacuum finds them if the run dies.
+        The files are written to the folder of ``run_id`` (:func:`lakekeeper.core.model.run_folders.run_folder`), where
+        a vacuum finds them if the run dies.
         """
         ...
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
-        """One attempt to put all ``rewrites`` in the place of their inputs, atomically, as no change of data.
+        """One attempt to replace the inputs of all ``rewrites`` by their outputs, atomically, as no change of data.
 
-        Each input must be as ``Rewrite.inputs_now`` says. Raises Conflict (it is not: nothing was committed),
-        Rejected (known not to have happened) or Unknown. ``run_id`` is in the log afterwards.
+        Each input must be in the state that ``Rewrite.inputs_now`` gives. Raises Conflict (an input is not; nothing
+        was committed), Rejected (known to have failed) or Unknown. The log records ``run_id`` with the commit.
         """
         ...
 
     def release(self, task: MergeTask) -> None:
-        """Free what :meth:`read` or ``deletes.traces`` hold for a task; nothing held is no error.
+        """Free the resources that :meth:`read` or ``deletes.traces`` hold for a task; holding none is no error.
 
-        Called when the work on a task ends, however it ends; rows that were read can not be used afterwards.
+        Called when the work on a task ends, successfully or not; rows that were read cannot be used afterwards.
         """
         ...
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
-        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known not to be committed.
+        """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known to be uncommitted.
 
         Missing files are no error.
         """
@@ -172,12 +170,12 @@ class Adapter(Protocol[Rows]):
 
     @property
     def restores(self) -> Restores[Rows]:
-        """How rows that were deleted are put back."""
+        """Restores deleted rows."""
         ...
 
     @property
     def notes(self) -> Notes:
-        """What is kept beside the table."""
+        """The notes kept next to the table's data."""
         ...
 
     @property
@@ -186,12 +184,12 @@ class Adapter(Protocol[Rows]):
         ...
 
     def changes_since(self, snapshot: Snapshot) -> Changes:
-        """What was committed since ``snapshot``, freshly read from the log."""
+        """The commits since ``snapshot``, freshly read from the log."""
         ...
 
 
 class Format(Protocol):
-    """An entry point of the group ``lakekeeper.adapters``: opens tables of one format."""
+    """A table format, registered as an entry point of the group ``lakekeeper.adapters``."""
 
     @property
     def name(self) -> str:
@@ -199,21 +197,21 @@ class Format(Protocol):
         ...
 
     def open(self, spark: Any, identifier: TableName) -> Adapter[Any]:
-        """The adapter of one table. Raises NotFound, Unsupported or AdapterError (e.g. jars missing)."""
+        """Open the adapter of one table. Raises NotFound, Unsupported or AdapterError (e.g. jars missing)."""
         ...
 
     def refused(self, table: str, error: BaseException) -> Unsupported | None:
-        """What an error of the format's own library says of a table that it can not open; None for any other."""
+        """Translate an error of the format's own library that rejects a table; None for any other error."""
         ...
 
     def examine(self, spark: Any) -> Sequence[Finding]:
-        """What ``lakekeeper doctor`` says of the format in a session; starts and changes nothing, raises nothing."""
+        """The findings of ``lakekeeper doctor`` on the format in a session; starts, changes and raises nothing."""
         ...
 
     def lost_race(self, error: BaseException) -> bool:
-        """Did a statement of the format's own writer fail because somebody else committed first?
+        """Whether a statement of the format's own writer failed because another commit came first.
 
-        False in doubt: an outcome that is not known must not be taken for a loss.
+        False in doubt: an unknown outcome must not count as a lost race.
         """
         ...
 
@@ -222,7 +220,7 @@ class Format(Protocol):
 class TableName:
     """A table as Spark resolved it: by path, or by catalog, namespace and name.
 
-    ``text`` is what the caller wrote; ``sql`` names the table in a statement, quoted.
+    ``text`` is the name as the caller gave it; ``sql`` is the quoted name for use in a statement.
     """
 
     text: str
@@ -235,35 +233,35 @@ class TableName:
 
 
 class Runner(Protocol[Rows]):
-    """Sorts rows for a task; knows nothing of formats."""
+    """Sorts and matches rows for a task, independent of the format."""
 
     def merge(self, rows: Rows, task: MergeTask) -> Rows:
-        """Rows in the task's key order, split into ranges at its cuts."""
+        """Sort rows in the task's key order, split into ranges at its cuts."""
         ...
 
     def match(self, traces: Traces[Rows], most: int) -> Matched[Rows]:
-        """Find each lost row in the outputs, equal ones numbered so that no place is taken twice.
+        """Find each lost row in the outputs; equal rows are numbered so that no position is matched twice.
 
-        More than ``most`` lost rows are counted and not looked for. Give the result to :meth:`release`.
+        More than ``most`` lost rows are only counted, not searched for. Pass the result to :meth:`release`.
         """
         ...
 
     def hold(self, hits: Rows) -> Held[Rows]:
-        """Work out places once and keep them, with their number by file. Give the result to :meth:`release`."""
+        """Compute positions once and keep them, with their number per file. Pass the result to :meth:`release`."""
         ...
 
     def only(self, held: Held[Rows], files: Collection[str]) -> Held[Rows]:
-        """The places in these files; it stands on ``held`` and is not released by itself."""
+        """The positions in these files; a view on ``held`` that is not released separately."""
         ...
 
     def release(self, kept: Matched[Rows] | Held[Rows]) -> None:
-        """Forget what was kept."""
+        """Free a result of :meth:`match` or :meth:`hold`."""
         ...
 
     def working(self, run_id: str, task: MergeTask) -> AbstractContextManager[None]:
-        """Around the work on one task, in its thread: marks its jobs so that :meth:`cancel` finds them."""
+        """Context for the work on one task, in its thread: marks its jobs so that :meth:`cancel` finds them."""
         ...
 
     def cancel(self, run_id: str) -> None:
-        """Stop all jobs of a run."""
+        """Cancel all jobs of a run."""
         ...

@@ -1,4 +1,4 @@
-"""The row-level half of an adapter: which rows died, how to delete rows, how to bring deleted rows back.
+"""The row-level half of an adapter: find rows deleted by concurrent commits, delete rows, restore deleted rows.
 
 Part of ``lakekeeper.spi``, which exports all names of this module.
 """
@@ -20,7 +20,7 @@ Rows = TypeVar("Rows")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Proof of a commit: the version it made, the run id in it, files taken out and put in."""
+    """Proof of a commit: the version it created, its run id, and the files it removed and added."""
 
     version: int
     run_id: str
@@ -31,13 +31,13 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Rows that a rewrite holds and that no longer live where they were read; all that its replays masked is left out.
+    """Rows of a rewrite that are no longer live in its inputs, except those that its replays have already deleted.
 
-    rewrite   the rewrite that has to be brought up to date
-    base      what they are masked in: the rewrite itself, or the rewrite as it was written, where rows that a replay
-              masked live again
-    changes   brings it to ``changes.version``
-    rows      how many, by the log's own counts; None where the log does not tell
+    rewrite   the rewrite to bring up to date
+    base      what the rows are deleted from: the rewrite itself, or the rewrite as first written if rows that a replay
+              deleted are live again
+    changes   the changes to apply, up to ``changes.version``
+    rows      number of lost rows by the log's own counts; None if the log does not record it
     native    the adapter's own handle
     """
 
@@ -49,16 +49,16 @@ class Lost:
 
 
 Places = Mapping[str, Sequence[int] | npt.NDArray[np.int64]]
-"""Output path → ascending row numbers in it, from 0."""
+"""Output path → ascending row positions in the file, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traces(Generic[Rows]):
-    """Two sets of rows to be compared.
+    """Two sets of rows to compare.
 
     lost      a column ``row``: the lost rows of a rewrite
-    written   columns ``row``, ``file``, ``position``: all rows of its outputs that are not masked; ``file`` is the
-              output's path as in ``Output.path``, ``position`` the row's number in the file, from 0
+    written   columns ``row``, ``file``, ``position``: all rows of its outputs that are not deleted; ``file`` is the
+              output's path as in ``Output.path``, ``position`` the row's position in the file, from 0
 
     ``row`` is a row id, or a struct of all values; rows with equal ``row`` are interchangeable.
     """
@@ -69,7 +69,7 @@ class Traces(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class Matched(Generic[Rows]):
-    """Places (columns ``file``, ``position``) of lost rows, how many were lost and how many places were found."""
+    """Positions (columns ``file``, ``position``) of lost rows, the number of lost rows, and of positions found."""
 
     hits: Rows
     lost: int
@@ -78,7 +78,7 @@ class Matched(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[Rows]):
-    """Places (columns ``file``, ``position``), worked out and kept, and their number in each file."""
+    """Positions (columns ``file``, ``position``), computed and kept, and their number in each file."""
 
     hits: Rows
     per_file: Mapping[str, int]
@@ -86,10 +86,10 @@ class Held(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One part of a commit of ours, written to files that no version names yet.
+    """One part of our commit, written to files that no version names yet.
 
-    rows      data file → rows: those that a delete takes out of the file, or those that a new file holds
-    written   paths of the files that were written for it
+    rows      data file → number of rows: those that a delete removes from the file, or those that a new file holds
+    written   paths of the files that were written for this part
     native    the adapter's own handle
     """
 
@@ -100,7 +100,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What tidying of delete files did: the version it made (None: nothing was to do), files taken out and put in."""
+    """The result of :meth:`RowDeletes.tidy`: the version created (None: no change), delete files removed and added."""
 
     version: int | None = None
     removed_delete_files: int = 0
@@ -108,46 +108,47 @@ class Tidied:
 
 
 class RowDeletes(Protocol[Rows]):
-    """What an adapter knows of single rows: which died, where they lie now, how to delete them.
+    """Row-level operations of an adapter: which rows were deleted, where rows are now, how to delete them.
 
-    Where the table permits no row-level deletes (``Capabilities.row_deletes``), files are written anew without
-    the rows; the answers are the same.
+    If the table permits no row-level deletes (``Capabilities.row_deletes``), files are rewritten without the rows; the
+    results are the same.
 
-    A delete of ours goes in steps, of which only the last one is visible::
+    Our own delete has several steps, of which only the last one is visible::
 
         covered ─► find ─► prepare ─► delete ─┬─ done
-                     ▲        ▲               └─ Conflict: keep what still stands, search what is new
+                     ▲        ▲               └─ Conflict: keep what is still valid, search what is new
                      └────────┴───────────────────┘
     """
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        """What has to be masked in a rewrite to bring it to ``changes.version``; reads deletes, and no data.
+        """The rows to delete from a rewrite to bring it to ``changes.version``; reads deletes, but no data.
 
-        Raises Conflict where an input holds live rows that were not read (an older state was restored).
+        Raises Conflict if an input holds live rows that were not read (an older state was restored).
         """
         ...
 
     def places(self, lost: Lost) -> Places | None:
-        """Where the lost rows are in the outputs, one place for each, found with little work.
+        """The positions of the lost rows in the outputs, one for each, if they can be found with little work.
 
-        None where they are too many, or are not certain to be found so; then :meth:`traces` are compared.
+        None if the rows are too many or cannot be found with certainty; :meth:`traces` are then compared.
         """
         ...
 
     def traces(self, lost: Lost) -> Traces[Rows]:
-        """The lost rows and all rows among which they are to be found."""
+        """The lost rows, and all rows to search for them."""
         ...
 
     def mask(self, lost: Lost, hits: Rows | Places) -> Rewrite:
-        """``lost.base`` without the rows at these places, ready for a commit upon ``lost.changes.version``.
+        """``lost.base`` with the rows at these positions deleted, ready to commit on top of ``lost.changes.version``.
 
-        See :meth:`lakekeeper.core.planning.rebase.Rewrite.masked` for what is set; outputs without a live row are left
-        out. No file is deleted. Raises AdapterError for places that are not as many live rows of the outputs.
+        See :meth:`lakekeeper.core.planning.rebase.Rewrite.masked` for the fields that are set; outputs without a live
+        row are left out. Deletes no file. Raises AdapterError if the positions are not as many live rows of the
+        outputs.
         """
         ...
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
-        """The snapshot's files (or those of ``paths``) of which every row matches, as metadata alone proves.
+        """The snapshot's files (or those of ``paths``) in which every row matches, as metadata alone proves.
 
         Partition values and exact bounds are evaluated by SQL's rules for NULL and NaN. Reads no data file; a file in
         doubt is left out.
@@ -155,48 +156,48 @@ class RowDeletes(Protocol[Rows]):
         ...
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Rows:
-        """Places of the live rows that match, in the snapshot's blocks or only in those of ``paths``.
+        """Positions of the live rows that match, in the snapshot's blocks or only in those of ``paths``.
 
-        Columns ``file`` (as in ``BlockSet.path``) and ``position``. Raises Unsupported where rows may not be deleted.
+        Columns ``file`` (as in ``BlockSet.path``) and ``position``. Raises Unsupported if rows may not be deleted.
         """
         ...
 
     def release(self, found: Rows) -> None:
-        """Free what :meth:`find` holds for the rows that it returned; they cannot be used afterwards."""
+        """Free the resources of rows that :meth:`find` returned; the rows cannot be used afterwards."""
         ...
 
     def prepare(
         self, hits: Held[Rows] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
-        """Write what it takes to delete the rows at these places of ``snapshot``, and its files ``whole``.
+        """Write the files needed to delete the rows at these positions of ``snapshot``, and its files ``whole``.
 
-        Files of ``whole`` are not read where the table's change feed does not ask for their rows. Leaves no file
-        behind where it raises.
+        Files of ``whole`` are only read if the table's change feed requires their rows. Leaves no file behind if it
+        raises.
         """
         ...
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
-        """The share of ``prepared`` that is about ``paths`` and can be committed upon ``snapshot``.
+        """The part of ``prepared`` that concerns ``paths`` and can be committed on top of ``snapshot``.
 
-        What it leaves out has to be prepared again: another form of deletes is in force now, say.
+        The rest must be prepared again, for example because the table now uses another kind of deletes.
         """
         ...
 
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        """One attempt to commit what was prepared, all at once, as a change of data.
+        """One attempt to commit everything in ``prepared``, atomically, as a change of data.
 
-        ``snapshot`` is the newest state that was searched for ``where``. Raises Conflict where one of the files is
-        gone, or has other deletes now that the commit would undo, and, where the isolation level of the table asks for
-        it, for rows that came since and may match; Rejected or Unknown. Deletes no file of ``prepared``.
+        ``snapshot`` is the newest state that was searched for ``where``. Raises Conflict if one of the files was
+        removed or has other deletes now that the commit would undo, or, if the table's isolation level requires it, if
+        rows that may match were added since; Rejected or Unknown. Deletes no file of ``prepared``.
         """
         ...
 
     def discard(self, prepared: Sequence[Prepared]) -> None:
-        """Delete the files that were written for something that is known not to be committed."""
+        """Delete the files written for parts that are known to be uncommitted."""
         ...
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Take out delete files that apply to no row any more, and merge small ones, in one commit if any.
+        """Remove delete files that no longer apply to any row, and merge small ones, in at most one commit.
 
         Raises Conflict, Rejected or Unknown.
         """
@@ -204,31 +205,31 @@ class RowDeletes(Protocol[Rows]):
 
 
 class Restores(Protocol[Rows]):
-    """How rows that one of our deletes took out are put back: read from the version before it, written as new files."""
+    """Restores rows removed by one of our deletes: reads them from the version before it, writes them to new files."""
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The table as the delete that made ``version`` found it: its blocks that may hold a match of ``where``.
+        """The snapshot on which the delete of ``version`` was based: its blocks that may hold a match of ``where``.
 
-        The columns are those that the delete saw. Raises NotFound where the version can no longer be read.
+        The columns are those that the delete saw. Raises NotFound if that version can no longer be read.
         """
         ...
 
     def copy(self, hits: Held[Rows] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:
-        """Write the rows at these places of ``then``, and all live rows of its files ``whole``, as new files.
+        """Write the rows at these positions of ``then``, and all live rows of its files ``whole``, to new files.
 
-        Values follow their columns' ids, whatever the columns are called now; columns that came since are NULL or
-        have their default. Raises Unsupported, before anything is written, for what would not come back as it was.
+        Values follow the ids of their columns through renames; columns added since are NULL or have their default.
+        Raises Unsupported, before anything is written, if values cannot be restored unchanged.
         """
         ...
 
     def keep(self, copies: Prepared) -> bool:
-        """Can the copies still be committed? Not where the columns have changed in a way that they do not follow."""
+        """Whether the copies can still be committed: false if the columns have changed in a way they do not follow."""
         ...
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
-        """One attempt to append the copies, unless a commit after version ``since`` carries ``run_id`` already.
+        """One attempt to append the copies, unless a commit after version ``since`` already carries ``run_id``.
 
-        That one is given then, and nothing is committed: of two restores at once only one adds rows. Raises Conflict,
-        Rejected (also where the history since then can not be read) or Unknown.
+        That commit is then returned and nothing is committed: of two concurrent restores only one adds rows. Raises
+        Conflict, Rejected (also if the history since ``since`` cannot be read) or Unknown.
         """
         ...

@@ -1,4 +1,4 @@
-"""The half of the SPI that a vacuum works on: a table's files, as the storage and the log show them."""
+"""The part of the SPI that a vacuum uses: a table's files, as the storage and the log show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """What folding of metadata did, or would do: files that planning opens before and after, the version, and why."""
+    """The result of compacting metadata, or what a dry run predicts.
+
+    files_before, files_after   metadata files that planning opens before and after
+    version                     the version of the compacted metadata; None if it is unchanged
+    why                         what was done, or why nothing was
+    """
 
     files_before: int
     files_after: int
@@ -31,9 +36,9 @@ class Storage(Protocol):
     """The table's files as a vacuum sees them.
 
     Paths are full locations, decoded: ``scheme:[//authority]/step/step``. Only :meth:`files`, :meth:`left_by` and
-    :meth:`strangers` list; only :meth:`delete`, :meth:`move` and :meth:`forget` write. A *run* is the name of its
-    folder (:func:`lakekeeper.core.model.run_folders.run_folder`). All raise AdapterError where the storage or the log
-    does not answer, and then return nothing: half an answer deletes whole tables.
+    :meth:`strangers` list; only :meth:`delete`, :meth:`move` and :meth:`forget` change files. A *run* is the name of
+    its folder (:func:`lakekeeper.core.model.run_folders.run_folder`). All methods raise AdapterError if the storage or
+    the log does not respond, and never return a partial result: a partial result could delete whole tables.
     """
 
     @property
@@ -42,15 +47,15 @@ class Storage(Protocol):
         ...
 
     def allowing(self, locations: Sequence[str]) -> Storage:
-        """The same storage, which also lists and deletes in places that the table declares below these locations."""
+        """The same storage, which also lists and deletes in folders that the table declares below these locations."""
         ...
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
-        """Was a state of this very table known by ``table_uuid``, if only at ``version``? False in doubt."""
+        """Whether this table has, or had at ``version``, the id ``table_uuid``. False in doubt."""
         ...
 
     def versions(self, since: int | None = None) -> Versions:
-        """All versions that the log still knows, freshly read; ``since``: those before it may be left out."""
+        """All versions that the log still knows, freshly read; versions before ``since`` may be left out."""
         ...
 
     def garbage(
@@ -62,53 +67,55 @@ class Storage(Protocol):
     ) -> Garbage:
         """Files that versions of ``kept.gone`` name or dropped, and that no version of ``kept.reasons`` names.
 
-        ``hints`` are paths that an earlier vacuum found dead and may not have deleted: each is looked up again, and
-        returned only if nothing names it now, not ``logged`` unless the log explains it. ``backlog`` is what the last
-        vacuum's answer asked to remember; it is looked up likewise. Work and memory follow what went, not what lives.
+        ``hints`` are paths that an earlier vacuum found dead and may not have deleted: each is checked again and
+        returned only if nothing names it now, without ``logged`` unless the log explains it. ``backlog`` is the
+        ``Garbage.backlog`` of the last vacuum and is checked in the same way. Work and memory are proportional to the
+        files removed, not to the live files.
         """
         ...
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
-        """Take ``kept.gone`` and ``kept.expired_refs`` out of the newest metadata, in one commit.
+        """Remove ``kept.gone`` and ``kept.expired_refs`` from the newest metadata, in one commit.
 
-        Returns those of ``files`` that commits since ``versions`` name again, which must stay. Deletes no file.
+        Returns those of ``files`` that commits since ``versions`` name again, which must be kept. Deletes no file.
 
-        Raises LostRace where another commit came first, so that the same call may succeed; Conflict where a commit
-        since ``versions`` changed what the plan rests on; Rejected; Unknown; AdapterError where the snapshots have
-        expired and the newer metadata cannot be read. Where versions are linear nothing leaves the metadata: the
-        call only raises Conflict where one of ``files`` is named again, and is repeated before each batch.
+        Raises LostRace if another commit came first, so that the same call may succeed; Conflict if a commit since
+        ``versions`` changed what the plan depends on; Rejected; Unknown; AdapterError if the snapshots have expired but
+        the newer metadata cannot be read. If versions are linear, nothing is removed from the metadata: the call only
+        raises Conflict if one of ``files`` is named again, and is repeated before each batch.
         """
         ...
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
-        """Each file as it is now, in order; None where there is none, or a folder."""
+        """The state of each file, in input order; None if it does not exist or is a folder."""
         ...
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
-        """Delete these files and look; the paths that are gone, by this call or before.
+        """Delete these files and verify it; returns the paths that no longer exist, removed by this call or before.
 
-        The last line of defence: what :func:`lakekeeper.core.vacuum.path_guard.refusal` forbids, or is reached by a
-        link, is left alone, whoever asks. A file that cannot be deleted stays, and is not among those returned. Where
-        the storage has real folders, those of a run go with their last file.
+        The last line of defence: a path that :func:`lakekeeper.core.vacuum.path_guard.refusal` forbids, or that is
+        reached through a link, is never deleted. A file that cannot be deleted is kept and is not among those
+        returned. On storage with real folders, the folder of a run is removed with its last file.
         """
         ...
 
     def refuses_bin(self) -> str:
-        """Why files cannot be moved to the recycle bin here; empty where they can.
+        """Why files cannot be moved to the recycle bin; empty if they can.
 
-        A move has to be a rename: where the storage copies instead, a bin costs as much as the files do.
+        A move must be a rename: on storage that copies instead, a recycle bin costs as much as the files.
         """
         ...
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
-        """Rename files, none over another; the sources that are at their targets now.
+        """Rename files, never over an existing one; returns the sources that are at their targets now.
 
-        Left alone is what :func:`lakekeeper.core.vacuum.path_guard.move_refusal` forbids, or what a link reaches.
+        Paths that :func:`lakekeeper.core.vacuum.path_guard.move_refusal` forbids, or that are reached through a link,
+        are left alone.
         """
         ...
 
     def files(self) -> Iterator[FileInfo]:
-        """LIST: all files below the roots of :attr:`grounds`; none of lakekeeper's own."""
+        """LIST: all files below the roots of :attr:`grounds`, without lakekeeper's own."""
         ...
 
     def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
@@ -116,34 +123,34 @@ class Storage(Protocol):
         ...
 
     def forget(self, run: str) -> None:
-        """A run has ended and nothing of it is left over: drop what was noted for it, and its folder if it is empty.
+        """Remove what is recorded for a run that has ended and left no files, and its folder if it is empty.
 
-        What cannot be dropped stays; it is no error.
+        Anything that cannot be removed is kept; that is no error.
         """
         ...
 
     def recognised(self, paths: Collection[str]) -> set[str]:
-        """Those of ``paths`` that only writers of the format make, by place, name and kind."""
+        """Those of ``paths`` that only writers of the format create, judged by folder, name and kind."""
         ...
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        """Which of ``paths`` any version that the log knows names, kept or not; metadata and log files too.
+        """Those of ``paths`` that any version in the log names, kept or not; includes metadata and log files.
 
-        ``versions`` were read after the files were listed. Raises AdapterError for an answer that is empty.
+        ``versions`` were read after the files were listed. Raises AdapterError if reading the log yields nothing.
         """
         ...
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
-        """Fold metadata that planning opens file by file, where that is worth it; changes no row and no data file.
+        """Compact metadata that planning opens file by file, if that pays off; changes no row and no data file.
 
         Raises Conflict, Rejected or Unknown.
         """
         ...
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
-        """Other tables in or around what is to be listed: folders of ``runs``, or (None) all that :meth:`files` lists.
+        """Foreign tables in or around the folders to list: those of ``runs``, or (None) all that :meth:`files` lists.
 
-        Asked are the files themselves and the catalog that the session knows the table by. LISTs. Raises
-        AdapterError where one of them does not answer.
+        Checks the files themselves and the catalog through which the session opened the table. LISTs. Raises
+        AdapterError if either does not respond.
         """
         ...

@@ -205,7 +205,7 @@ class DeleteContract(Selected):
         assert table.leftovers() == set()
 
     def test_copies_are_appended_once(self, harness: Harness) -> None:
-        """Whoever commits them: the same run again, or another one at the same time."""
+        """Committed by the same run again, or by another one at the same time."""
         table = harness.create(KV, BATCHES)
         adapter, rows = table.adapter(), fingerprint(table.rows())
         report = delete(harness, adapter, "k = 3")

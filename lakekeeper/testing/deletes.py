@@ -1,7 +1,7 @@
 """The row-level half of the memory adapter: what died, where it lies now, and how to delete it.
 
 Rows are known by their ids, or (``Settings.row_ids`` off) by their values only, as in formats without lineage.
-Where the table takes no row deletes, files are written anew without the rows.
+Where the table supports no row-level deletes, files are rewritten without the rows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class MemoryDeletes:
         return sorted(text(self._identity(row, at)) for row in rows)
 
     def mask(self, lost: Lost, hits: Parts | Places) -> Rewrite:
-        """Positions masked in place, or the touched files written anew."""
+        """Positions deleted in place, or the touched files rewritten."""
         base = lost.base
         run = run_folder(base.task.table_uuid, base.run_id)
         positions = _by_file(hits)
@@ -279,5 +279,5 @@ def _by_file(hits: Parts | Places) -> Mapping[str, frozenset[int]]:
 
 
 def fresh(file: DataFile) -> Entry:
-    """A file that nobody sees yet."""
+    """A file that no version names yet."""
     return Entry(file, 0)

@@ -6,7 +6,7 @@
     L0  d   ?                   1MB   rows=5 at=1000
 
 One line is a block: level, name, ``lo----hi`` (one value where they are equal, ``?`` without statistics, ``NULL``
-where all is NULL), size, and what differs from the defaults (``deleted=?``: nobody knows how many; ``at``: its birth
+where all is NULL), size, and what differs from the defaults (``deleted=?``: an unknown number; ``at``: its birth
 in ms). Where the text stands is for the eye only.
 """
 
@@ -35,7 +35,7 @@ def parse_key(spelled: str) -> ClusterKey:
 
 
 def parse_blocks(text: str, key: ClusterKey) -> Snapshot:
-    """A snapshot from drawn blocks; ValueError names a line that is none."""
+    """A snapshot from drawn blocks; ValueError names a line that cannot be parsed."""
     rows = [_parse_line(line, key) for line in text.splitlines() if line.strip()]
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _NAMES}
     for name in ("lo", "hi", "null_count", "exact"):

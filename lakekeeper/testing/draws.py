@@ -1,4 +1,4 @@
-"""Random pictures and tables from a ``random.Random``, so that a seeded loop and hypothesis draw the same ones.
+"""Random snapshots and tables from a ``random.Random``, so that a seeded loop and hypothesis draw the same ones.
 
 The loop is for thousands of cases in seconds; hypothesis (see ``strategies``) is for small counterexamples.
 """

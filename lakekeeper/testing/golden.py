@@ -9,7 +9,7 @@
 
 A case is a command with ``name=value`` arguments, input lines, ``----`` and the output up to the next empty
 line; output that has empty lines itself stands between doubled rules. With LAKEKEEPER_REWRITE_GOLDENS=1
-files are written anew instead of compared: the diff is then what is to be reviewed.
+files are rewritten instead of compared; review the diff.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A table in memory, as its users see it: versions, writers, time travel, and counters of all that was touched.
 
-Commits are atomic under one lock; files are immutable; an older version reads the same for ever. Writers
+Commits are atomic under one lock; files are immutable; an older version always reads the same. Writers
 never look at what maintenance does, and win every race against it.
 """
 
@@ -48,7 +48,7 @@ class Settings:
     row_ids          rows are known by their ids when they are looked for, else by their values
     finds_rows       lost rows are found at once, else by a scan of all rows
     counts_rows      the log says how many rows deletes take
-    linear           versions stay named for ever and are kept from one on, as Delta's; else they expire, as Iceberg's
+    linear           versions stay named forever and are kept from one on, as Delta's; else they expire, as Iceberg's
     serializable     a delete fails where rows came since it searched that may match; else they count as later
     """
 
@@ -163,7 +163,7 @@ class MemoryTable:
         return self.apply("WRITE", lambda now: _with_files(now, add=entries))
 
     def delete(self, where: Where) -> int:
-        """Delete rows: masked in their files where the table can, else by writing the files anew."""
+        """Delete rows: by position where the table supports it, else by rewriting the files."""
         means = self._means(where)
 
         def change(now: Version) -> Version:

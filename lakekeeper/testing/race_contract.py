@@ -1,4 +1,4 @@
-"""The contract of ``commit`` and ``changes_since`` against rivals: users win, and nobody loses a row."""
+"""The contract of ``commit`` and ``changes_since`` against concurrent writers: users win, and no row is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOW, HIGH = {1, 2}, {11, 12}  # the lower bounds of two groups
 
 
 class RaceContract(Selected):
-    """What a rewrite does to a table on which somebody else commits between its snapshot and its commit."""
+    """What a rewrite does to a table when another writer commits between its snapshot and its commit."""
 
     def test_an_append_between_is_no_conflict(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)

@@ -45,7 +45,7 @@ def commit(harness: Harness, adapter: Adapter[Any], made: Rewrite, snapshot: Sna
 
 
 class ReplayContract(Selected):
-    """Case 2 of seed 001: their delete commits first; and case 1: ours does."""
+    """Their delete commits first, and ours does."""
 
     @needs("row_deletes")
     @pytest.mark.parametrize("name", DELETES)

@@ -14,7 +14,7 @@ from lakekeeper.testing.values import fingerprint
 
 
 class RewriteContract(Selected):
-    """What a rewrite does to a table on which nobody else works."""
+    """What a rewrite does to a table without concurrent writers."""
 
     def test_read_gives_live_rows_only(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2, 3), keys(4, 5)])

@@ -1,4 +1,4 @@
-"""The contract of ``snapshot``, ``properties`` and ``set_cluster_key``: the picture is true."""
+"""The contract of ``snapshot``, ``properties`` and ``set_cluster_key``: the snapshot is correct."""
 
 from __future__ import annotations
 

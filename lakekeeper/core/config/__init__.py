@@ -1,4 +1,4 @@
-"""Options: their definitions, and how a call, the session and the table resolve to one value each.
+"""Options: their definitions, and how the call, the session and the table resolve to one value for each.
 
 May import ``core.model`` and ``core.units``.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from lakekeeper.core.config.option import Option
 from lakekeeper.core.config.vacuum_definitions import VACUUM_OPTIONS
 
-MAX_BLOCK_BYTES = 500_000_000  # seed 002: a merged partition above 500 MB is split
+MAX_BLOCK_BYTES = 500_000_000  # Snowflake splits a merged partition above 500 MB
 NO_ROW_BOUND = 1 << 40
 _GIB = 1 << 30
 

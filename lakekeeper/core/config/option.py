@@ -1,4 +1,4 @@
-"""One option: its kind, unit, range and meaning, where it may be set, and how text of a conf becomes its value."""
+"""One option: its type, unit, range and meaning, where it may be set, and how a value is parsed from conf text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table.
+    """One row of the option table.
 
-    low, high   bounds of the value, both included
-    scope       where it may be set besides the Spark conf. Whoever may alter a table may set its properties, so a
-                property never widens what the operator of a run allows:
+    low, high   inclusive bounds of the value
+    scope       where the option may be set besides the Spark conf. Any user with the right to alter a table can set its
+                properties, so a property never widens what the operator of a run allows:
 
-                any       call and property: what files look like, and which of them are due
-                lower     call and property; a property only lowers the value
-                higher    call and property; a property only raises it
-                fewer     call and property; a property only takes words from the list
+                any       call and property: the layout of files, and which of them are due
+                lower     call and property; a property can only lower the value
+                higher    call and property; a property can only raise the value
+                fewer     call and property; a property can only remove words from the list
                 session   call; a property is ignored
-                conf      neither: it is decided before any call; a property is ignored
-    unbounded   the value that stands for no bound at all
-    not_by_property   words that a property may not have
+                conf      neither: the value is fixed before any call; a property is ignored
+    unbounded   the value that means "no bound"
+    not_by_property   words that a property must not contain
     """
 
     name: str
@@ -42,12 +42,12 @@ class Option:
 
     @property
     def keyword(self) -> str:
-        """The spelling as a Python name."""
+        """The name as a Python identifier."""
         return self.name.replace("-", "_").replace(".", "_")
 
     @property
     def expected(self) -> str:
-        """What a good value looks like, for messages and pages."""
+        """Description of a valid value, for error messages and the reference page."""
         if self.choices:
             what = "a comma-separated list of" if self.scope == "fewer" else "one of"
             return f"{what} {', '.join(self.choices)}"
@@ -62,11 +62,11 @@ class Option:
 
     @property
     def only_tightens(self) -> bool:
-        """Does a table property move it to one side only?"""
+        """Whether a table property can move the value in one direction only."""
         return self.scope in ("lower", "higher", "fewer")
 
     def tightened(self, value: Any, by: Any) -> Any:
-        """``value``, or ``by`` where that is tighter; of lists the words of ``value`` that ``by`` has too."""
+        """The tighter of ``value`` and ``by``; for lists, the words of ``value`` that are also in ``by``."""
         if self.scope == "fewer":
             allowed = words(by)
             return ",".join(word for word in words(value) if word in allowed)
@@ -75,7 +75,7 @@ class Option:
         return min(value, by) if self.scope == "lower" else max(value, by)
 
     def parse(self, value: Any) -> Any:
-        """``value`` (typed, or text from a conf) as this option's type; raises OptionError."""
+        """``value`` (typed, or text from a conf) in this option's type; raises OptionError."""
         try:
             parsed = _parse(self.kind, value)
         except (TypeError, ValueError, KeyError):
@@ -95,7 +95,7 @@ class Option:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The parts of a comma-separated text, empty ones left out."""
+    """The non-empty parts of a comma-separated text."""
     return tuple(word.strip() for word in str(text).split(",") if word.strip())
 
 

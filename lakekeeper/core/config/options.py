@@ -1,8 +1,8 @@
-"""Options of a call: looked up by name, resolved from where they may be set, each with where it came from.
+"""Options of a call: lookup by name, and resolution of each value together with its origin.
 
 Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. Where a
-property only tightens an option (:class:`lakekeeper.core.config.option.Option`), the tighter of property and conf
-holds, and for ``auto.*`` the tighter of property and call. All options: :mod:`lakekeeper.core.config.definitions`.
+property can only tighten an option (:class:`lakekeeper.core.config.option.Option`), the tighter of property and conf
+applies; for ``auto.*``, the tighter of property and call. All options: :mod:`lakekeeper.core.config.definitions`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_KEYWORD = {o.keyword: o for o in OPTIONS}
 
 
 def lookup(name: str) -> Option:
-    """The option of that name (kebab or Python spelling); an unknown one is an error naming the nearest."""
+    """The option of that name (kebab-case or Python spelling). Raises OptionError, naming the nearest known option."""
     found = _BY_NAME.get(name) or _BY_KEYWORD.get(name)
     if found is None:
         raise OptionError(name, name, f"a known option{nearest(name, _BY_NAME)}")
@@ -33,9 +33,9 @@ def lookup(name: str) -> Option:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Resolved values and, for each, where it came from (``call``, ``conf``, ``property``, ``default``).
+    """Resolved values and the origin of each (``call``, ``conf``, ``property``, ``default``).
 
-    ``ignored`` has a sentence for each table property that was not taken, by the property's name.
+    ``ignored`` maps each table property that has no effect, or only part of it, to the reason.
     """
 
     values: Mapping[str, Any]
@@ -46,23 +46,23 @@ class Options:
         return self.values[lookup(name).name]
 
     def integer(self, name: str) -> int:
-        """The value of a whole-number option."""
+        """The value of an integer option."""
         return int(self[name])
 
     def number(self, name: str) -> float:
-        """The value of a number option."""
+        """The value of a numeric option."""
         return float(self[name])
 
     def ms(self, name: str) -> int:
-        """The value of an option in hours, in ms."""
+        """The value, in ms, of an option given in hours."""
         return int(self.number(name) * HOUR_MS)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The value of a comma-separated option, empty words left out."""
+        """The non-empty words of a comma-separated option."""
         return words(self[name])
 
     def with_(self, **changed: Any) -> Options:
-        """A copy with some values changed, as if by the call; raises OptionError."""
+        """A copy with some values replaced, as if set by the call; raises OptionError."""
         parsed = {lookup(k).name: lookup(k).parse(v) for k, v in changed.items()}
         origins = {**self.origins, **dict.fromkeys(parsed, "call")}
         return Options({**self.values, **parsed}, origins, self.ignored)
@@ -75,11 +75,11 @@ def resolve(
     *,
     lenient: bool = False,
 ) -> Options:
-    """Options from the three places, by precedence.
+    """Options resolved from the call, the Spark conf and the table properties, by precedence.
 
-    ``conf`` and ``properties`` may hold anything; only keys under our prefixes are looked at. Raises OptionError for a
-    bad value, and for an unknown name, naming the nearest. ``lenient``: a table property that is unknown or bad is
-    among ``Options.ignored`` instead. No value is ever a class to load.
+    ``conf`` and ``properties`` may hold anything; only keys with our prefixes are read. Raises OptionError for an
+    invalid value, and for an unknown name, naming the nearest known one. With ``lenient``, a table property that is
+    unknown or invalid is listed in ``Options.ignored`` instead. No value ever names a class to load.
     """
     values: dict[str, Any] = {o.name: o.default for o in OPTIONS}
     origins = dict.fromkeys(values, "default")
@@ -104,7 +104,7 @@ def resolve(
 
 
 def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
-    """The option that a key of a conf or call means; OptionError for one that a call can not set."""
+    """The option that a key of a conf or call names; raises OptionError for one that a call cannot set."""
     option = lookup(key[len(prefix) :])
     if origin == "call" and option.scope == "conf":
         raise OptionError(key, value, f"no value in a call: set the Spark conf {CONF_PREFIX}{option.name}")
@@ -114,7 +114,7 @@ def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
 def _properties(
     properties: Mapping[str, str], *, lenient: bool
 ) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
-    """(option's name → (property, value), property → why it is ignored) of a table's properties."""
+    """A table's properties as (option name → (property, value), property → why it is ignored)."""
     asked: dict[str, tuple[str, Any]] = {}
     ignored: dict[str, str] = {}
     for key, value in properties.items():
@@ -139,7 +139,7 @@ def _properties(
 
 
 def _too_loose(option: Option, value: Any, holds: Any) -> str:
-    """Why a property that would loosen an option has no effect, or not its whole effect."""
+    """Why a property that would loosen an option has no effect, or only part of it."""
     if option.scope == "fewer":
         return f"a table property can only take from the list: of {value!r}, {holds!r} is left"
     verb = "lower" if option.scope == "lower" else "raise"

@@ -1,4 +1,4 @@
-"""Advice: would another cluster key serve the workload better, by how much, and when would it have paid for itself?
+"""Advice on the cluster key: whether another key serves the workload better, by how much, and when it pays back.
 
     workload ─► columns that queries filter ─► keys of one to three of them, in each layout
     each key ─► the table re-sorted by it, on paper ─► files and bytes per query ─► gain ─► work / gain
@@ -113,8 +113,8 @@ def advise(
 ) -> Advice:
     """Advice for a table whose ``snapshot`` is under a key of the candidate columns, in any order.
 
-    ``present`` is the table's own key; ``missing`` names columns that are none, and why. Raises OptionError for an
-    empty workload.
+    ``present`` is the table's own key; ``missing`` names columns that cannot be keys, and why. Raises OptionError
+    for an empty workload.
     """
     if not len(workload):
         raise OptionError(

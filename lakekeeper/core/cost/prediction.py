@@ -1,4 +1,4 @@
-"""The explanation of a plan: what queries open now and after it, and every live block exactly once.
+"""Prediction for a plan: what queries open before and after it.
 
 plan ─► tasks and blocks left ─► weighed on the scale of the snapshot ─► the same plan with predictions
 """
@@ -33,7 +33,7 @@ def explained(
     """``plan``, made on ``snapshot`` with these options, with the worth of each task and what queries read of the rest.
 
     Tasks are weighed by their columns and none is made: of 10⁵, a printed plan shows the first few.
-    Raises TypeError for a plan whose tasks do not tell where their blocks stand in the picture.
+    Raises TypeError for a plan whose tasks have no block positions.
     """
     if not isinstance(plan.tasks, Tasks):
         raise TypeError(
@@ -63,9 +63,9 @@ def explained(
 
 
 def scan_error(snapshot: Snapshot, workload: Workload, now_ms: int) -> float | None:
-    """Median relative error of the files predicted for the newest scans, against what Spark opened; None if none told.
+    """Median relative error of the predicted files of the newest scans, against what Spark opened; None if unreported.
 
-    The prediction is made on the blocks as they are now, so that it is one only for scans since the last change.
+    The prediction uses the current blocks, so it holds only for scans since the last change.
     """
     told = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
     wrong = [

@@ -1,4 +1,4 @@
-"""A workload over one key column: its spans as numbers that compare with the blocks' bounds, and their sums.
+"""A workload on one key column: its ranges as numbers that compare with the bounds of blocks, and their sums.
 
 Bounds of blocks and of queries become dense ranks of one line, doubled, so that an open end lies between two values:
 
@@ -198,7 +198,7 @@ def _sums(values: Floats) -> Floats:
 def value_of(value: Any, kind: str) -> Any:
     """A bound (JSON form, or as a plan printed it) as a whole number of the kind, text, or another Python value.
 
-    Dates become days and timestamps µs (text without a zone counts as UTC). Raises ValueError where it is none.
+    Dates become days and timestamps µs (text without a zone counts as UTC). Raises ValueError if it cannot be parsed.
     """
     if kind in ("timestamp", "timestamp_ntz"):
         return value if isinstance(value, int) else _micros(str(value))

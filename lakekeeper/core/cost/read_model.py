@@ -1,4 +1,4 @@
-"""What queries read: the share of them that opens each block, and what they would open of a merge's outputs.
+"""The read model: the share of queries that opens each block, and what they would open of a merge's outputs.
 
     queries      ├──┤   ├──────┤      ├┤            share of b = those that meet it, by weight
     block b         |─────────|
@@ -7,7 +7,7 @@
     the query's range:   1 + (n − 1) · (bytes of the query's range in U) / (bytes of U)
 
 Where no workload is known, queries are taken to ask for a range of 1 % around a row, every row alike: a block is read
-by the share of its partition that lies in its range, and by 1 % beside it (reference: algorithms §5).
+by the share of its partition that lies in its range, and by 1 % beside it.
 """
 
 from __future__ import annotations

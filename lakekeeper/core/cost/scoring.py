@@ -1,6 +1,7 @@
-"""What a merge is worth: gain against work, as one number that compares across tables (seed 001's score).
+"""The score of a merge: gain against work, as one number that is comparable across tables.
 
-Everything is in byte-equivalents, so that nothing has to be measured to begin with:
+Relyt's auto table service ranks its tasks by such a score. Everything is in byte-equivalents, so that no measurement is
+needed to start:
 
     cost of a query reading file j    O + φ·bytes, and for its deletes O·files + φ·bytes + κ·deleted rows
     gain of a merge, per second       queries/s · (Σ P_j·cost_j − Σ P'·(O + φ·bytes of an output))
@@ -9,7 +10,7 @@ Everything is in byte-equivalents, so that nothing has to be measured to begin w
     score                             100 · ROI / (1 + ROI)          50: pays back exactly within the horizon
 
 O is opening a file. A gain divided by the speed of one core is in query-seconds per second, and these add up over
-tables. (algorithms §5)
+tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A key that no query filters by: nothing is worth rewriting for it, and which column would be."""
+"""Keys that no query filters by: no rewrite for them pays, and another column would serve better."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The queries of a workload against the blocks: which they open now, and which of the outputs of a merge.
+"""The read model of a workload: which blocks its queries open now, and which outputs of a merge they would open.
 
     scans ─► by the partitions that their filters admit ─► by column of the key ─┬─► one stretch: summed, two searches
                                                                                  └─► several columns, spans or NULL:
                                                                                      one by one, the heaviest
 
-A scan whose filter could not be read, but which told how many files it opened, opens that share of all blocks; any
-other filter that is not on the key or a partition counts as none.
+A scan whose filter could not be parsed, but which reported how many files it opened, opens that share of all blocks.
+Any other filter that is not on the key or a partition is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_SHAPES = 300
 _MOST_PLACES = 64
 """Different choices of partitions, of which the heaviest stand for all."""
 CURVE_FLOOR = {"linear": 1.0, "zorder": 1.55, "hilbert": 1.2}
-"""Files that a curve opens, by those that squares would (measured at 400 files in two dimensions: algorithms §3)."""
+"""Files that a curve opens, by those that squares would (measured at 400 files in two dimensions)."""
 
 _Part = tuple[str, tuple[Span, ...]]
 

@@ -1,9 +1,9 @@
-"""Neighbours along the key: what the policies that pack blocks without a depth curve have in common.
+"""Adjacent blocks along the key: shared by the policies that pack blocks without a depth curve.
 
-Two chosen blocks with another one wholly between them are no neighbours: packing them would stretch one
-file over the other.
+Two chosen blocks with another block entirely between them are not adjacent: packing them would produce a file that
+spans the other one.
 
-    chosen |--|   |--| chosen   stays |--------|   chosen |--|          {1, 2} may be packed, the third is alone
+    chosen |--|   |--| chosen   kept |--------|   chosen |--|          {1, 2} may be packed, the third is alone
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakekeeper.core.layout.ranks import Intervals, dense
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index
 from lakekeeper.core.units import Ints
 
-_LEVELS = 2048  # above every level that an option permits
+_LEVELS = 2048  # above any level that the options permit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """Per block its group (one partition, spec and level) and its ends along the key, as point numbers."""
+    """For each block, its group (one partition, spec and level) and its ends along the key, as point numbers."""
 
     group: Ints
     lo: Ints
@@ -32,12 +32,12 @@ class Line:
 
 
 def group_of(blocks: BlockSet, level: Ints) -> Ints:
-    """A number per block for its (partition, spec, level), ordered by these."""
+    """A number per block for its (partition, spec, level), in ascending order of these."""
     return dense(partition_group(blocks) * _LEVELS + level, np.zeros(0, np.int64))[0]
 
 
 def line_of(blocks: BlockSet, group: Ints, intervals: Intervals | None) -> Line:
-    """The blocks along the key. Without one (no intervals) they lie in the order in which they were added."""
+    """The blocks along the key; without a key (``intervals`` is None), in the order in which they were added."""
     if intervals is not None:
         return Line(group, intervals.lo, intervals.hi)
     order = np.lexsort((by_name(blocks.path), blocks.added_at, group))
@@ -47,7 +47,7 @@ def line_of(blocks: BlockSet, group: Ints, intervals: Intervals | None) -> Line:
 
 
 def stretches(blocks: BlockSet, line: Line, chosen: Bools, *, max_bytes: int, max_files: int) -> list[Index]:
-    """The chosen blocks as stretches of neighbours of one group, in order, each filled up to the bounds.
+    """The chosen blocks as stretches of adjacent blocks of one group, in order, each filled up to the bounds.
 
     A stretch of a single block may exceed them.
     """
@@ -62,12 +62,12 @@ def stretches(blocks: BlockSet, line: Line, chosen: Bools, *, max_bytes: int, ma
 
 
 def split(order: Index, part: Ints) -> list[Index]:
-    """``order`` in pieces, cut wherever the number of the part changes."""
+    """``order`` split wherever the part number changes."""
     return np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1)
 
 
 def _apart(order: Index, line: Line, staying: Bools) -> Bools:
-    """Per chosen block in order: does a block that stays lie wholly between it and all chosen ones before?"""
+    """For each chosen block in order, whether a kept block is entirely between it and all chosen blocks before it."""
     group, lo, hi = line.group, line.lo, line.hi
     stay = np.flatnonzero(staying)
     apart = np.zeros(len(order), dtype=np.bool_)

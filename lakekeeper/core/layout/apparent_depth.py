@@ -1,20 +1,20 @@
-"""How deep one sorted run looks through bounds that are kept column by column.
+"""The depth that one sorted run appears to have when bounds are kept per column.
 
-A block that straddles two values of a column covers, as a box, all of both, and every other tuple of theirs is in a
-block besides:
+A block that straddles two values of a column covers, as a bounding box, all tuples of both values, although other
+blocks hold some of them:
 
     rows     (c1, 1..5) (c1, 6..9 │ c2, 1..3) (c2, 4..9)         three blocks, disjoint as they are sorted
     boxes    |--------|
-             |------------------------------------------|        the middle one seems to cover all of c1 and c2
+             |------------------------------------------|        the middle block appears to cover all of c1 and c2
                                               |---------|
 
-Queries read by bounds, so a run costs them what it looks like, and no merge changes that: it is no reason for one.
+Queries prune by bounds, so a run costs them its apparent depth. No merge can reduce that, so it is no reason to merge.
 
-Of n blocks over V values (or prefixes of several columns), with ρ = n/V: where ρ ≤ 1, a share ρ of the values holds the
-end of a block, and is read twice; where ρ > 1, each value has a straddler at both ends, and a block of its own for all
-but 1/ρ of its tuples. So each column before the last adds
+For n blocks over V values (or prefixes of several columns), let ρ = n/V. If ρ ≤ 1, a share ρ of the values contains
+the end of a block and is read twice. If ρ > 1, each value has a straddling block at both ends, and a block of its own
+for all but 1/ρ of its tuples. So each column before the last adds
 
-    ρ  where ρ ≤ 1,  else  2 − 1/ρ          to a depth of 1.
+    ρ  if ρ ≤ 1,  else  2 − 1/ρ             to a depth of 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakekeeper.core.units import Floats
 
 
 def _distinct(blocks: BlockSet, column: int) -> float:
-    """About how many values a column has: its distinct bounds, or its range where nearly all bounds differ."""
+    """Estimated number of values of a column: its distinct bounds, or its range where nearly all bounds differ."""
     bounds = column_ranks(blocks, column)[2] - 1
     if bounds < len(blocks) or not (
         pa.types.is_integer(blocks.lo[column].type) or pa.types.is_date(blocks.lo[column].type)
@@ -45,7 +45,7 @@ def _distinct(blocks: BlockSet, column: int) -> float:
 
 
 class RunLook:
-    """The look of the sorted runs of one snapshot."""
+    """The apparent depth of the sorted runs of one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         blocks, key = snapshot.blocks, snapshot.key
@@ -59,13 +59,13 @@ class RunLook:
             return
         blurred = any(not bool(exact.all()) for exact in blocks.exact)
         values = 1.0
-        # What a truncated bound leaves open is one more column.
+        # The part that truncated bounds leave open counts as one more column.
         for column in range(len(blocks.lo) - (not blurred)):
             values *= _distinct(blocks, column)
             self._prefixes.append(values)
 
     def of(self, files: Floats, share: Floats) -> Floats:
-        """Depths that runs of so many files look to have, each over a share of the table's rows."""
+        """Apparent depths of runs of ``files`` blocks, each over a ``share`` of the table's rows."""
         depth = np.full(len(files), self._floor)
         for values in self._prefixes:
             ratio = files / np.maximum(values * share, 1.0)

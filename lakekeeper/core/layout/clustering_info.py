@@ -18,21 +18,21 @@ from lakekeeper.core.text.result import Result
 
 @dataclass(frozen=True, slots=True)
 class ClusteringInformation(Result):
-    """How well a table is clustered by a key. A *partition* here is Snowflake's word for a block.
+    """How well a table is clustered by a key. *Partition* here is Snowflake's term for a block.
 
     cluster_by_keys                  the key, as text
-    total_partition_count            blocks looked at
-    total_constant_partition_count   blocks whose key is one single value
-    average_overlaps                 mean, per block, of the other blocks that share a point with it
+    total_partition_count            number of blocks measured
+    total_constant_partition_count   blocks with a single key value
+    average_overlaps                 mean, per block, of the number of other blocks that share a point with it
     average_depth                    mean, per block, of the greatest depth at any point that it covers
     partition_depth_histogram        blocks per depth: 00000…00016, then (16, 32], (32, 64] …
-    average_point_depth              mean depth over overlapping points only (the article's AvgDepth)
-    max_depth                        blocks over the deepest point
-    blocks_with_null                 blocks that hold NULL in the first column (NULL is one more point)
-    blocks_without_statistics        blocks that count as covering everything
+    average_point_depth              mean depth over overlapping points only (Snowflake's AvgDepth)
+    max_depth                        number of blocks over the deepest point
+    blocks_with_null                 blocks with NULL in the first key column (NULL is one more point)
+    blocks_without_statistics        blocks that count as covering the whole key
     levels                           level → blocks: how often their rows were reclustered under this key
-    total_bytes, total_rows          of the blocks looked at, deleted rows included
-    notes                            what a reader should know
+    total_bytes, total_rows          of the measured blocks, including deleted rows
+    notes                            caveats for the reader
     """
 
     table: str
@@ -53,7 +53,7 @@ class ClusteringInformation(Result):
     notes: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, fields as above."""
+        """Plain data, with the fields above."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ _NOTHING: dict[str, Any] = {
 
 
 def measure(snapshot: Snapshot) -> ClusteringInformation:
-    """The clustering of a snapshot that has a key; partitions are measured each on its own line."""
+    """The clustering of a snapshot that has a key; each partition is measured on its own line."""
     blocks = snapshot.blocks
     count = len(blocks)
     common: dict[str, Any] = {
@@ -110,7 +110,7 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
 
 
 def mean_depth(snapshot: Snapshot) -> float:
-    """Mean block depth under the snapshot's key; 0.0 without blocks or key."""
+    """Mean block depth under the snapshot's key; 0.0 without blocks or without a key."""
     if snapshot.key is None or not len(snapshot.blocks):
         return 0.0
     intervals = table_line(snapshot)
@@ -134,7 +134,7 @@ def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
 
 
 def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
-    """Text picture of the blocks over the deepest point, one line each, on the line of ranks."""
+    """Drawing of the blocks over the deepest point, one per line, positioned by rank."""
     if snapshot.key is None or not len(snapshot.blocks):
         return ""
     intervals = table_line(snapshot, null_region=False)

@@ -1,4 +1,6 @@
-"""The depth curve: how many blocks cover each point of the key (seeds 000 and 002).
+"""The depth curve: how many blocks cover each point of the key.
+
+Databend's recluster RFC and Snowflake's automatic clustering both decide by it.
 
 A block covers the closed interval [lo, hi]. With the distinct bounds as points p0 < p1 < …
 
@@ -6,11 +8,11 @@ A block covers the closed interval [lo, hi]. With the distinct bounds as points 
                       B      |---------|
                       C                     |----|
     points            p0     p1   p2   p3   p4   p5
-    opened            1      2    2    2    3    3      how many lo ≤ p   (running sum of starts)
-    closed before     0      0    0    1    2    2      how many hi < p   (running sum of ends, shifted)
+    opened            1      2    2    2    3    3      number of lo ≤ p   (running sum of starts)
+    closed before     0      0    0    1    2    2      number of hi < p   (running sum of ends, shifted)
     depth             1      2    2    1    1    1      the difference
 
-which is the difference-array construction: O(N) once the bounds are ranked.
+This is the difference-array construction: O(N) once the bounds are ranked.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ class DepthCurve:
     """Depth at each of ``P`` points.
 
     depth    blocks that cover the point, bounds included: what a point query reads
-    folded   the same, where a block that ends and one that starts at a point count once: two
-             neighbours of one sorted run that share a value are not an overlap worth a merge
-    through  blocks that cover the open stretch from this point to the next
+    folded   the same, except that a block that ends at a point and one that starts there count once: two adjacent
+             blocks of one sorted run that share a value are not an overlap that a merge should remove
+    through  blocks that cover the open interval from this point to the next
+    opened, closed_before    running counts of blocks, as drawn above
     """
 
     group: Ints
@@ -45,7 +48,7 @@ class DepthCurve:
 
     @property
     def average(self) -> float:
-        """Mean depth over overlapping points only (the article's AvgDepth); 1.0 where nothing overlaps."""
+        """Mean depth over overlapping points only (Snowflake's AvgDepth); 1.0 where nothing overlaps."""
         over = self.depth > 1
         return float(self.depth[over].mean()) if over.any() else 1.0
 
@@ -55,7 +58,7 @@ class DepthCurve:
 
 
 def depth_curve(intervals: Intervals) -> DepthCurve:
-    """The curve over all intervals, NULL regions included."""
+    """The curve over all intervals, including NULL regions."""
     nulls = intervals.null_lo >= 0
     lo = np.concatenate([intervals.lo, intervals.null_lo[nulls]])
     hi = np.concatenate([intervals.hi, intervals.null_hi[nulls]])
@@ -63,7 +66,7 @@ def depth_curve(intervals: Intervals) -> DepthCurve:
 
 
 def curve_over(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
-    """The curve of closed intervals [lo, hi], in numbers of points; ``group`` is that of each point."""
+    """The curve of closed intervals [lo, hi], given as point numbers; ``group`` is the group of each point."""
     size = len(group)
     starts = np.bincount(lo, minlength=size).astype(np.int32)
     ends = np.bincount(hi, minlength=size).astype(np.int32)
@@ -72,13 +75,13 @@ def curve_over(lo: Ints, hi: Ints, group: Ints) -> DepthCurve:
     depth = through + ends
     folded = depth - np.minimum(starts, ends)
     single = lo[lo == hi]
-    if len(single):  # blocks that are this one point start and end here, and are no neighbours
+    if len(single):  # single-point blocks both start and end here: do not fold them
         folded += np.bincount(single, minlength=size).astype(np.int32)
     return DepthCurve(group, depth, folded, through, opened, opened - depth)
 
 
 def block_depth(curve: DepthCurve, intervals: Intervals) -> Counts:
-    """Per block, the greatest depth at any point that it covers."""
+    """For each block, the greatest depth at any point that it covers."""
     deepest = range_max(curve.depth, intervals.lo, intervals.hi)
     nulls = np.flatnonzero(intervals.null_lo >= 0)
     if len(nulls):
@@ -88,11 +91,11 @@ def block_depth(curve: DepthCurve, intervals: Intervals) -> Counts:
 
 
 def overlaps(intervals: Intervals) -> Ints:
-    """Per block, how many other blocks share a point with it.
+    """For each block, how many other blocks share a point with it.
 
-    Blocks that hold NULL beside values have two intervals. All of them meet in the NULL region, so
-    pairs that meet in both places are the pairs of such blocks whose value ranges meet. A block
-    without statistics meets every block of its group, once.
+    A block with both NULL and values has two intervals. All such blocks meet in the NULL region, so the pairs that meet
+    in both regions are the pairs whose value ranges meet. A block without statistics meets every block of its group,
+    once.
     """
     nulls = np.flatnonzero(intervals.null_lo >= 0)
     values = curve_over(intervals.lo, intervals.hi, intervals.group)
@@ -103,22 +106,22 @@ def overlaps(intervals: Intervals) -> Ints:
     region_lo, region_hi = intervals.null_lo[nulls], intervals.null_hi[nulls]
     region = curve_over(region_lo, region_hi, intervals.group)
     mixed = curve_over(intervals.lo[nulls], intervals.hi[nulls], intervals.group)
-    count += _meet(region, intervals.lo, intervals.hi)  # my values (or NULLs) in another's NULL region
-    count[nulls] += _meet(values, region_lo, region_hi)  # others' intervals in my NULL region
+    count += _meet(region, intervals.lo, intervals.hi)  # its values (or NULLs) in another NULL region
+    count[nulls] += _meet(values, region_lo, region_hi)  # other intervals in its NULL region
     both = _meet(region, region_lo, region_hi) - _meet(mixed, intervals.lo[nulls], intervals.hi[nulls])
     blind = np.bincount(group[intervals.missing], minlength=int(group.max()) + 1)
-    count[nulls] += both - blind[group[nulls]]  # they met my values already
+    count[nulls] += both - blind[group[nulls]]  # blocks without statistics already met the values
     everyone = np.bincount(group, minlength=int(group.max()) + 1) - 1
     return np.where(intervals.missing, everyone[group], count)
 
 
 def _meet(curve: DepthCurve, lo: Ints, hi: Ints) -> Ints:
-    """How many of the curve's intervals meet each [lo, hi]: all that start by hi, less those that ended before lo."""
+    """How many of the curve's intervals meet each [lo, hi]: those that start by hi, less those that end before lo."""
     return (curve.opened[hi] - curve.closed_before[lo]).astype(np.int64)
 
 
 def range_max(values: Counts | Ints, first: Counts | Ints, last: Counts | Ints) -> Counts:
-    """max(values[first_j..last_j]) for each j; one level of a sparse table at a time, so memory stays O(P)."""
+    """max(values[first_j..last_j]) for each j; builds one level of a sparse table at a time, so memory stays O(P)."""
     out = np.empty(len(first), values.dtype)
     if not len(first):
         return out.astype(np.int32)
@@ -137,7 +140,7 @@ def range_max(values: Counts | Ints, first: Counts | Ints, last: Counts | Ints) 
 
 
 def histogram(depths: Counts) -> dict[str, int]:
-    """Blocks per depth in Snowflake's buckets: 00000…00016 one by one, then doubling: 00032 is (16, 32]."""
+    """Blocks per depth in Snowflake's buckets: 00000…00016 individually, then doubling: 00032 is (16, 32]."""
     low = np.bincount(np.minimum(depths, 17), minlength=18)
     buckets = {f"{i:05d}": int(low[i]) for i in range(17)}
     floor, top = 16, 32

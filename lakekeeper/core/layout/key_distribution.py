@@ -1,16 +1,16 @@
-"""The mass line: how a table's bytes lie along the key, from the blocks' own bounds and sizes.
+"""The distribution of a table's bytes along the key, from the bounds and sizes of its blocks.
 
-Each block spreads its live bytes evenly over its range; the sum of all spreads, added up from the left, is F:
+Each block spreads its live bytes evenly over its range; the cumulative sum of all blocks is F:
 
     blocks     A |────────────────|  100 MB       share of the data in [lo, hi] = (F(hi) − F(lo)) / F(end)
                B      |──|           100 MB
     density    ▁▁▁▁▁▂▇▇▇▂▁▁▁▁▁▁▁▁
-    F          0 ........╱‾‾‾‾‾‾‾ 200 MB          a block of one single value is a step, inside [lo, hi] at both ends
+    F          0 ........╱‾‾‾‾‾‾‾ 200 MB          a single-value block is a step, and counts in [lo, hi] at both ends
 
-It is a difference array like the depth curve, with bytes instead of ones: O(N) once the bounds are ranked. Along a
-key of one column the spread is by value (text by its first bytes). Of several, where the first is a whole number
-or a date, it is by that value, which is one wide, and by rank within it; else by rank. Of skewed values a block's own
-bounds say nothing, but its narrower neighbours do.
+F is a difference array like the depth curve, with bytes instead of ones: O(N) once the bounds are ranked. Along a
+single-column key, the spread is by value (text by its first bytes). Along a compound key whose first column is a whole
+number or a date, it is by that value, which is one unit wide, and by rank within it; otherwise by rank. If values are
+skewed, a block's own bounds do not show it, but narrower blocks in the same range do.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from lakekeeper.core.layout.ranks import Intervals
 from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.core.units import Floats, Ints
 
-_NARROW = 1e-9  # of the group's line: a block narrower than that is a step
-_PREFIX = 6  # bytes of text that tell where it lies; a double holds 53 bits exactly
+_NARROW = 1e-9  # share of the group's line: a narrower block is a step
+_PREFIX = 6  # bytes of text that determine its position; a double holds 53 bits exactly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
     """A measure over the ``P`` points of some intervals, in any unit (bytes, weight of queries).
 
-    upto, before   P sums: what begins at or before a point, and what ended strictly before it. Of [a, b], in point
-                   numbers, ``upto[b] − before[a]`` lies inside or reaches in. Sums go on from group to group.
+    upto, before   P sums: of all that begins at or before a point, and of all that ends strictly before it. In point
+                   numbers, ``upto[b] − before[a]`` is inside [a, b] or overlaps it. Sums continue from group to group.
     total          the sum over everything
     """
 
@@ -43,20 +43,20 @@ class Line:
     total: float
 
     def inside(self, lo: Ints, hi: Ints) -> Floats:
-        """What lies in each closed [lo, hi], ends included."""
+        """The measure in each closed [lo, hi]."""
         return np.asarray(np.maximum(self.upto[hi] - self.before[lo], 0.0))
 
     def share(self, lo: Ints, hi: Ints) -> Floats:
-        """The same as a share of everything, 0 to 1."""
+        """The measure in each closed [lo, hi], as a share of the total, 0 to 1."""
         return self.part(self.inside(lo, hi))
 
     def part(self, inside: Floats) -> Floats:
-        """What lies inside, as a share of everything, 0 to 1."""
+        """A measure as a share of the total, 0 to 1."""
         return np.asarray(np.minimum(inside / max(self.total, 1e-300), 1.0))
 
 
 def data_mass(intervals: Intervals, place: Floats, size: Ints) -> Line:
-    """Bytes along the line: N sizes, spread over the places of the intervals' points."""
+    """Bytes along the line: N sizes, spread over the positions of the intervals' points."""
     points = intervals.points
     lo, hi = intervals.lo, intervals.hi
     width = place[hi] - place[lo]
@@ -64,7 +64,7 @@ def data_mass(intervals: Intervals, place: Floats, size: Ints) -> Line:
     slope = np.where(step, 0.0, size / np.where(step, 1.0, width))
     rate = np.cumsum(np.bincount(lo, slope, points) - np.bincount(hi, slope, points))
     gap = np.diff(place, append=place[-1:])
-    gap[:-1][intervals.group[1:] != intervals.group[:-1]] = 0.0  # nothing lies between two groups
+    gap[:-1][intervals.group[1:] != intervals.group[:-1]] = 0.0  # no bytes between two groups
     grown = np.cumsum(np.maximum(rate, 0.0) * gap)
     left = np.concatenate([np.zeros(min(points, 1)), grown[:-1]])
     if not step.any():
@@ -75,9 +75,10 @@ def data_mass(intervals: Intervals, place: Floats, size: Ints) -> Line:
 
 
 def places(blocks: BlockSet, intervals: Intervals) -> Floats:
-    """Where each of the ``P`` points lies: from 0 to 1 within its group, in order of the points.
+    """Position of each of the ``P`` points: from 0 to 1 within its group, in order of the points.
 
-    What has no value of its own (NULL, the ends of blocks without statistics) lies at the nearest that has.
+    A point without a value of its own (NULL, the ends of blocks without statistics) takes the position of the nearest
+    point that has one.
     """
     count = intervals.points
     rank = np.arange(count, dtype=np.float64)
@@ -93,7 +94,7 @@ def places(blocks: BlockSet, intervals: Intervals) -> Floats:
             first, last = line[starts], line[starts + length - 1]
             span = last - first
             if not np.isfinite(span).all():
-                continue  # an infinity among the values, or values too far apart: ranks will do
+                continue  # an infinite value, or values too far apart: fall back to ranks
             if len(starts) == 1:
                 return np.asarray((line - first[0]) / (span[0] or 1.0))
             span[span == 0] = 1.0
@@ -106,7 +107,7 @@ def _whole(kind: pa.DataType) -> bool:
 
 
 def _within_cells(first: Floats, group: Ints) -> Floats:
-    """Points of a compound key by the first column's whole number, and those that share it in their order, evenly.
+    """Positions of a compound key's points: by the first column's whole number; points that share it are spread evenly.
 
     points     (4, a)   (5, a)  (5, c)  (5, f)   (7, b)
     at           4.5     5.17    5.5     5.83      7.5
@@ -118,7 +119,7 @@ def _within_cells(first: Floats, group: Ints) -> Floats:
 
 
 def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
-    """The value at each point as a double, on a curve its place there; not finite where it is none."""
+    """The value at each point as a double, or its curve position; not finite where the point has no value."""
     if blocks.placed_by:
         lo, hi = (np.where(intervals.missing, np.nan, end) for end in (blocks.curve_lo, blocks.curve_hi))
     else:
@@ -132,7 +133,7 @@ def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
 
 
 def _filled(at: Floats, group: Ints) -> Floats:
-    """NaN by the nearest value before it in its group, else the nearest after it; 0 where the group has none."""
+    """Fill NaN with the nearest value before it in its group, else the nearest after it; 0 if the group has none."""
     number = np.arange(len(at))
     told = ~np.isnan(at)
     before = np.maximum.accumulate(np.where(told, number, -1))
@@ -146,7 +147,7 @@ def _filled(at: Floats, group: Ints) -> Floats:
 
 
 def numbers(lo: pa.Array, hi: pa.Array) -> tuple[Floats, Floats]:
-    """Bounds as doubles that order as the values do, NaN for null. NaN itself is an infinity, as it comes last."""
+    """Bounds as doubles that order as the values do. Null becomes NaN; NaN becomes infinity, as it orders last."""
     kind = lo.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _text(lo, hi)
@@ -168,7 +169,7 @@ def _doubles(values: pa.Array, *, nan: float | None = None) -> Floats:
 
 
 def _text(lo: pa.Array, hi: pa.Array) -> tuple[Floats, Floats]:
-    """By the bytes after the prefix that all share."""
+    """Text as numbers made of the bytes that follow the prefix that all values share."""
     raw = pa.concat_arrays([lo, hi]).cast(pa.binary())
     known = np.asarray(raw.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     place = np.full(len(raw), np.nan)

@@ -1,7 +1,7 @@
-"""Levels: which blocks may still be merged, and which levels are clustered well enough (seed 000).
+"""Levels, as in Databend's recluster RFC: which blocks may still be merged, and which levels are clustered well enough.
 
-A level is how often rows were reclustered. New data starts at 0; a merge of level n makes level n + 1;
-blocks merge with their own level only, so that no row is stirred again and again.
+A level counts how often rows were reclustered. New data starts at 0; a merge of level n produces level n + 1. Blocks
+merge only with blocks of their own level, so that rows are not rewritten repeatedly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def partition_group(blocks: BlockSet) -> Ints:
     """A number per block for its (partition, spec): a merge never crosses either."""
     partition = np.argsort(np.argsort(np.array(blocks.partitions)))[
         blocks.partition
-    ]  # by text, not by chance
+    ]  # by text, so that the numbers do not depend on the input order
     if not len(blocks) or (blocks.spec == blocks.spec[0]).all():
         return partition
     specs, spec = np.unique(blocks.spec, return_inverse=True)
@@ -31,7 +31,7 @@ def partition_group(blocks: BlockSet) -> Ints:
 
 
 def full_size(blocks: BlockSet, options: Options) -> Bools:
-    """Blocks so full, in rows or live bytes, that packing them with others brings nothing."""
+    """Blocks that are full, in rows or live bytes: packing them with others gains nothing."""
     ratio = options.number("constant-size-ratio")
     rows = ratio * min(options.integer("max-rows-per-file"), int(np.iinfo(np.int64).max))
     size = ratio * options.integer("target-file-size-bytes")
@@ -40,13 +40,16 @@ def full_size(blocks: BlockSet, options: Options) -> Bools:
 
 
 def frozen(blocks: BlockSet, intervals: Intervals, options: Options) -> Bools:
-    """Full blocks that hold one key only: level -1, derived each time and never written (seed 000)."""
+    """Full blocks that hold one key only: level -1 in Databend's recluster RFC, derived each time and never stored."""
     return constant(blocks, intervals, full_size(blocks, options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gates:
-    """Per group of the curve: its mean depth over overlapping points, the threshold, and whether it is above."""
+    """For each group of the curve, its mean depth over overlapping points, its threshold, and its peak depth.
+
+    ``above`` flags the groups whose mean depth exceeds the threshold.
+    """
 
     average: npt.NDArray[np.float64]
     threshold: npt.NDArray[np.float64]
@@ -58,25 +61,26 @@ class Gates:
 
 
 def run_depth(columns: int) -> int:
-    """How deep one perfectly sorted run can look through bounds that are kept column by column.
+    """The greatest depth that one perfectly sorted run can appear to have when bounds are kept per column.
 
-    A block that straddles two values of a column covers, as a box, all of both. So a point lies in at
-    most two straddlers for each column before the last, in its own block, and where keys are equal in one more:
+    A block that straddles two values of a column covers, as a bounding box, all tuples of both values. So a point is
+    covered by at most two straddling blocks for each column before the last, by its own block, and, where keys are
+    equal, by one more:
 
         rows     (c1, 1..5) (c1, 6..9 │ c2, 1..3) (c2, 4..9)         three blocks, disjoint as they are sorted
         boxes    |--------|
-                 |------------------------------------------|        the middle one seems to cover c1 and c2
+                 |------------------------------------------|        the middle block appears to cover c1 and c2
                                                   |---------|
     """
     return 2 * columns
 
 
 def run_floor(key: ClusterKey, blocks: BlockSet, group: Ints) -> npt.NDArray[np.float64]:
-    """Per group of blocks, how deep one perfectly sorted run of the key can look: see :func:`run_depth`.
+    """For each group of blocks, the depth that one perfectly sorted run can appear to have (see :func:`run_depth`).
 
-    On a curve, blocks with a range of their own are a line of one column. Ranges of boxes cover too much:
-    simulated, single runs of 3 to 4,096 blocks over two to four columns look on average 2.0 to 2.6 deep by
-    Hilbert's curve, and 2.0 to 10.6 by z-order, which jumps: there it grows with the logarithm of the blocks.
+    On a curve, blocks with stored curve ranges count as a single-column line. Ranges derived from boxes are too wide:
+    in simulations, single runs of 3 to 4,096 blocks over two to four columns have an average apparent depth of 2.0 to
+    2.6 on a Hilbert curve, and of 2.0 to 10.6 in z-order, which jumps: there it grows with the logarithm of the blocks.
     """
     size = int(group.max(initial=0)) + 1
     if not key.curved:
@@ -94,14 +98,14 @@ def gates(
     level: Ints,
     floor: npt.NDArray[np.float64] | float,
 ) -> Gates:
-    """The depth gate of each group, on the folded depth; ``level`` is that of each group's blocks.
+    """The depth gate of each group, on the folded depth; ``level`` is the level of each group's blocks.
 
-    The threshold is ``depth-threshold``, or the share ``depth-threshold-ratio`` of the group's blocks,
-    at least 1 (seed 000: ``threshold = blocks_num * ratio``). Above level 0 it is never lower than ``floor``, what a
-    single sorted run can show: no merge betters that, and it would be tried again up to the highest level.
+    The threshold is ``depth-threshold``, or the share ``depth-threshold-ratio`` of the group's blocks, at least 1
+    (Databend: ``threshold = blocks_num * ratio``). Above level 0 it is never lower than ``floor``, the apparent depth
+    of a single sorted run: no merge can improve on that, and the merge would be repeated up to the highest level.
     """
     size = len(level)
-    starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group stand together
+    starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group are contiguous
     present = curve.group[starts]
     over = curve.folded > 1
     points, total = np.zeros(size, np.int64), np.zeros(size, np.int64)

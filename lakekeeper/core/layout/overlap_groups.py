@@ -1,7 +1,7 @@
 """From chosen blocks to merge groups: connected, bounded, disjoint.
 
-A merge of blocks whose ranges form one connected stretch never raises the depth anywhere: its outputs
-are disjoint and cover no more than the inputs did. Merging across a gap would bridge it:
+A merge of blocks whose ranges form one connected stretch never raises the depth anywhere: its outputs are disjoint and
+cover no more than the inputs did. A merge across a gap would bridge it:
 
     A |----|            B |----|          merged |-----------------|     deeper in between
 """
@@ -22,12 +22,12 @@ from lakekeeper.core.units import Ints
 def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
     """Blocks in (group, lo) order, and the section number of each in that order.
 
-    A section is a maximal set of one group whose intervals are connected. ``lo`` and ``hi`` are point numbers.
+    A section is a maximal set of blocks of one group whose intervals are connected. Bounds are point numbers.
     """
     width = int(hi.max(initial=0)) + 1
     order = np.argsort(group * width + lo, kind="stable")
     stretch = group[order] * width
-    reach = np.maximum.accumulate(stretch + hi[order])  # a later group's start is beyond all earlier reaches
+    reach = np.maximum.accumulate(stretch + hi[order])  # a later group starts beyond all earlier reaches
     fresh = np.ones(len(order), dtype=np.bool_)
     fresh[1:] = (stretch + lo[order])[1:] > reach[:-1]
     fresh[1:] |= stretch[1:] != stretch[:-1]
@@ -36,7 +36,7 @@ def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups of blocks, one after another in ``members``; group ``i`` is ``members[edges[i]:edges[i + 1]]``."""
+    """Groups of blocks, concatenated in ``members``; group ``i`` is ``members[edges[i]:edges[i + 1]]``."""
 
     members: Index
     edges: Ints
@@ -55,11 +55,11 @@ def bounded_groups(
     max_bytes: int,
     max_files: int,
 ) -> tuple[Groups, Bools]:
-    """Groups of two and more connected blocks, none above the bounds; and which blocks lost theirs to a bound.
+    """Groups of two or more connected blocks within the bounds, and which blocks a bound left without a group.
 
-    Groups come as positions in (group, lo) order. A stretch above the bounds is cut along ``lo`` into
-    consecutive parts; a part may fall apart into several sections, or into single blocks. Where blocks
-    start at the same point their ``names`` decide, so that the parts do not depend on the order of the input.
+    Groups hold positions in (group, lo) order. A stretch that exceeds the bounds is cut along ``lo`` into consecutive
+    parts; a part may split into several sections, or into single blocks. Ties between blocks with equal intervals are
+    broken by their ``names``, so that the parts do not depend on the input order.
     """
     order, section = sections(group, lo, hi)
     count = np.bincount(section)
@@ -83,7 +83,7 @@ def bounded_groups(
 
 
 def _along(at: Index, of: Ints, lo: Ints, hi: Ints, names: Callable[[Index], pa.Array]) -> Index:
-    """The order by section, ``lo`` and ``hi``; names are only looked at where these do not tell blocks apart."""
+    """The order by section, ``lo`` and ``hi``; names are read only where these tie."""
     first, last = lo[at], hi[at]
     level = (of[1:] == of[:-1]) & (first[1:] == first[:-1])
     if not (level & (last[1:] <= last[:-1])).any() and _ascending(of, first):
@@ -100,25 +100,25 @@ def _along(at: Index, of: Ints, lo: Ints, hi: Ints, names: Callable[[Index], pa.
 
 
 def _ascending(of: Ints, first: Ints) -> bool:
-    """Is the order that of the sections, and within each of where blocks start?"""
+    """Whether the order is by section, and by start within each section."""
     return bool(((of[1:] > of[:-1]) | ((of[1:] == of[:-1]) & (first[1:] >= first[:-1]))).all())
 
 
 def _wanted(order: Index, section: Ints, count: Ints, wanted: Bools) -> Groups:
-    """The wanted sections as groups; sections stand together in ``order``."""
+    """The wanted sections as groups; each section is contiguous in ``order``."""
     return Groups(order[wanted[section]], np.concatenate([[0], np.cumsum(count[wanted])]))
 
 
 def by_name(names: pa.Array) -> Ints:
-    """The place of each name among all, sorted: breaks ties the same way whatever the order of the input."""
+    """The rank of each name among all: breaks ties independently of the input order."""
     ranked = pc.rank(names, sort_keys="ascending", tiebreaker="first")
     return np.asarray(ranked.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bools | None = None) -> Ints:
-    """Number consecutive parts, in the order given, each filled up to the bounds.
+    """Number consecutive parts, in the given order, each filled up to the bounds.
 
-    A part has one ``owner`` only and never continues where ``apart`` is set. One block always fits.
+    A part has a single ``owner`` and never continues where ``apart`` is set. One block always fits.
     """
     count = len(owner)
     part = np.zeros(count, np.int64)

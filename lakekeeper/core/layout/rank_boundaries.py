@@ -1,11 +1,11 @@
-"""Rank boundaries: what turns the values of a key's columns into buckets of a curve's grid.
+"""Rank boundaries map the values of a key's columns to buckets of a curve's grid.
 
     column a   ──┬──┬─┬┬─┬───┬──    quantiles of the blocks' summed even spreads, as many as the grid has room for
-    bucket     1   2  3 45  6   7   0 is NULL; NaN lies in the last one
+    bucket     1   2  3 45  6   7   0 is NULL; NaN is in the last bucket
 
-Ranks make a curve serve skewed columns as well as even ones (reference: algorithms §3). They have to stay what
-they are: a range on the curve that one run wrote down says nothing under the boundaries of another. So they are kept
-beside the table, under the key's id, and only a table that has outgrown them gets a next generation.
+Ranks make a curve work for skewed columns as well as for uniform ones. They must be stable: a curve range that one run
+stored does not compare with ranges under other boundaries. So boundaries are stored next to the table's data, under
+the key's id, and a next generation is derived only when the table has outgrown them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from lakekeeper.core.model.boundaries import BITS, MOST, Boundaries
 from lakekeeper.core.model.keys import ClusterKey, from_json_values
 from lakekeeper.core.units import Ints
 
-_LOOKED_AT = 20_000  # blocks: more do not make quantiles better
-_FINER = 8  # buckets that a block should span, less so where a table has many
+_LOOKED_AT = 20_000  # blocks sampled: more do not improve the quantiles
+_FINER = 8  # buckets that a block should span, fewer if the table has too many blocks for the grid
 
 
 def buckets(boundaries: Boundaries, column: int, values: pa.Array) -> Ints:
-    """Bucket of each value, in the Arrow type of the key column: 0 for NULL, else 1 + boundaries at or below it."""
+    """Bucket of each value, in the key column's Arrow type: 0 for NULL, else 1 + number of boundaries ≤ the value."""
     kind = boundaries.kinds[column]
     at = from_json_values(boundaries.columns[column], kind)
-    if at.type != values.type:  # decimals of another precision
+    if at.type != values.type:  # decimals with another precision
         at = at.cast(values.type)
     codes, valid = ordered(pa.concat_arrays([values, at]))
     n = len(values)
@@ -42,7 +42,7 @@ def buckets(boundaries: Boundaries, column: int, values: pa.Array) -> Ints:
 
 
 def derive(blocks: BlockSet, key: ClusterKey, generation: int = 0) -> Boundaries:
-    """Boundaries of about equal weight from the blocks' own statistics: no job reads data for them."""
+    """Boundaries of about equal weight from the blocks' statistics; no job reads data for them."""
     columns = []
     for column, described in enumerate(key.columns):
         some = _spread_sample(blocks, column)
@@ -51,7 +51,7 @@ def derive(blocks: BlockSet, key: ClusterKey, generation: int = 0) -> Boundaries
 
 
 def _spread_sample(blocks: BlockSet, column: int) -> BlockSet:
-    """Enough blocks, evenly along the column, whatever the order they come in."""
+    """A sample of blocks, evenly spaced along the column, independent of the input order; all blocks if few."""
     n = len(blocks)
     if n <= _LOOKED_AT:
         return blocks
@@ -61,10 +61,11 @@ def _spread_sample(blocks: BlockSet, column: int) -> BlockSet:
 
 
 def outgrown(old: Boundaries, new: Boundaries, blocks: int) -> bool:
-    """Does ``old`` tell less than half as many ranks apart as ``new``, from today's statistics, and as the table needs?
+    """Whether, in some column, ``old`` resolves less than half the ranks of ``new``, which is from current statistics.
 
-    Values that only ever grow pile up in the last bucket; columns whose spread nobody knew, because each block
-    covered all of it, show it once they have been clustered. So many blocks need so many ranks a column:
+    Values that only ever grow accumulate in the last bucket; a column whose distribution was unknown, because each
+    block covered all of it, shows it once it has been clustered. ``old`` need not resolve more than half the ranks that
+    the table's number of blocks calls for in each column:
 
         blocks ^ (1 / columns) · 8
     """
@@ -80,11 +81,11 @@ def outgrown(old: Boundaries, new: Boundaries, blocks: int) -> bool:
 
 
 def placed(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with every block on the curve of its key; the snapshot itself where nothing is left to place.
+    """The snapshot with every block placed on the curve of its key; the snapshot itself if there is nothing to place.
 
     A stored range counts if it was made under the same boundaries, which belong to one key. Any other block gets the
-    range of its box, which covers its rows. Without fitting ``snapshot.boundaries`` they are derived. Under a linear
-    key, or none, no block is on a curve: stored ranges are those of another key.
+    curve range of its bounding box, which covers its rows. Unless ``snapshot.boundaries`` fits the key, boundaries are
+    derived. Under a linear key, or without a key, no block is on a curve: stored ranges belong to another key.
     """
     key, blocks = snapshot.key, snapshot.blocks
     if key is None or not key.curved:
@@ -105,7 +106,7 @@ def placed(snapshot: Snapshot) -> Snapshot:
 
 
 def _stored(blocks: BlockSet, wanted: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Blocks with a range under the boundaries of this id."""
+    """Blocks with a range stored under the boundaries of this id."""
     if wanted not in blocks.curve_ids:
         return np.zeros(len(blocks), dtype=np.bool_)
     same = blocks.curve_id == blocks.curve_ids.index(wanted)
@@ -113,14 +114,14 @@ def _stored(blocks: BlockSet, wanted: str) -> np.ndarray[Any, np.dtype[np.bool_]
 
 
 def _box_ranges(blocks: BlockSet, key: ClusterKey, boundaries: Boundaries) -> tuple[Ints, Ints]:
-    """First and last place on the curve in each block's box of bounds; NULL is a bucket like any other."""
+    """First and last curve position in each block's bounding box; NULL is a bucket like any other."""
     low, high = [], []
     for column in range(len(key.columns)):
         lo = buckets(boundaries, column, blocks.lo[column])
         hi = buckets(boundaries, column, blocks.hi[column])
         nulls, bound = blocks.null_count[column], has_bounds(blocks, column)
         no_values = ~bound & (nulls >= blocks.rows)
-        lo[(nulls != 0) | ~bound] = 0  # an unknown number may be one
+        lo[(nulls != 0) | ~bound] = 0  # an unknown null count may be positive
         hi[~bound] = (1 << BITS) - 1
         hi[no_values] = 0
         low.append(lo)
@@ -129,12 +130,12 @@ def _box_ranges(blocks: BlockSet, key: ClusterKey, boundaries: Boundaries) -> tu
 
 
 def curve_index(boundaries: Boundaries, layout: str, columns: Sequence[pa.Array]) -> Ints:
-    """Place on the curve of N rows, given as one array of values for each key column."""
+    """Curve position of N rows, given as one array of values for each key column."""
     return index(layout, [buckets(boundaries, k, values) for k, values in enumerate(columns)])
 
 
 def newest_generation(blocks: BlockSet, key: ClusterKey) -> int:
-    """The highest generation of boundaries that a block of this key has its range under; 0 where none has any."""
+    """The highest generation of boundaries under which a block of this key stores its range; 0 if none does."""
     if key.key_id not in blocks.key_ids or not blocks.curve_ids:
         return 0
     ours = (blocks.key_id == blocks.key_ids.index(key.key_id)) & (blocks.curve_id != UNKNOWN)

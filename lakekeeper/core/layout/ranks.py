@@ -1,10 +1,10 @@
-"""Bounds to ranks: the coordinate compression under every depth curve.
+"""Ranks of bounds: the coordinate compression that every depth curve builds on.
 
-Each bound of a key column becomes a whole number that orders as Spark orders the value:
-NULL first, −0.0 equal to 0.0, NaN above every number, text and binary by bytes. Columns are then
-folded from the left into one number per tuple, so that a compound key is a line like any other.
+Each bound of a key column becomes an integer that orders as Spark orders the value: NULL first, −0.0 equal to 0.0, NaN
+above every number, text and binary by bytes. Columns are then folded from the left into one integer per tuple, so that
+a compound key is a line like any other.
 
-Per-column bounds of a compound key give the box's corners, [(min1, min2), (max1, max2)]: a superset of
+Per-column bounds of a compound key give the corners of the bounding box, [(min1, min2), (max1, max2)]: a superset of
 what the tuples cover, exact in column k only where all columns before it are constant.
 """
 
@@ -26,13 +26,13 @@ _TOP = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """``N`` closed intervals over ``P`` points, the distinct bounds, in order.
+    """``N`` closed intervals over ``P`` points, which are the distinct bounds in order.
 
     lo, hi      N point numbers, 0 ≤ lo ≤ hi < P
     group       P group numbers: intervals of different groups never share a point
-    null_lo, null_hi  where blocks also hold NULL in the first column beside other values, the extra
-                interval over their group's NULL region (−1 where there is none)
-    missing     N flags: no statistics, so the interval is the whole domain of its group
+    null_lo, null_hi  for blocks with both NULL and values in the first column, the extra interval over their group's
+                NULL region (−1 for other blocks)
+    missing     N flags: the block has no statistics, so the interval is the whole domain of its group
     """
 
     lo: Ints
@@ -47,19 +47,19 @@ class Intervals:
         return len(self.group)
 
     def at(self, index: Index) -> Intervals:
-        """Some of the intervals, in that order, over the same points (NULL regions left out)."""
+        """Some of the intervals, in the order of ``index``, over the same points (without NULL regions)."""
         none = np.full(len(index), -1, np.int64)
         return Intervals(self.lo[index], self.hi[index], self.group, none, none, self.missing[index])
 
     def take(self, mask: Bools) -> Intervals:
-        """The intervals of a mask, over the points that are bounds of theirs (NULL regions left out)."""
+        """The intervals selected by ``mask``, over the points that are their bounds (without NULL regions)."""
         lo, hi, points = _compact(self.lo[mask], self.hi[mask])
         none = np.full(len(lo), -1, np.int64)
         return Intervals(lo, hi, self.group[points], none, none, self.missing[mask])
 
 
 def ordered(values: pa.Array) -> tuple[Ints, Bools]:
-    """(numbers that order as the values do, validity). Text and wide decimals come as dense ranks."""
+    """(integers that order as the values do, validity). Text, binary and wide decimals become dense ranks."""
     valid = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), dtype=np.bool_)
     kind = values.type
     if pa.types.is_floating(kind):
@@ -104,8 +104,7 @@ def _ordered_decimals(values: pa.Array) -> Ints:
 def dense(lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
     """(lo, hi) as positions among the distinct values of both, and those values, sorted.
 
-    One sort of all bounds, then everything in that order: at 10⁶ blocks some ten times cheaper than
-    looking every bound up by binary search.
+    Sorts all bounds once: at 10⁶ blocks about ten times faster than a binary search for each bound.
     """
     n = len(lo)
     both = np.concatenate([lo, hi])
@@ -119,7 +118,7 @@ def dense(lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def column_ranks(blocks: BlockSet, column: int) -> tuple[Ints, Ints, int]:
-    """Ranks of one column's bounds: 0 for NULL, 1… for values; where statistics miss, 0 and the highest."""
+    """Ranks of one column's bounds: 0 for NULL, 1… for values; without statistics, 0 and the highest rank."""
     lo, hi = blocks.lo[column], blocks.hi[column]
     n = len(lo)
     values, valid = ordered(pa.concat_arrays([lo, hi]))
@@ -134,13 +133,13 @@ def column_ranks(blocks: BlockSet, column: int) -> tuple[Ints, Ints, int]:
     if not whole:
         all_null = ~known & (nulls >= blocks.rows)
         high[~known & ~all_null] = top
-    if column > 0:  # inside a tuple NULL is simply the least value
+    if column > 0:  # within a tuple, NULL is the least value
         low[known & (nulls != 0)] = 0
     return low, high, top
 
 
 def missing_statistics(blocks: BlockSet) -> Bools:
-    """Blocks with no bounds in some key column, though not all their values there are NULL."""
+    """Blocks without bounds in some key column, unless all their values in that column are NULL."""
     missing = np.zeros(len(blocks), dtype=np.bool_)
     for lo, hi, nulls in zip(blocks.lo, blocks.hi, blocks.null_count, strict=True):
         missing |= ~_both(lo, hi) & (nulls < blocks.rows)
@@ -148,7 +147,7 @@ def missing_statistics(blocks: BlockSet) -> Bools:
 
 
 def has_bounds(blocks: BlockSet, column: int) -> Bools:
-    """Blocks with both bounds of a key column."""
+    """Blocks with both bounds in a key column."""
     return _both(blocks.lo[column], blocks.hi[column])
 
 
@@ -157,7 +156,7 @@ def _both(lo: pa.Array, hi: pa.Array) -> Bools:
 
 
 def has_null(blocks: BlockSet) -> Bools:
-    """Blocks that hold, or (unknown count) may hold, NULL in the first key column beside other values."""
+    """Blocks that have, or (if the count is unknown) may have, both NULL and values in the first key column."""
     nulls = blocks.null_count[0]
     held: Bools = ((nulls > 0) | (nulls == UNKNOWN)) & (nulls < blocks.rows)
     return held
@@ -166,10 +165,10 @@ def has_null(blocks: BlockSet) -> Bools:
 def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: bool = True) -> Intervals:
     """The blocks as intervals of ranks, each group of blocks on its own stretch of the line.
 
-    For blocks that are placed on the curve of their key, the curve is the line; NULL is a place on it like any other.
+    For blocks that are placed on the curve of their key, the curve is the line; NULL is a position on it.
 
-    ``group`` numbers each block (default: all in one). With ``null_region`` off, NULL is left out for
-    blocks that also hold values: a merge may only be chosen for what it does to the values' ranges.
+    ``group`` numbers each block (default: all in one group). Without ``null_region``, NULL is ignored for blocks that
+    also have values: a merge may be chosen only for its effect on the ranges of values.
     """
     n = len(blocks)
     if blocks.placed_by:
@@ -189,7 +188,7 @@ def rank_blocks(blocks: BlockSet, group: Ints | None = None, *, null_region: boo
         if column == 0:
             code_lo, code_hi = lo, hi
             continue
-        # One more digit of the tuple. The left part is dense, so the product stays far below 2⁶³.
+        # Append one digit to the tuple. The left part is dense, so the product is far below 2⁶³.
         left_lo, left_hi, _ = dense(np.concatenate([code_lo, extra_lo]), np.concatenate([code_hi, extra_hi]))
         width = top + 1
         code_lo, code_hi = left_lo[:n] * width + lo, left_hi[:n] * width + hi
@@ -226,9 +225,9 @@ def _on_one_line(
 
 
 def _compact(lo: Ints, hi: Ints, *, full: bool = False) -> tuple[Ints, Ints, Ints]:
-    """:func:`dense`, by counting instead of sorting where the codes are small enough.
+    """As :func:`dense`, by counting instead of sorting where the codes are small enough.
 
-    ``full`` says that all codes from 1 up are in use: then there is nothing to count.
+    ``full``: all codes from 1 up are in use, so counting is unnecessary.
     """
     top = int(hi.max(initial=0)) + 1
     if full and len(lo) and lo.min() > 0:
@@ -243,12 +242,12 @@ def _compact(lo: Ints, hi: Ints, *, full: bool = False) -> tuple[Ints, Ints, Int
 
 
 def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
-    """Which of the blocks ``among`` hold one single key, at the resolution of their statistics.
+    """Which of the blocks ``among`` have a single key, at the resolution of their statistics.
 
-    A truncated pair of bounds that agree up to the truncation counts too: no merge can ever make
-    the statistics of such a block narrower, so a planner that did not freeze it would never end.
+    A truncated pair of bounds that agree up to the truncation counts too: no merge can narrow the statistics of such a
+    block, so a planner that did not freeze it would never terminate.
     """
-    if blocks.placed_by:  # one cell of the grid, or of a key: the curve tells no more apart
+    if blocks.placed_by:  # one cell of the grid: the curve distinguishes no further
         cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
         return cell
     asked = among & ~intervals.missing & ~has_null(blocks)
@@ -266,7 +265,7 @@ def _any_truncated(blocks: BlockSet) -> Bools:
 
 
 def _agree(blocks: BlockSet, column: int, i: int) -> bool:
-    """Do the bounds of block ``i`` agree, as far as they were kept?"""
+    """Whether the bounds of block ``i`` agree, as far as they were kept."""
     lo, hi = blocks.lo[column][i], blocks.hi[column][i]
     if not (lo.is_valid and hi.is_valid):
         return int(blocks.null_count[column][i]) >= int(blocks.rows[i])
@@ -275,12 +274,12 @@ def _agree(blocks: BlockSet, column: int, i: int) -> bool:
     if blocks.exact[column][i]:
         return bool(lo == hi)
     if pa.types.is_timestamp(lo.type):
-        return int(hi.value) - int(lo.value) < 1000  # kept in milliseconds
+        return int(hi.value) - int(lo.value) < 1000  # truncated to milliseconds
     low, high = lo.as_py(), hi.as_py()
     return isinstance(low, str | bytes) and len(low) > 0 and (high.startswith(low) or _follows(low, high))
 
 
 def _follows(low: str | bytes, high: str | bytes) -> bool:
-    """Is ``high`` the truncated ``low`` with its last character raised by one?"""
+    """Whether ``high`` is the truncated ``low`` with its last character incremented."""
     last = (lambda s: s[-1]) if isinstance(low, bytes) else (lambda s: ord(s[-1]))
     return len(low) == len(high) and low[:-1] == high[:-1] and last(high) - last(low) == 1

@@ -1,10 +1,10 @@
-"""Could some blocks be one sorted run, as far as their bounds tell? Then no reader gains by sorting them again.
+"""Whether blocks may form one sorted run, as far as their bounds show; sorting them again would help no reader.
 
-Bounds are kept column by column, so readers see a block of a compound key as a box. Blocks in the order of their boxes
-are one run where each begins no lower than the one before it ends:
+Bounds are kept per column, so readers see a block of a compound key as a bounding box. Blocks in the order of their
+boxes are one run if each begins no lower than the previous one ends:
 
-    first column     (4 … 5)  (5 … 5)  (5 … 5)  (5 … 7)         at 5 the next column decides between the two that hold
-    second column             (a … c)  (c … f)                  nothing else; the others show no ends
+    first column     (4 … 5)  (5 … 5)  (5 … 5)  (5 … 7)         at 5 the next column decides, between the two blocks
+    second column             (a … c)  (c … f)                  that hold only 5; the others do not bound it there
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakekeeper.core.units import Ints
 
 
 class Boxes:
-    """The boxes of one snapshot's blocks."""
+    """The bounding boxes of one snapshot's blocks."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
@@ -31,7 +31,10 @@ class Boxes:
             self._rank[order] = np.arange(len(blocks))
 
     def one_run(self, at: Index, edges: Ints) -> Bools:
-        """Per batch ``at[edges[i]:edges[i + 1]]`` of blocks in the order of ``order_of``; False for a single block."""
+        """For each batch ``at[edges[i]:edges[i + 1]]``, in the order of ``order_of``, whether it may be one run.
+
+        False for a batch of a single block.
+        """
         count = np.diff(edges)
         if len(self._sides) > 1:
             at = at[np.lexsort((self._rank[at], np.repeat(np.arange(len(count)), count)))]

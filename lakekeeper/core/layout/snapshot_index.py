@@ -1,6 +1,7 @@
-"""What several parts of one plan need of a snapshot, computed once: intervals by partition, and the mass line.
+"""Indexes of a snapshot that several parts of a plan share: intervals by partition, and the distribution of bytes.
 
-Ranking the bounds is the most expensive step of planning. The results are kept with the snapshot, which never changes.
+Ranking the bounds is the most expensive step of planning. The results are cached with the snapshot, which never
+changes.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def place_of(snapshot: Snapshot) -> Ints:
 
 
 def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
-    """All blocks of a snapshot that has a key as intervals, each partition on a stretch of its own.
+    """All blocks of a snapshot that has a key as intervals, each partition on its own stretch.
 
-    Raises AdapterError for blocks that are not on the curve of their key: see ``boundaries.placed``.
+    Raises AdapterError unless the blocks are placed as the key requires: see ``rank_boundaries.placed``.
     """
     if not null_region and not _any_null(snapshot):
-        null_region = True  # there is none: one line serves both
+        null_region = True  # no block has a NULL region: one line serves both
     return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
 
 
@@ -46,9 +47,9 @@ def table_curve(snapshot: Snapshot, *, null_region: bool = True) -> DepthCurve:
 
 
 def order_of(snapshot: Snapshot) -> Index:
-    """The blocks along ``table_line(snapshot, null_region=False)``, by what they are and not by how they came.
+    """The blocks along ``table_line(snapshot, null_region=False)``, ordered by content and not by input order.
 
-    Sums of doubles depend on their order; in this one they come out the same for the same blocks.
+    Sums of doubles depend on their order; in this order they are the same for the same blocks.
     """
     return _kept(snapshot, "order", lambda: _ordered(snapshot))
 

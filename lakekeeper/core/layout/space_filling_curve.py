@@ -1,11 +1,11 @@
-"""Space-filling curves: several columns of ranks on one line (reference: algorithms §3).
+"""Space-filling curves map several columns of ranks to one line (z-order: Morton 1966; Hilbert 1891).
 
-A curve visits the cells of a grid, 2^BITS buckets a side, one after another. It halves every side again and again, so
-that it is a small machine: in a state, the bits of a cell (one a column, the first column's highest) give the cell's
-place among its 2^d neighbours and the state within it. z-order has one state, Hilbert at most d · 2^d:
+A curve visits the cells of a grid, 2^BITS buckets per side, one after another. It halves every side recursively, so it
+is a small state machine: in a state, the bits of a cell (one per column, the first column's is the highest) give the
+cell's position among its 2^d siblings and the state within it. z-order has one state, Hilbert at most d · 2^d:
 
-    z-order   0─1  hilbert   0 3        neighbours on the Hilbert curve are neighbours in one column;
-               ╱             │ │        z-order jumps, and ranges of it cover more of each column
+    z-order   0─1  hilbert   0 3        adjacent positions on the Hilbert curve are adjacent in one column;
+               ╱             │ │        z-order jumps, and its ranges cover more of each column
               2─3            1─2
 
 The Hilbert machine follows C. Hamilton, "Compact Hilbert Indices", Dalhousie University CS-2006-07.
@@ -27,10 +27,10 @@ CURVES = ("zorder", "hilbert")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """``S`` states over ``2^d`` child cells, flat: entry ``state * 2^d + cell`` (or place).
+    """``S`` states over ``2^d`` child cells, flat: entry ``state * 2^d + cell`` (or position).
 
-    place    place of a cell among its neighbours
-    cell     the inverse: the cell at a place
+    place    position of a cell among its siblings
+    cell     the inverse: the cell at a position
     state    the state within a cell
     """
 
@@ -42,7 +42,7 @@ class Machine:
 
 @lru_cache
 def machine(layout: str, columns: int) -> Machine:
-    """The machine of a layout over so many columns; its first state is 0."""
+    """The machine of a layout for this number of columns; its initial state is 0."""
     size = 1 << columns
     if layout == "zorder":
         same = np.arange(size, dtype=np.int64)
@@ -51,7 +51,7 @@ def machine(layout: str, columns: int) -> Machine:
     queue = [(0, 0)]
     place: list[list[int]] = []
     state: list[list[int]] = []
-    for entry, axis in queue:  # grows while it is walked: every state that can be reached
+    for entry, axis in queue:  # grows during iteration: every reachable state
         turned = [_rotate(cell ^ entry, -(axis + 1), columns) for cell in range(size)]
         places = [_gray_rank(t) for t in turned]
         inner = [_inside(entry, axis, w, columns) for w in places]
@@ -71,7 +71,7 @@ def machine(layout: str, columns: int) -> Machine:
 
 
 def _inside(entry: int, axis: int, w: int, columns: int) -> tuple[int, int]:
-    """The state (corner where the curve enters, axis along which it leaves) within the cell at place ``w``."""
+    """The state (corner where the curve enters, axis along which it leaves) within the cell at position ``w``."""
     corner = 0 if w == 0 else _gray(2 * ((w - 1) // 2))
     turn = 0 if w == 0 else _trailing_ones(w - 1 if w % 2 == 0 else w) % columns
     return entry ^ _rotate(corner, axis + 1, columns), (axis + turn + 1) % columns
@@ -98,7 +98,7 @@ def _rotate(value: int, left: int, width: int) -> int:
 
 
 def index(layout: str, buckets: Sequence[Ints], bits: int = BITS) -> Ints:
-    """Place on the curve of N cells, given as one array of bucket numbers (0 … 2^bits - 1) for each column."""
+    """Curve position of N cells, given as one array of bucket numbers (0 … 2^bits - 1) for each column."""
     rules = machine(layout, len(buckets))
     out = np.zeros(len(buckets[0]), np.int64)
     state = np.zeros(len(buckets[0]), np.int64)
@@ -112,14 +112,14 @@ def index(layout: str, buckets: Sequence[Ints], bits: int = BITS) -> Ints:
 
 
 def box_range(layout: str, lo: Sequence[Ints], hi: Sequence[Ints], bits: int = BITS) -> tuple[Ints, Ints]:
-    """The first and the last place on the curve in N boxes [lo, hi] of buckets: the least range that covers each."""
-    if layout == "zorder":  # grows with every column, so that the corners are the ends
+    """The first and last curve position in N boxes [lo, hi] of buckets: the smallest range that covers each box."""
+    if layout == "zorder":  # monotonic in every column: the corners are the ends
         return index(layout, lo, bits), index(layout, hi, bits)
     return _end(layout, lo, hi, bits, last=False), _end(layout, lo, hi, bits, last=True)
 
 
 def _end(layout: str, lo: Sequence[Ints], hi: Sequence[Ints], bits: int, *, last: bool) -> Ints:
-    """Go down, at each halving into the first (or last) cell in curve order that the box reaches into."""
+    """Descend, at each halving, into the first (or last) cell in curve order that the box overlaps."""
     rules = machine(layout, len(lo))
     best = _reached(layout, len(lo), last)
     low, high = [c.copy() for c in lo], [c.copy() for c in hi]
@@ -136,7 +136,7 @@ def _end(layout: str, lo: Sequence[Ints], hi: Sequence[Ints], bits: int, *, last
         for k, (a, b) in enumerate(zip(low, high, strict=True)):
             upper = (cell >> (rules.columns - 1 - k)) & 1
             first, second = (a >> bit) & 1, (b >> bit) & 1
-            # Within the chosen half the box ends where the half does, if it reached into both.
+            # If the box overlaps both halves, it ends at the edge of the chosen half.
             a[:] = np.where(upper > first, 0, a & below)
             b[:] = np.where(upper < second, below, b & below)
     return out
@@ -144,7 +144,7 @@ def _end(layout: str, lo: Sequence[Ints], hi: Sequence[Ints], bits: int, *, last
 
 @lru_cache
 def _reached(layout: str, columns: int, last: bool) -> Ints:
-    """Per state, and per column which halves a box reaches into (0 lower, 1 both, 2 upper): the end cell."""
+    """The end cell, per state and per halves that a box overlaps in each column (0 lower, 1 both, 2 upper)."""
     rules = machine(layout, columns)
     states, cells = len(rules.place) >> columns, 1 << columns
     bits = (np.arange(cells)[:, None] >> np.arange(columns - 1, -1, -1)) & 1

@@ -1,12 +1,12 @@
-"""Where to cut a large group into ranges, from the block statistics alone (reference: no sampling job).
+"""Split points of a large group, from block statistics alone: no sampling job reads data for them.
 
-Each block spreads its rows evenly between its bounds; the summed distribution is piecewise linear, and
-its inverse at 1/n, 2/n … gives cuts of about equal weight:
+Each block spreads its rows evenly between its bounds; the summed distribution is piecewise linear, and its inverse at
+1/n, 2/n … gives cuts of about equal weight:
 
     rows  ▁▁▂▂▄▄▄▂▂▁      sum of the blocks' even spreads
           ├──┼─┼┼─┼──┤    cuts at equal shares
 
-Cuts need not be exact: a range that comes out larger is still cut by size where it is written.
+Cuts need not be exact: a range that turns out larger is still cut by size when it is written.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.core.model.keys import ClusterKey, to_json_value
 from lakekeeper.core.units import Floats
 
-_NARROW = 1e-12  # of the line: a block narrower than that is a step
+_NARROW = 1e-12  # share of the line: a narrower block is a step
 _COUNTED = ("date", "timestamp", "timestamp_ntz")
 
 
 def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tuple[int, tuple[Any, ...]]:
-    """(key column, its values at which to cut, ascending and distinct, in JSON form), for ``parts`` ranges.
+    """A key column, and its values at which to cut into ``parts`` ranges (ascending, distinct, in JSON form).
 
-    ``at`` is the stretch of ``blocks`` that is meant.
+    ``at`` selects the stretch of ``blocks`` to cut.
 
-    The column is the first in which the blocks differ. Fewer cuts come back where the statistics do not
-    tell enough; none where all blocks are constant or without statistics.
+    The column is the first one in which the blocks differ. Returns fewer cuts where the statistics are insufficient,
+    and no cuts where all blocks are constant or without statistics.
     """
     for column, described in enumerate(key.columns):
         cuts = column_cuts(blocks, at, column, described.kind, parts)
@@ -42,7 +42,7 @@ def range_cuts(blocks: BlockSet, at: slice, key: ClusterKey, parts: int) -> tupl
 
 
 def column_cuts(blocks: BlockSet, at: slice, column: int, kind: str, parts: int) -> tuple[Any, ...] | None:
-    """Values of one key column, ascending and distinct, in JSON form; None where all blocks agree in it."""
+    """Values of one key column, ascending and distinct, in JSON form; None if all blocks agree in the column."""
     bounds = [
         (lo, hi, int(rows))
         for lo, hi, rows in zip(
@@ -53,12 +53,12 @@ def column_cuts(blocks: BlockSet, at: slice, column: int, kind: str, parts: int)
     if all(lo == bounds[0][0] and hi == bounds[0][0] for lo, hi, _ in bounds):
         return None
     cuts = _cut(bounds, kind, parts)
-    whole = kind in _COUNTED  # days and µs are what JSON keeps of them
+    whole = kind in _COUNTED  # already in JSON form: days or µs
     return tuple(c if whole else to_json_value(c, kind) for c in cuts)
 
 
 def curve_cuts(blocks: BlockSet, at: slice, parts: int) -> tuple[int, ...]:
-    """Places on the curve at which to cut, ascending and distinct, from the blocks' ranges on it."""
+    """Curve positions at which to cut, ascending and distinct, from the blocks' curve ranges."""
     lo, hi = blocks.curve_lo[at].astype(np.float64), blocks.curve_hi[at].astype(np.float64)
     found = positions(lo, hi, blocks.rows[at].astype(np.float64), np.arange(1, parts) / parts)
     first = int(blocks.curve_lo[at].min())
@@ -66,7 +66,7 @@ def curve_cuts(blocks: BlockSet, at: slice, parts: int) -> tuple[int, ...]:
 
 
 def _plain(bounds: pa.Array) -> list[Any]:
-    """Python values; dates as days and timestamps as µs, since both go beyond what Python's own types hold."""
+    """Python values; dates as days and timestamps as µs, since both can exceed the range of Python's types."""
     if pa.types.is_date32(bounds.type):
         bounds = bounds.cast(pa.int32())
     elif pa.types.is_timestamp(bounds.type):
@@ -89,15 +89,15 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
     first, last = min(b[0] for b in known), max(b[1] for b in known)
     cuts: list[Any] = []
     for position in at:
-        value = min(max(from_line(position), first), last)  # a double may round past the ends
+        value = min(max(from_line(position), first), last)  # a double may round beyond the ends
         if not cuts or to_line(value) > to_line(cuts[-1]):
             cuts.append(value)
     return cuts
 
 
 def positions(lo: Floats, hi: Floats, weight: Floats, shares: Floats) -> Floats:
-    """Where these shares (0 to 1, ascending) of all weight lie, each block's spread evenly from ``lo`` to ``hi``."""
-    start = lo.min() / 4  # quarters: neither widths nor slopes overflow at the ends of the doubles
+    """Positions of ``shares`` (0 to 1, ascending) of all weight, each block spread evenly from ``lo`` to ``hi``."""
+    start = lo.min() / 4  # divided by 4: neither widths nor slopes overflow near the largest doubles
     span = hi.max() / 4 - start or 1.0
     lo, hi = (lo / 4 - start) / span, (hi / 4 - start) / span
     width = hi - lo
@@ -116,7 +116,7 @@ def positions(lo: Floats, hi: Floats, weight: Floats, shares: Floats) -> Floats:
 
 
 def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
-    """How a kind of value becomes a place on a line of floats, and back."""
+    """Functions that map values of a kind to positions on a line of floats, and back."""
     if kind.startswith("decimal"):
         scale = int(kind[:-1].rsplit(",", 1)[1])
         return (float, lambda x: Decimal(int(x * 10**scale)).scaleb(-scale))
@@ -128,7 +128,7 @@ def _line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callabl
 
 
 def _text_line(kind: str, values: list[Any]) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
-    """Text by the six bytes after the prefix that all values share (a double holds 53 bits exactly)."""
+    """Text by the six bytes that follow the prefix that all values share (a double holds 53 bits exactly)."""
     raw = [v.encode() if isinstance(v, str) else v for v in values]
     first, last = min(raw), max(raw)
     shared = next(

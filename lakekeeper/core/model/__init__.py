@@ -1,4 +1,4 @@
-"""The values that every layer shares: blocks and snapshots, cluster keys, plans, reports, cost coefficients.
+"""The values that all layers share: blocks and snapshots, cluster keys, plans, reports, cost coefficients.
 
 May import ``core.text``.
 """

@@ -1,4 +1,4 @@
-"""What a merge is worth: what a query reads before and after it, the gain, the work, and one score of both."""
+"""The benefit of a merge: what a query reads before and after it, the gain, the work, and one score of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WEEK_S = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a query reads on average: files, their bytes, and what that costs in byte-equivalents."""
+    """What a query reads on average: files, their bytes, and the cost in byte-equivalents."""
 
     files: float
     bytes: float
@@ -31,13 +31,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What one merge, or a whole plan, is predicted to bring.
+    """The predicted benefit of one merge, or of a whole plan.
 
-    before, after     what a query reads of the blocks in question now, and of what becomes of them
-    work              of the rewrite, in byte-equivalents
+    before, after     what a query reads of the blocks concerned now, and of the outputs that replace them
+    work              cost of the rewrite, in byte-equivalents
     gain_per_second   byte-equivalents saved per second, at the workload's rate
-    seconds_saved     query-seconds saved per second: adds up over tables
-    score             0 to 100; 50 pays back exactly within seven days, so it compares across tables
+    seconds_saved     query-seconds saved per second: can be summed over tables
+    score             0 to 100; 50 pays back in exactly seven days, so scores compare across tables
     """
 
     before: Load
@@ -49,16 +49,16 @@ class Worth:
 
     @property
     def saved(self) -> Load:
-        """What a query reads less."""
+        """The reduction in what a query reads."""
         return self.before - self.after
 
     @property
     def pays_back_seconds(self) -> float | None:
-        """After how long the gain has made up for the work; None where it never does."""
+        """Time after which the gain has covered the work; None if it never does."""
         return self.work / self.gain_per_second if self.gain_per_second > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, fields as above, and ``pays_back_seconds``."""
+        """Plain data: the fields above and ``pays_back_seconds``."""
         return {**asdict(self), "pays_back_seconds": self.pays_back_seconds}
 
     @classmethod
@@ -69,16 +69,16 @@ class Worth:
 
 
 def worth(before: Load, after: Load, work: float, rate: float, coefficients: Coefficients) -> Worth:
-    """The worth of a change at ``rate`` queries per second."""
+    """The benefit of a change at ``rate`` queries per second."""
     gain = rate * (before.cost - after.cost)
     return Worth(before, after, work, gain, gain / coefficients.core_speed, score_of(gain, work))
 
 
 class Worths(Sequence[Worth]):
-    """The worths of ``G`` changes, column by column: each one is made when it is looked at.
+    """The benefits of ``G`` changes, stored by column; each :class:`Worth` is built on access.
 
-    before, after    what a query reads of the blocks in question: G files, G bytes, G costs
-    work             G works of the rewrites, in byte-equivalents
+    before, after    what a query reads of the blocks concerned: G files, G bytes, G costs
+    work             G costs of the rewrites, in byte-equivalents
     """
 
     def __init__(
@@ -107,29 +107,29 @@ class Worths(Sequence[Worth]):
 
     @property
     def saved(self) -> Load:
-        """What a query reads less once all changes are made."""
+        """The reduction in what a query reads once all changes are made."""
         files, size, cost = (_sum(now - then) for now, then in zip(self._before, self._after, strict=True))
         return Load(files, size, cost)
 
     @property
     def work(self) -> float:
-        """Of all changes."""
+        """The work of all changes."""
         return _sum(self._work)
 
     @property
     def ratio(self) -> Floats:
-        """G gains per query by work: the order in which a budget is best spent."""
+        """G ratios of gain per query to work: the order in which to spend a budget."""
         return np.asarray((self._before[2] - self._after[2]) / np.maximum(self._work, 1e-300))
 
 
 def _sum(values: Floats) -> float:
-    """One after another, whatever numpy would pair up: sums that do not depend on where they are taken."""
+    """A sequential sum, unlike numpy's pairwise summation: the result is the same on every machine."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
 def score_of(gain_per_second: float, work: float, horizon_s: float = WEEK_S) -> float:
-    """0 (brings nothing) to 100 (costs nothing); 50 where gain makes up for work exactly within the horizon."""
+    """Score from 0 (no gain) to 100 (no cost); 50 where the gain covers the work in exactly the horizon."""
     if gain_per_second <= 0:
         return 0.0
-    # Each step rounds a function that only grows or only falls, so the score never falls as the gain grows.
+    # Each step rounds a monotonic function, so the score never falls as the gain grows.
     return 100.0 / (1.0 + work / (gain_per_second * horizon_s))

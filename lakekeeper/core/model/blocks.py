@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
-UNKNOWN = -1  # a null count that the statistics do not tell
+UNKNOWN = -1  # a count or position that the statistics do not record
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,23 @@ class Block:
 class BlockSet:
     """``N`` blocks, column by column.
 
-    path          N strings, distinct: how the log names the file
+    path          N distinct strings: the name of the file in the log
     partition     N codes into ``partitions`` (canonical text of the partition values, ``""`` for none)
     spec          N partition spec ids (0 where the format has none)
-    rows, bytes   physical rows and bytes of the file; ``deleted_rows`` of them are masked by deletes
-    delete_id     N strings that name the deletes in force, ``""`` for none: (path, delete_id) is the logical file
+    rows, bytes   physical rows and bytes of the file, including the ``deleted_rows`` that deletes remove
+    delete_id     N strings that identify the deletes in force, ``""`` for none: (path, delete_id) is the logical file
     delete_files  N counts of the delete files that a reader of the block opens
-    delete_rows   N numbers of rows that these can delete at most, ``UNKNOWN`` where nothing bounds them
-    deleted_at    N times (ms since the epoch) when the oldest of them was committed, 0 where unknown
-    level         times the rows were reclustered under the key ``key_ids[key_id]`` (code -1: under none)
-    lo, hi        per key column, N bounds in the column's Arrow type; null where there is none
-    null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not tell
-    exact         per key column, N flags: False where the bounds were truncated (then they are wide, never narrow)
+    delete_rows   N upper bounds of the rows that these can delete, ``UNKNOWN`` where no bound is known
+    deleted_at    N commit times (ms since the epoch) of the oldest of them, 0 where unknown
+    level         how often the rows were reclustered under the key ``key_ids[key_id]`` (code -1: under no key)
+    lo, hi        per key column, N bounds in the column's Arrow type; null where missing
+    null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not record it
+    exact         per key column, N flags: False where the bounds were truncated (they are then wider, never narrower)
     added_at      N times in ms since the epoch (0 where unknown)
-    curve_lo, curve_hi  N first and last places of the rows on a curve, ``UNKNOWN`` where none is stored; exact under
-                  the rank boundaries ``curve_ids[curve_id]``, wide where that code is -1
-    placed_by     id of the boundaries under which all N ranges on the curve compare, see ``boundaries.placed``;
-                  ``""``: the ranges are as the files store them, of any key, and say nothing about this one
+    curve_lo, curve_hi  N first and last curve positions of the rows, ``UNKNOWN`` where none is stored; exact under the
+                  rank boundaries ``curve_ids[curve_id]``, wide where that code is -1
+    placed_by     id of the boundaries under which all N curve ranges compare, see ``rank_boundaries.placed``;
+                  ``""``: the ranges are those stored with the files, of any key, and do not apply to this one
     """
 
     path: pa.Array
@@ -141,12 +141,12 @@ class BlockSet:
 
     @property
     def live_rows(self) -> Ints:
-        """Rows that no delete masks; ``UNKNOWN`` where the statistics do not tell how many a delete masks."""
+        """Rows that are not deleted; ``UNKNOWN`` where the statistics do not record how many are."""
         return np.where(self.deleted_rows < 0, UNKNOWN, self.rows - self.deleted_rows)
 
     @property
     def live_bytes(self) -> Ints:
-        """Bytes that would be left if the deleted rows were gone, by their share of the rows."""
+        """Bytes that would remain without the deleted rows, in proportion to their share of the rows."""
         if not self.deleted_rows.any():
             return np.array(self.bytes, np.int64)
         alive = 1.0 - self.deleted_rows / np.maximum(self.rows, 1)
@@ -163,7 +163,7 @@ class BlockSet:
         return total
 
     def level_under(self, key: ClusterKey | None) -> Ints:
-        """Levels as ``key`` sees them: a block of another key, or of none, is level 0."""
+        """Levels under ``key``: a block reclustered under another key, or none, is at level 0."""
         if key is None or key.key_id not in self.key_ids:
             return np.zeros(len(self), dtype=np.int64)
         same = self.key_id == self.key_ids.index(key.key_id)
@@ -171,7 +171,7 @@ class BlockSet:
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """A bound as a Python value; days or µs in words beyond the year 9999, where Python's dates end."""
+    """A bound as a Python value; beyond the year 9999, where Python's dates end, text with the days or µs."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
@@ -179,13 +179,13 @@ def python_value(scalar: pa.Scalar) -> Any:
 
 
 def encode(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Text values as (codes, distinct values in order of first appearance)."""
+    """Dictionary-encode text: (codes, distinct values in order of first appearance)."""
     coded = pa.array(values, pa.string()).dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.int32), tuple(coded.dictionary.to_pylist())
 
 
 def _named(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """:func:`encode`, with -1 for the empty text."""
+    """As :func:`encode`, with code -1 for the empty text."""
     codes, names = encode(values)
     named = np.array([bool(name) for name in names], dtype=np.bool_)
     return (np.where(named[codes], codes, -1).astype(np.int32) if len(codes) else codes), names
@@ -194,10 +194,11 @@ def _named(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...
 def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     """A BlockSet from columns of equal length; all but ``path``, ``rows`` and ``bytes`` have defaults.
 
-    Deletes count as one file, of as many rows as are deleted, where nothing else is said.
+    By default, deletes count as one delete file that can delete ``deleted_rows`` rows.
 
-    ``partition``, ``key_id`` and ``curve_id`` are plain texts here (``""`` for none); ``lo``, ``hi``, ``null_count``
-    and ``exact`` are one column for each column of ``key``. Raises ValueError where lengths differ.
+    ``partition``, ``key_id`` and ``curve_id`` are plain text here (``""`` for none); ``lo``, ``hi``, ``null_count``
+    and ``exact`` have one column for each column of ``key``, and are required with a key. Raises ValueError if lengths
+    differ.
     """
     path = _text(columns["path"])
     n = len(path)
@@ -242,7 +243,7 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
 
 
 def no_blocks() -> BlockSet:
-    """No block under no key."""
+    """An empty BlockSet without a key."""
     return make_blocks({"path": [], "rows": [], "bytes": []}, None)
 
 
@@ -270,23 +271,24 @@ def _typed(values: Any, kind: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of one table, pinned. Nothing in it changes, whatever the table does meanwhile.
+    """One pinned version of one table; immutable, independent of later commits.
 
-    table         the name the caller gave
+    table         the name that the caller passed
     format        the adapter's name (``delta``, ``iceberg``, ``memory``)
-    version       the format's version or snapshot id; ``None`` for a table without any
-    table_uuid    tells a re-created table of the same name
-    schema_id     changes when columns or partitioning do
-    key           the cluster key that ``lo``/``hi`` are about
-    complete      False where ``where`` left blocks out: never vacuum from such a picture
+    version       the format's version or snapshot id; ``None`` for a table without a version
+    table_uuid    distinguishes a re-created table of the same name
+    schema_id     changes with the columns or the partitioning
+    key           the cluster key that ``lo`` and ``hi`` belong to
+    complete      False where a ``where`` predicate excluded blocks: never vacuum from such a snapshot
     properties    the table's own properties
-    commits_ms    times (ms since the epoch, ascending) of the recent commits that brought rows or deleted some, as
-                  far back as the log tells without more reading; empty where it tells nothing
-    rewritten     (2, K): times (ms) of our own recent rewrites, ascending, and the bytes that each read; None where
-                  the log does not tell without more reading
-    memo          what was derived from this picture already, by name: nothing in a picture changes
-    boundaries    rank boundaries kept beside the table, for a key that follows a curve; None: none, or not looked for
-    key_problem   why ``key`` is None though the table stores one: its column was dropped, has no statistics …
+    commits_ms    times (ms since the epoch, ascending) of the recent commits that added or deleted rows, as far back as
+                  the log shows without further reads; empty if it shows none
+    rewritten     (2, K): times (ms, ascending) of our own recent rewrites, and the bytes that each read; None where the
+                  log does not record them without further reads
+    memo          cache of values derived from this snapshot, by name; valid because a snapshot never changes
+    boundaries    rank boundaries stored next to the table's data, for a key that follows a curve; None: missing, or not
+                  loaded
+    key_problem   why ``key`` is None although the table stores one: its column was dropped, has no statistics …
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""Rank boundaries: the quantiles that map the values of a cluster key's columns to the buckets of a curve's grid."""
+"""Rank boundaries: the quantiles that map values of a cluster key's columns to the buckets of a curve's grid."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from lakekeeper.core.model.keys import ClusterKey
 
-BITS = 10  # of one column: four columns make 40, far inside 63
-MOST = (1 << BITS) - 2  # boundaries of one column: a bucket for NULL, and one more than boundaries for values
+BITS = 10  # per column: four columns take 40 bits, well within 63
+MOST = (1 << BITS) - 2  # boundaries per column: n of them make n + 1 buckets, and NULL takes one more
 
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
     """Ascending values (JSON form, see ``keys.to_json_value``) for each column of the key ``key_id``.
 
-    ``generation`` counts from 0; ``kinds`` are those of the columns when it was made.
+    ``generation`` counts from 0; ``kinds`` are the kinds of the columns when the boundaries were derived.
     """
 
     key_id: str
@@ -27,11 +27,11 @@ class Boundaries:
 
     @property
     def id(self) -> str:
-        """Generation and eight hex digits over all that is in it: ranges compare under the same id only."""
+        """Generation and eight hex digits of a hash of the content: only ranges with equal ids compare."""
         return f"{self.generation}-{hashlib.sha256(self.to_json().encode()).hexdigest()[:8]}"
 
     def to_json(self) -> str:
-        """One JSON object, some kilobytes; :meth:`from_json` reads it back equal."""
+        """One JSON object of a few kilobytes; :meth:`from_json` restores an equal value."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
@@ -44,13 +44,13 @@ class Boundaries:
             raise ValueError(f"no rank boundaries: {error!r}") from error
 
     def fits(self, key: ClusterKey) -> bool:
-        """Are they about this key, and its columns still of the kinds that they were made for?"""
+        """Whether the boundaries belong to this key, and its columns still have the kinds they were derived for."""
         kinds = tuple(c.kind for c in key.columns)
         return self.key_id == key.key_id and [_family(k) for k in kinds] == [_family(k) for k in self.kinds]
 
 
 def boundaries_from(data: dict[str, Any]) -> Boundaries:
-    """Boundaries out of plain JSON data; raises KeyError, TypeError or ValueError."""
+    """Boundaries from plain JSON data; raises KeyError, TypeError or ValueError."""
     columns = tuple(tuple(column) for column in data["columns"])
     kinds = tuple(str(kind) for kind in data["kinds"])
     if len(columns) != len(kinds) or any(len(c) > MOST for c in columns):

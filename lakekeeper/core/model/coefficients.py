@@ -1,4 +1,4 @@
-"""What reading and rewriting cost: coefficients with documented defaults, and their fit to what was measured."""
+"""The costs of reading and rewriting: coefficients with documented defaults, and their fit to measurements."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 
 MIB = 1 << 20
 _FEWEST = 3
-"""Measurements for each coefficient; with less a fit would only repeat them."""
+"""Minimum number of measurements per coefficient; with fewer, a fit would only reproduce them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """What reading and rewriting cost, in byte-equivalents; the defaults are documented, and can be fitted.
+    """Costs of reading and rewriting, in byte-equivalents; the defaults are documented, and can be fitted.
 
-    open_bytes     O, of opening a file (Spark's and Iceberg's open-file cost)
+    open_bytes     O, cost of opening a file (Spark's and Iceberg's open-file cost)
     column_share   φ, share of a file's bytes that a query fetches
-    rewrite        ρ, of rewriting a byte: read and write (2), sort and encode (3)
-    deleted_row    κ, of a deleted row that a reader throws away
-    core_speed     β, bytes a second and core
-    error          median relative error of what was fitted against what was measured; None for the defaults
-    measured       how many measurements it was fitted to
+    rewrite        ρ, cost of rewriting a byte: read and write (2), sort and encode (3)
+    deleted_row    κ, cost of a deleted row that a reader discards
+    core_speed     β, bytes per second per core
+    error          median relative error of the fit against the measurements; None for the defaults
+    measured       number of measurements in the fit
     """
 
     open_bytes: float = 4.0 * MIB
@@ -40,10 +40,13 @@ class Coefficients:
         return asdict(self)
 
     def fitted(self, measured: Sequence[Measured]) -> Coefficients:
-        """Coefficients that fit what was measured best; those that it tells nothing about stay as they are.
+        """Coefficients that best fit the measurements; those that the measurements do not determine are unchanged.
 
-        Of scans: core seconds = (O·files + φ·bytes + κ·deleted rows) / β, with φ as it is or as the workload says; of
-        merges: core seconds = (ρ·bytes + O·files) / β. Least squares of relative errors, so that small scans count.
+            scans     core seconds = (O·files + φ·bytes + κ·deleted rows) / β
+            merges    core seconds = (ρ·bytes + O·files) / β
+
+        O, κ and β are fitted to scans by least squares of relative errors, so that small scans count; φ is not fitted.
+        ρ is the median over the merges, at least 1.
         """
         scans = [m for m in measured if not m.rewritten and m.core_seconds > 0]
         found = self._fit_scans(scans) if scans else self
@@ -60,7 +63,7 @@ class Coefficients:
         return replace(found, error=round(wrong, 4), measured=len(pairs))
 
     def seconds(self, one: Measured) -> float:
-        """Core seconds that a scan or merge is predicted to take."""
+        """Predicted core seconds of a scan or merge."""
         if one.rewritten:
             return (self.rewrite * one.bytes + self.open_bytes * one.files) / self.core_speed
         read = self.column_share * one.bytes + self.deleted_row * one.deleted_rows
@@ -71,7 +74,7 @@ class Coefficients:
         real = np.array([m.core_seconds for m in scans], np.float64)
         told = [c for c in range(3) if np.ptp(facts[:, c]) > 0]
         while told and len(scans) >= _FEWEST * len(told):
-            # Relative errors: each equation divided by what was measured.
+            # Relative errors: each equation is divided by its measurement.
             slope, _, rank, _ = np.linalg.lstsq(
                 facts[:, told] / real[:, None], np.ones(len(real)), rcond=None
             )
@@ -79,7 +82,7 @@ class Coefficients:
                 return self._from_slopes(dict(zip(told, slope.tolist(), strict=True)))
             told.remove(
                 told[int(np.argmin(slope))]
-            )  # no cost is below zero: what looks like it tells nothing
+            )  # no cost is negative: the data does not determine such a coefficient
         return self
 
     def _from_slopes(self, slope: dict[int, float]) -> Coefficients:
@@ -91,7 +94,7 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one scan, or one merge (``rewritten``), read and took: core seconds are those of all its tasks."""
+    """One measured scan or merge (``rewritten``): what it read, and the core seconds of all its tasks."""
 
     files: int
     bytes: int

@@ -1,4 +1,4 @@
-"""One thing that ``lakekeeper doctor`` looked at."""
+"""The result of one check of ``lakekeeper doctor``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found. ``advice`` says what to do, and is empty where ``ok``."""
+    """What the check found. ``advice`` states how to fix a failure; it is empty if ``ok``."""
 
     name: str
     ok: bool
@@ -16,7 +16,7 @@ class Finding:
     advice: str = ""
 
     def __str__(self) -> str:
-        """One line, two with advice."""
+        """One line if ``ok``, else two: the second is the advice."""
         line = f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.found}"
         return line if self.ok else f"{line}, expected {self.expected}\n     {self.advice}"
 

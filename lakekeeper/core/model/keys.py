@@ -1,4 +1,4 @@
-"""Cluster keys: which columns, of which kind, under which id."""
+"""Cluster keys: their columns, kinds and ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = (*_ARROW, "decimal(p,s)")
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type in which bounds of ``kind`` are held; raises OptionError for any other kind."""
+    """The Arrow type of the bounds of ``kind``; raises OptionError for an unknown kind."""
     if kind.startswith("decimal("):
         precision, scale = kind[len("decimal(") : -1].split(",")
         return pa.decimal128(int(precision), int(scale))
@@ -47,8 +47,8 @@ def arrow_type(kind: str) -> pa.DataType:
 class KeyColumn:
     """One column of a cluster key.
 
-    ``path`` is the way from the top of the schema to a leaf, one name a step, so that a field ``y.z``
-    of a struct ``a`` is ``("a", "y.z")``. ``field_id`` outlives renames where the format has such ids.
+    ``path`` leads from the root of the schema to a leaf, one name per step: a field ``y.z`` of a struct ``a`` is
+    ``("a", "y.z")``. ``field_id`` survives renames where the format has field ids.
     """
 
     path: tuple[str, ...]
@@ -57,16 +57,16 @@ class KeyColumn:
 
     @property
     def name(self) -> str:
-        """As Spark SQL would spell it: steps that are no plain identifier stand in back-quotes."""
+        """The name in Spark SQL spelling: steps that are not plain identifiers are quoted with backticks."""
         return ".".join(quote(step) for step in self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterKey:
-    """One to four columns and how they are laid out on one line.
+    """One to four columns, and the layout that maps them to one linear order.
 
-    ``linear`` orders rows as tuples; ``zorder`` and ``hilbert`` follow a curve through the columns' ranks, of two
-    columns at least. Raises OptionError.
+    ``linear`` orders rows as tuples; ``zorder`` and ``hilbert`` follow a space-filling curve through the ranks of at
+    least two columns. Raises OptionError.
     """
 
     columns: tuple[KeyColumn, ...]
@@ -87,12 +87,12 @@ class ClusterKey:
 
     @property
     def curved(self) -> bool:
-        """Does the layout follow a curve through several columns?"""
+        """Whether the layout follows a space-filling curve."""
         return self.layout != "linear"
 
     @property
     def key_id(self) -> str:
-        """Twelve hex digits over field ids and layout: the same through a rename, another for another order."""
+        """Twelve hex digits of a hash of layout and field ids: unchanged by a rename, different for another order."""
         text = self.layout + "|" + "|".join(c.field_id for c in self.columns)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -108,7 +108,7 @@ def quote(step: str) -> str:
 
 
 def parse_column(name: str) -> tuple[str, ...]:
-    """``a.`y.z`.c`` -> ``("a", "y.z", "c")``; raises OptionError for unbalanced back-quotes or an empty step."""
+    """``a.`y.z`.c`` -> ``("a", "y.z", "c")``; raises OptionError for unbalanced backticks or an empty step."""
     steps: list[str] = []
     current, quoted, closed, i = "", False, False, 0
     while i < len(name):
@@ -135,7 +135,7 @@ def parse_column(name: str) -> tuple[str, ...]:
 
 
 def split_columns(text: str) -> tuple[str, ...]:
-    """``"a, `b,c`.d"`` -> ``("a", "`b,c`.d")``: commas inside back-quotes do not count."""
+    """``"a, `b,c`.d"`` -> ``("a", "`b,c`.d")``: commas inside backticks do not separate."""
     parts, current, quoted = [], "", False
     for char in text:
         quoted ^= char == "`"
@@ -149,19 +149,22 @@ def split_columns(text: str) -> tuple[str, ...]:
 
 
 def parse_layout(text: str) -> tuple[tuple[str, ...], str]:
-    """``"hilbert(a, b)"`` -> ``(("a", "b"), "hilbert")``: a key as text; a bare list of columns is linear."""
+    """``"hilbert(a, b)"`` -> ``(("a", "b"), "hilbert")``: parse a key; a bare list of columns is linear."""
     found = _LAID_OUT.fullmatch(text)
     return (split_columns(found[2]), found[1]) if found else (split_columns(text), "linear")
 
 
 def key_text(key: ClusterKey) -> str:
-    """The key as :func:`parse_layout` reads it: the columns alone where they are linear."""
+    """The key in the form that :func:`parse_layout` reads: only the columns if the layout is linear."""
     names = ", ".join(c.name for c in key.columns)
     return f"{key.layout}({names})" if key.curved else names
 
 
 def to_json_value(value: Any, kind: str) -> Any:
-    """A bound as JSON keeps it: numbers as they are, dates in days, timestamps in µs, the rest as text."""
+    """A bound as a JSON value: dates in days, timestamps in µs, binary as base64, floats and decimals as text.
+
+    Other values are unchanged.
+    """
     if value is None:
         return None
     if kind in ("date", "timestamp", "timestamp_ntz"):
@@ -175,7 +178,7 @@ def to_json_value(value: Any, kind: str) -> Any:
 
 
 def from_json_values(values: Sequence[Any], kind: str) -> pa.Array:
-    """Values that :func:`to_json_value` made, in the Arrow type of their kind."""
+    """Values from :func:`to_json_value`, in the Arrow type of their kind."""
     if kind in ("date", "timestamp", "timestamp_ntz"):
         return pa.array(values, pa.int32() if kind == "date" else pa.int64()).cast(arrow_type(kind))
     if kind == "binary":
@@ -188,13 +191,13 @@ def from_json_values(values: Sequence[Any], kind: str) -> pa.Array:
 
 
 def key_to_json(key: ClusterKey) -> dict[str, Any]:
-    """The key as plain JSON data; :func:`key_from_json` reads it back."""
+    """The key as plain JSON data; :func:`key_from_json` restores it."""
     columns = [{"path": list(c.path), "kind": c.kind, "field_id": c.field_id} for c in key.columns]
     return {"columns": columns, "layout": key.layout}
 
 
 def key_from_json(data: dict[str, Any] | str) -> ClusterKey:
-    """Inverse of :func:`key_to_json`."""
+    """Inverse of :func:`key_to_json`; also accepts JSON text."""
     plain: dict[str, Any] = json.loads(data) if isinstance(data, str) else data
     columns = tuple(KeyColumn(tuple(c["path"]), c["kind"], c["field_id"]) for c in plain["columns"])
     return ClusterKey(columns, plain["layout"])

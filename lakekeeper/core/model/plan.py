@@ -1,10 +1,10 @@
-"""Choices, tasks and plans: what a policy says, what is done about it, and how it prints.
+"""Choices, tasks and plans: the decisions of policies, the work that carries them out, and their text.
 
     plan ─┬─► MergeTask ─► Rewrite ─┐
           ├─► MergeTask ─► Rewrite ─┼─► Commit        any subset of the rewrites may be committed
           └─► MergeTask ─► Rewrite ─┘
 
-A plan is plain data that pins the version it was made on; its tasks are self-contained and go through JSON.
+A plan is plain data that pins the version it was made for; its tasks are self-contained and serialize to JSON.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ ON_CURVE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge:
-    """Merge these blocks into one sorted run of ``level``.
+    """Merge these blocks into one sorted run at ``level``.
 
     score      ranks the merges of one policy (higher first)
     reason     names the rule and its numbers
-    packs      the merge is for queries that read everything: it makes fewer files, and no query opens less of them
-    born_ms    when what is merged was born, on average, where the merge is a part of one that a bound cut; else 0
+    packs      the merge serves queries that read everything: it reduces the number of files, not the bytes that a
+               query opens
+    born_ms    mean time (ms since the epoch) at which the merged data was added, if a size bound cut this merge out of
+               a larger one; else 0
     """
 
     blocks: Index
@@ -51,7 +53,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Freeze:
-    """These blocks are constant in the key and full: no merge can better them."""
+    """These blocks are full and constant in the key: no merge can improve them."""
 
     blocks: Index
     reason: str
@@ -59,7 +61,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skip:
-    """These blocks were looked at and left, for this reason."""
+    """These blocks were considered and left unchanged, for this reason."""
 
     blocks: Index
     reason: str
@@ -70,21 +72,21 @@ Choice = Merge | Freeze | Skip
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """One merge, self-contained: everything that reading, sorting and writing its blocks takes.
+    """One self-contained merge: all that is needed to read, sort and write its blocks.
 
     inputs, delete_ids   the logical files (path, deletes in force) as of ``read_version``
-    input_rows           physical rows; ``live_rows`` without the deleted ones, or None where the log does not tell
-    key                  sort order; None leaves rows in the order of the inputs
-    input_level, level   the highest level among the inputs, and that of the outputs
+    input_rows           physical rows; ``live_rows`` excludes deleted ones, None where the log does not record them
+    key                  sort order; None keeps rows in the order of the inputs
+    input_level, level   the highest level among the inputs, and the level of the outputs
     target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
-    cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one task
-                         each; no cuts: the whole group is sorted by one task, without a shuffle.
-                         ``ON_CURVE`` for a column says that the cuts are places on the key's curve
-    boundaries           what turns rows into places on the curve, for a key that follows one; else None
-    score                what the policy ranks its merges by
-    born_ms              of a part of a merge that a bound cut: when what it merges was born (ms since the epoch), so
-                         that the next round takes up what is left; else 0
-    worth                what the merge is predicted to bring, on a scale that compares across tables and policies
+    cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one Spark task
+                         each; without cuts, one Spark task sorts the whole group, without a shuffle.
+                         ``cut_column = ON_CURVE``: the cuts are positions on the key's curve
+    boundaries           maps rows to curve positions, for a key that follows a curve; else None
+    score                the policy's rank of the merge
+    born_ms              for a part of a merge that a size bound cut: mean time (ms since the epoch) at which the merged
+                         data was added, so that the next round continues the merge; else 0
+    worth                predicted benefit, on a scale that compares across tables and policies
     """
 
     id: str
@@ -114,13 +116,13 @@ class MergeTask:
     born_ms: int = 0
 
     def to_json(self) -> str:
-        """One JSON object; :meth:`from_json` reads it back equal."""
+        """One JSON object; :meth:`from_json` restores an equal task."""
         data = {**asdict(self), "key": key_to_json(self.key) if self.key else None}
         return json.dumps(data, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> MergeTask:
-        """Inverse of :meth:`to_json`; raises ValueError or TypeError on anything else."""
+        """Inverse of :meth:`to_json`; raises ValueError or TypeError for invalid input."""
         data = json.loads(text)
         data["key"] = key_from_json(data["key"]) if data["key"] else None
         kept = data.get("boundaries")
@@ -132,17 +134,17 @@ class MergeTask:
 
 
 def _plain(task: MergeTask) -> dict[str, Any]:
-    """A task for people: boundaries by their id, not by the thousand."""
+    """A task as readable plain data: its boundaries are replaced by their id."""
     named = task.boundaries.id if task.boundaries else None
     return {**json.loads(replace(task, boundaries=None).to_json()), "boundaries": named}
 
 
 class Tasks(Sequence[MergeTask]):
-    """Tasks that are made when they are looked at: of 10⁵, a printed plan shows the first few.
+    """Tasks built on access: of 10⁵ tasks, a printed plan shows only the first few.
 
-    sizes            bytes that each reads
-    packs            whether each is for queries that read everything
-    members, edges   positions of their blocks in the picture that was planned on: task ``i`` reads
+    sizes            bytes that each task reads
+    packs            whether each task serves queries that read everything
+    members, edges   positions of their blocks in the planned snapshot: task ``i`` reads
                      ``members[edges[i]:edges[i + 1]]``, in the order of its inputs
     """
 
@@ -162,7 +164,7 @@ class Tasks(Sequence[MergeTask]):
         self.packs = packs
 
     def weighed(self, worths: Sequence[Worth]) -> Tasks:
-        """The same tasks, each with its worth."""
+        """The same tasks, each with its predicted benefit."""
         make = self._make
         return Tasks(
             lambda i: replace(make(i), worth=worths[i]), self.sizes, self.members, self.edges, self.packs
@@ -184,7 +186,7 @@ class Tasks(Sequence[MergeTask]):
         return self._made[numbers]
 
     def __iter__(self) -> Iterator[MergeTask]:
-        return (self[i] for i in range(len(self)))  # an IndexError on the way is one, and no end
+        return (self[i] for i in range(len(self)))  # an IndexError of make propagates
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -197,7 +199,7 @@ class Tasks(Sequence[MergeTask]):
 
 
 def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
-    """Twelve hex digits: the same inputs on the same picture have the same id, in whatever order they come."""
+    """Twelve hex digits: the same inputs at the same version have the same id, in any order."""
     digest = hashlib.sha256(f"{table_uuid}|{version}|".encode())
     for path in sorted(inputs):
         digest.update(path.encode() + b"\0")
@@ -206,11 +208,10 @@ def task_id(table_uuid: str, version: int, inputs: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Left:
-    """Blocks that were looked at and left: how many, how large (bytes), why, and which.
+    """Blocks that were considered and left unchanged: how many, how large (bytes), why, and which.
 
-    ``at`` are their positions among ``named``, the paths of all blocks of the picture that was planned on; ``level`` is
-    -1 for frozen blocks, else None; ``files_per_query`` is how many of them a query opens on average, None where nobody
-    asked.
+    ``at`` are their positions in ``named``, the paths of all blocks of the planned snapshot; ``level`` is -1 for frozen
+    blocks, else None; ``files_per_query`` is how many of them a query opens on average, None if not predicted.
     """
 
     reason: str
@@ -223,29 +224,29 @@ class Left:
 
     @property
     def frozen(self) -> bool:
-        """Full blocks that are constant in the key: no merge can improve them."""
+        """Whether these are full blocks that are constant in the key: no merge can improve them."""
         return self.level == FROZEN
 
     @property
     def paths(self) -> pa.Array:
-        """Their paths, an Arrow array of text."""
+        """Paths of the blocks, as an Arrow array of text."""
         return self.named if len(self.at) == len(self.named) else self.named.take(pa.array(self.at))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the paths: a plan of a large table leaves a million blocks."""
+        """Plain data without the paths: a plan of a large table can leave a million blocks."""
         plain = ("reason", "blocks", "bytes", "level", "files_per_query")
         return {name: getattr(self, name) for name in plain}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What a plan is predicted to bring, and what that rests on.
+    """The predicted benefit of a plan, and the basis of the prediction.
 
-    worth      of the whole table: what a query reads now, and once all tasks are done
-    basis      which queries, and how many an hour
-    scanned    share of the scans seen with a filter that could not be read; they count as scans of everything
-    costs      the coefficients: bytes of opening a file, share of columns read …, and the error of their fit
-    error      median relative error of the files predicted for the scans that told how many they opened; None if none
+    worth      benefit for the whole table: what a query reads now, and once all tasks are done
+    basis      which queries, and how many per hour
+    scanned    share of the recorded scans with a filter that could not be parsed; they count as full scans
+    costs      the coefficients (bytes per opened file, share of columns read …) and the error of their fit
+    error      median relative error of the predicted files, over the scans that reported theirs; None if none did
     path, bytes, share    N blocks, their sizes, and the share of the queries that opens each
     """
 
@@ -259,17 +260,17 @@ class Prediction:
     share: Floats
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the blocks."""
+        """Plain data without the blocks."""
         plain = {name: getattr(self, name) for name in ("basis", "scanned", "error")}
         return {**plain, **self.worth.to_dict(), "costs": self.costs.to_dict()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Result):
-    """What a run will do and what it leaves, on one version. ``str(plan)`` explains it.
+    """What a run will do and what it leaves, for one version. ``str(plan)`` explains it.
 
-    ``depth`` is the mean block depth before; ``drawing`` the deepest stretch of the key in text; ``prediction`` what
-    queries gain by it, where that was asked.
+    ``depth`` is the mean block depth before the run; ``drawing`` shows the deepest stretch of the key as text;
+    ``prediction`` is what queries gain from the plan, if requested.
     """
 
     table: str
@@ -300,7 +301,7 @@ class Plan(Result):
         return sum(len(task.inputs) for task in self.tasks)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; of the blocks left, counts and bytes by reason."""
+        """Plain data for JSON; for the blocks left, only counts and bytes by reason."""
         tasks = [_plain(task) for task in self.tasks]
         left = [item.to_dict() for item in self.left]
         plain = {n: getattr(self, n) for n in ("table", "version", "key", "blocks", "bytes", "depth")}
@@ -314,11 +315,11 @@ class Plan(Result):
         }
 
     def rows(self) -> pa.Table:
-        """One row for each live block; columns as in :func:`lakekeeper.core.model.plan_table.plan_table`."""
+        """One row per live block; for the columns see :func:`lakekeeper.core.model.plan_table.plan_table`."""
         return plan_table(self)
 
     def to_frame(self, spark: Any) -> Any:
-        """:meth:`rows` as a DataFrame of the session."""
+        """:meth:`rows` as a DataFrame of the session ``spark``."""
         return spark.createDataFrame(self.rows())
 
     def __str__(self) -> str:

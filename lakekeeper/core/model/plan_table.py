@@ -1,4 +1,4 @@
-"""A plan as an Arrow table: one row for each live block, with what is predicted for it."""
+"""A plan as an Arrow table: one row per live block, with its prediction."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def plan_table(plan: Plan) -> pa.Table:
-    """One row for each live block.
+    """One row per live block.
 
     path, bytes, files_per_query   the block, its size, and the share of the queries that open it
     action                         ``merge``, ``leave``, or ``freeze`` (full and constant in the key)
-    reason, policy                 why, and whose choice it was (NULL for a block that is left)
-    group, partition, level        of the merge that it is in; the level is that of the outputs
-    group_files_before, group_files_after, group_bytes_saved, group_score   per query, of the whole group
+    reason, policy                 the reason, and the policy that chose the merge (NULL for blocks that are left)
+    group, partition, level        of the merge that contains the block; the level is that of the outputs
+    group_files_before, group_files_after, group_bytes_saved, group_score   of the whole group, per query
 
-    What was not predicted is NULL.
+    Values that were not predicted are NULL.
     """
     tasks, left = plan.tasks, plan.left
     path = pa.concat_arrays(

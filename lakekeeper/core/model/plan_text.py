@@ -14,7 +14,7 @@ _SHOWN_TASKS = 20
 
 
 def render_plan(plan: Plan) -> str:
-    """A plan with every group and, by reason, every block that is left."""
+    """A plan with its merge groups (at most 20 of them) and, by reason, the blocks that are left."""
     version = "no version yet" if plan.version is None else f"version {plan.version}"
     head = f"plan for {plan.table} ({version}) by {', '.join(plan.policies)}"
     levels = ", ".join(f"L{n}: {c:,}" for n, c in plan.levels.items()) or "none"
@@ -40,7 +40,7 @@ def render_plan(plan: Plan) -> str:
 
 
 def _prediction(plan: Plan) -> list[str]:
-    """What a query opens now and afterwards, what that rests on, and when the work has paid for itself."""
+    """What a query opens now and after the plan, the basis of the prediction, and when the work has paid for itself."""
     told = plan.prediction
     if told is None:
         return []
@@ -103,7 +103,7 @@ def _tasks(plan: Plan) -> str:
 
 
 def _weighed(worth: Worth | None) -> tuple[str, str, str, str]:
-    """Files that a query opens before and after, what the rewrite costs, what it saves a day, when it has paid."""
+    """Files that a query opens before and after, the cost of the rewrite, the savings per day, and the payback time."""
     if worth is None:
         return "", "", "", ""
     back = worth.pays_back_seconds

@@ -1,4 +1,4 @@
-"""What a user gets from a maintenance call."""
+"""Results of maintenance calls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from lakekeeper.core.text.result import Result
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What became of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
+    """The outcome of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
 
-    Bytes and files in and out; ``reason`` is why it was chosen, ``detail`` why it did not land or what a race
-    did to it; ``replayed_rows`` were deleted by others meanwhile, and are deleted in the outputs too.
+    ``files_*`` and ``bytes_*`` count inputs and outputs; ``reason`` is why the group was chosen, ``detail`` why it was
+    not committed or how a race changed it; ``replayed_rows`` counts rows that concurrent commits deleted, and that are
+    deleted in the outputs too.
     """
 
     id: str
@@ -34,16 +35,16 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport(Result):
-    """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts carry Iceberg's names.
+    """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts use Iceberg's names.
 
-    run_ids          one for each commit, found in the table's log
-    depth_*          mean block depth before and after (equal in a dry run); None where there is no key
+    run_ids          one per commit, as recorded in the table's log
+    depth_*          mean block depth before and after (equal in a dry run); None without a key
     duration_ms      wall time of the call
-    conflicts        commits tried again, groups replayed and groups dropped, because somebody else was faster
-    replayed_*       rows that others deleted meanwhile, deleted in our outputs too
-    *_delete_files_* delete files that apply to nothing any more or were merged, and what they were merged into
-    files_per_query_*  files that a query opens: before, predicted by the plan of the last round, and after; of the
-                     queries that the plan rests on, from the files' bounds. None where nothing was predicted
+    conflicts        commits retried, groups replayed and groups dropped because a concurrent commit won
+    replayed_*       rows that concurrent commits deleted, deleted in our outputs too
+    *_delete_files_* delete files that no longer apply to any file or were merged, and the files they were merged into
+    files_per_query_*  files that a query opens: before, as predicted by the plan of the last round, and after, for the
+                     queries that the plan rests on, from the files' bounds. None if nothing was predicted
     plan             the plan of the first round
     """
 
@@ -76,17 +77,17 @@ class MergeReport(Result):
 
     @property
     def prediction_error(self) -> float | None:
-        """How far the files predicted for a query were off, relative to those it opens now; None in a dry run."""
+        """Relative error of the predicted files per query against those opened now; None in a dry run."""
         told, real = self.files_per_query_predicted, self.files_per_query_after
         return round(abs(told - real) / real, 4) if told is not None and real else None
 
     @property
     def changed(self) -> bool:
-        """Was anything committed?"""
+        """Whether anything was committed."""
         return self.commits > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, the plan included."""
+        """Plain data for JSON, including the plan."""
         plain: dict[str, Any] = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("plan", "groups")
         }
@@ -104,13 +105,13 @@ class MergeReport(Result):
 class DeleteReport(Result):
     """The result of ``delete`` and ``drop_partition``.
 
-    deleted_rows_count       rows that live no more by this commit. Files that left whole under deletes of unknown
-                             effect (Iceberg's equality deletes) count none
+    deleted_rows_count       live rows that this commit deleted. Files that were removed whole while deletes of unknown
+                             effect (Iceberg's equality deletes) applied to them count no rows
     touched_data_files_count files with rows that were deleted
-    unread_data_files_count  those of them that left by their paths: metadata alone proved that every row matches
+    unread_data_files_count  those of them that were removed by path: metadata alone proved that every row matches
     retries                  attempts that lost to a concurrent commit
-    followed_rows_count      rows that were found in files that came meanwhile
-    winners                  those commits, oldest first
+    followed_rows_count      rows found in files that were added meanwhile
+    winners                  the concurrent commits that won, oldest first
     run_id                   of the commit, in the table's log; empty where no row matched and nothing was committed
     """
 
@@ -129,7 +130,7 @@ class DeleteReport(Result):
 
     @property
     def changed(self) -> bool:
-        """Was anything committed?"""
+        """Whether anything was committed."""
         return bool(self.run_id)
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,12 +143,12 @@ class DeleteReport(Result):
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport(Result):
-    """The result of ``restore``: what came back, and by which version it is in the table.
+    """The result of ``restore``: what was restored, and the version of the table that contains it.
 
-    kind       ``files`` (they are where they were) or ``partition`` (its rows are in new files)
-    rows       rows of the partition; 0 where an earlier restore had brought them back and their number is not known
-    already    an earlier restore, or one at the same time, had brought them back: nothing was added
-    version    the version that has the rows; for files, the one that is current
+    kind       ``files`` (back at their original paths) or ``partition`` (its rows are in new files)
+    rows       rows of the partition; 0 where an earlier restore added them and their number is not known
+    already    an earlier or concurrent restore had already restored it: nothing was added
+    version    the version that contains the rows; for files, the current version
     run_id     of the commit, in the table's log; empty for files
     """
 
@@ -173,9 +174,9 @@ class RestoreReport(Result):
 
 @dataclass(frozen=True, slots=True)
 class MetadataReport(Result):
-    """The result of ``compact_metadata``: files that planning opens, before and after.
+    """The result of ``compact_metadata``: metadata files that planning opens, before and after.
 
-    version      the one that was made (Iceberg), or that a checkpoint was written of (Delta); None: nothing was done
+    version      the version that was created (Iceberg) or checkpointed (Delta); None: nothing was done
     """
 
     table: str
@@ -188,7 +189,7 @@ class MetadataReport(Result):
 
     @property
     def changed(self) -> bool:
-        """Was anything written?"""
+        """Whether anything was written."""
         return self.version is not None and not self.dry_run
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,10 +204,10 @@ class MetadataReport(Result):
 
 @dataclass(frozen=True, slots=True)
 class KeyReport(Result):
-    """The result of ``cluster_by``: the key before and after (empty for none), and where it is kept.
+    """The result of ``cluster_by``: the key before and after (empty for none), and where it is stored.
 
-    ``changes`` are what else changes in the table, each as (what, before, after): protocol versions and features of
-    Delta, the sort order of Iceberg.
+    ``changes`` lists what else changes in the table, as (what, before, after): protocol versions and features of Delta,
+    the sort order of Iceberg.
     """
 
     table: str
@@ -234,7 +235,7 @@ class KeyReport(Result):
 
 
 def count_status(groups: tuple[GroupResult, ...]) -> Mapping[str, int]:
-    """Groups by status."""
+    """Number of groups by status."""
     counts: dict[str, int] = {}
     for group in groups:
         counts[group.status] = counts.get(group.status, 0) + 1

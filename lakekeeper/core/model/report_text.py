@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def render_report(report: MergeReport) -> str:
-    """A report in a few lines; groups that did not land are named with the reason."""
+    """A report in a few lines; groups that were not committed are listed with the reason."""
     if report.dry_run and report.plan is not None:
         return f"dry run of {report.verb}: nothing was written\n{render_plan(report.plan)}"
     head = f"{report.table}: {report.verb} "
@@ -60,7 +60,7 @@ def render_report(report: MergeReport) -> str:
 
 
 def render_delete(report: DeleteReport) -> str:
-    """A delete in a few lines, with the commits that it went over."""
+    """A delete in a few lines, with the concurrent commits that it was retried after."""
     head = f"{report.table}: delete where {report.where}"
     if report.changed:
         versions = f"version {report.version_before} -> {report.version_after}"
@@ -85,7 +85,7 @@ def _unread(report: DeleteReport) -> str:
 
 
 def render_restore(report: RestoreReport) -> str:
-    """What came back, in a line or two."""
+    """What was restored, in one or two lines."""
     if report.kind == "files":
         return f"{report.table}: {counted(report.files, 'file')} back from the recycle bin ({size(report.bytes)})"
     if report.already:

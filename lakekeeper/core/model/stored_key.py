@@ -1,9 +1,9 @@
-"""A cluster key that is kept as a table property: by name, and beside it by what outlives a rename.
+"""A cluster key stored as table properties: by name, and by field identifiers that survive a rename.
 
-    lakekeeper.cluster-by         = hilbert(user_id, ts)                                what people read and write
-    _lakekeeper.cluster-by-fields = {"fields": [3, 7], "key": "hilbert(user_id, ts)"}   holds for this very text alone
+    lakekeeper.cluster-by         = hilbert(user_id, ts)                                what users read and write
+    _lakekeeper.cluster-by-fields = {"fields": [3, 7], "key": "hilbert(user_id, ts)"}   valid for this exact text only
 
-Whoever sets the first by hand leaves the second behind, which then says nothing: the names count.
+If a user sets the first by hand, the second no longer matches and is ignored: the names apply.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from lakekeeper.core.model.keys import ClusterKey, key_text, parse_layout
 from lakekeeper.errors import OptionError
 
 KEY_PROPERTY = "lakekeeper.cluster-by"
-FIELDS_PROPERTY = "_lakekeeper.cluster-by-fields"  # not an option: those are what begins with "lakekeeper."
+FIELDS_PROPERTY = "_lakekeeper.cluster-by-fields"  # not an option: those start with "lakekeeper."
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """Columns of a stored key as they are called now, in Spark SQL spelling, and its layout.
+    """The columns of a stored key under their current names, in Spark SQL spelling, and its layout.
 
-    ``problem`` says why there are none though a key is stored.
+    ``problem`` states why ``columns`` is empty although a key is stored.
     """
 
     columns: tuple[str, ...] = ()
@@ -33,17 +33,17 @@ class StoredKey:
 
 
 def key_properties(key: ClusterKey, fields: Sequence[Any]) -> dict[str, str]:
-    """The properties that keep a key; ``fields`` say for each column, as JSON values, which one it is."""
+    """The properties that store a key; ``fields`` identifies each column by a JSON value."""
     text = key_text(key)
     beside = json.dumps({"fields": list(fields), "key": text}, sort_keys=True)
     return {KEY_PROPERTY: text, FIELDS_PROPERTY: beside}
 
 
 def key_of_properties(properties: Mapping[str, str], name_now: Callable[[Any], str | None]) -> StoredKey:
-    """The key that properties keep; empty for none.
+    """The key stored in the properties; empty if there is no such property.
 
-    ``name_now(field)`` is the present name of a field in Spark SQL spelling, None where it is gone. Raises nothing:
-    a property may hold anything.
+    ``name_now(field)`` returns the current name of a field in Spark SQL spelling, or None if it was dropped. Never
+    raises: a property may hold anything.
     """
     text = properties.get(KEY_PROPERTY, "")
     names, layout = parse_layout(text)
@@ -58,12 +58,12 @@ def key_of_properties(properties: Mapping[str, str], name_now: Callable[[Any], s
 
 
 def unusable(error: OptionError) -> StoredKey:
-    """For a stored key whose columns cannot be resolved: none, and why."""
+    """The result for a stored key whose columns cannot be resolved: no columns, and the reason."""
     return StoredKey(problem=f"its stored key cannot be used: {error}")
 
 
 def _fields_for(text: str, beside: str) -> list[Any] | None:
-    """The fields that were noted beside this very text; None for none."""
+    """The fields recorded for this exact text; None if they are missing or belong to another text."""
     try:
         noted = json.loads(beside)
         return list(noted["fields"]) if noted["key"] == text else None

@@ -1,4 +1,4 @@
-"""What to merge: policies choose blocks, the planner turns their choices into one plan within a budget.
+"""Planning of merges: policies choose blocks, and the planner turns their choices into one plan within a budget.
 
-May import ``core.cost`` and everything below it.
+May import ``core.cost`` and the packages below it.
 """

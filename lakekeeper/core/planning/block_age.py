@@ -1,4 +1,4 @@
-"""A block's age: for how long queries have read it as it is."""
+"""The age of a block: for how long queries have read it in its current form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection by depth: what the policies that read the depth curve have in common.
+"""Selection by depth: shared by the policies that read the depth curve.
 
     levels ─► curve per (partition, spec, level) ─► gate ─► hot points ─► runs ─► blocks ─► bounded groups
 
@@ -49,8 +49,8 @@ def select_by_depth(
 ) -> list[Choice]:
     """Merges of the levels above their gate, and why every other candidate is left.
 
-    With ``one_level``, a partition merges one level at a time, that of the greatest average depth (seed 002 sorts
-    levels by AvgDepth); without, all of them, the lowest first (seed 000). Merging only the lowest would starve the
+    With ``one_level``, a partition merges one level at a time, that of the greatest average depth (Snowflake sorts
+    levels by AvgDepth); without, all of them, the lowest first (Databend). Merging only the lowest would starve the
     others on every stream that keeps level 0 above its gate.
     """
     if snapshot.key is None:

@@ -1,7 +1,7 @@
-"""A change of the cluster key, step by step: blocks of another key or layout are taken in a share at a time.
+"""A change of the cluster key in steps: each round takes in a bounded share of the blocks of another key or layout.
 
 They count as level 0 under the new key, and all of them overlap there: without a bound the first run after
-``cluster_by`` would rewrite the table whole, whoever asked for it or not.
+``cluster_by`` would rewrite the whole table, whether or not a user asked for that.
 
     round 1   ████░░░░░░░░░░░░   a share of the table's bytes, and whatever is new
     round 2   ▒▒▒▒████░░░░░░░░   the next; what is done already waits at level 1

@@ -1,4 +1,4 @@
-"""Candidate merges: connected blocks of small runs, nested one inside the other, of which the best are taken.
+"""Candidate merges: nested sets of connected blocks, smallest runs first, from which the best are taken.
 
 Of the blocks whose run size is under θ, for each θ of a ladder, every stretch of the key at least two deep is a batch:
 

@@ -189,7 +189,7 @@ def _group(blocks: BlockSet, choice: Choice) -> str:
 def _by_worth(
     snapshot: Snapshot, merges: list[tuple[Policy, Merge]], options: Options, env: Env
 ) -> list[tuple[Policy, Merge]]:
-    """Merges of all policies, those first that bring most for their work (seed 001); equal ones as they came."""
+    """Merges of all policies, most benefit per work first; ties in input order."""
     if len(merges) < 2:
         return merges
     scale = scale_of(snapshot, options, env.now_ms, env.workload)

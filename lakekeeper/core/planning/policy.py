@@ -1,4 +1,4 @@
-"""Policies: pure functions from a pinned picture to choices, one file each.
+"""The interface of a policy: a pure function from an immutable snapshot to choices.
 
 A policy is an entry point of the group ``lakekeeper.policies``; a new one is one new file or package.
 """

@@ -1,4 +1,4 @@
-"""What a lost race leaves of our rewrites: pure, so that both commit orders can be played in a test.
+"""Rebase of rewrites after a lost race: pure, so that tests can play both commit orders.
 
     read at S0          they commit            we commit
     I = inputs ───────► H: inputs change ────► H − (inputs still there) + outputs
@@ -19,7 +19,7 @@ from lakekeeper.core.model.plan import MergeTask
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One file that a rewrite wrote and nobody sees yet: path as the log would name it, rows, bytes.
+    """One file that a rewrite wrote and no version names yet: path as the log would name it, rows, bytes.
 
     ``rows`` are those that live: ``masked`` more lie in the file, and a replay has marked them as deleted.
     """
@@ -103,7 +103,7 @@ class Rewrite:
 class Winner:
     """A commit that came between: version, operation, the run id if it was one of lakekeeper's, else ``""``.
 
-    ``layout``: it moved rows and changed none (a rewrite, whoever made it); ``appends``: it only added rows.
+    ``layout``: it moved rows and changed none (a rewrite by any writer); ``appends``: it only added rows.
     ``at_ms`` is when it was committed, ms since the epoch, 0 where the log does not tell.
     """
 

@@ -1,4 +1,4 @@
-"""Rent or buy: what overlapping files have cost their readers since they were written, against what a merge costs.
+"""Ski rental (rent or buy): what overlapping files have cost their readers so far, against the cost of a merge.
 
 A table is a set of sorted runs. Each query pays *rent* for every run over its key; a merge *buys* one run for several.
 Which merges pay depends on queries and commits to come, which nothing tells: the problem is ski rental, over and over.

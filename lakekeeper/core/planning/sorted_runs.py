@@ -1,4 +1,4 @@
-"""Sorted runs, and which of them Paimon's universal compaction would merge (seed 003, and Paimon's code after it).
+"""Sorted runs, and which of them Paimon's universal compaction would merge (``UniversalCompaction``).
 
     newest                                       oldest
     ┌──┐ ┌──┐ ┌───┐ ┌──────────┐ ┌────────────────────┐     each block of level 0 is a run,

@@ -1,4 +1,4 @@
-"""The time factor (seed 001): a threshold is lenient with a fresh file and stricter with an older one.
+"""The time factor of Relyt's auto table service: a threshold is lenient with a new file and stricter with an old one.
 
     30 % ┤●                       τ(age) = fresh · (old / fresh)^(age / 7 d)
          │  ╲
@@ -37,7 +37,7 @@ class Youth:
         """N thresholds, from ``fresh`` over ``old`` at seven days down to 0; ``fresh`` where ``old`` is not below.
 
         A block of unknown birth has 0: its commit has been expired from the table's metadata, so it is old; taken for
-        fresh it would be let off for ever.
+        new would exempt it forever.
         """
         if not self.known or old >= fresh:
             return np.full(len(self.age_ms), fresh)

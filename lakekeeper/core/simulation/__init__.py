@@ -1,4 +1,4 @@
-"""Policies on simulated tables: streams of commits, the table that they make, and what queries open over time.
+"""Simulation of policies: streams of commits, the tables that they produce, and what queries open over time.
 
-May import ``core.planning`` and everything below it.
+May import ``core.planning`` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""Queries on a paper table: how many files a lookup would open, and how large they are, over time.
+"""Queries on a simulated table: how many files a lookup would open, and how large they are, over time.
 
 Queries ask at even shares of all data that was ever written, so that dense parts of the key are asked for more often,
 and two policies on the same stream are asked the same.

@@ -1,4 +1,4 @@
-"""Simulation: what a policy would make of a table, commit by commit, before a byte is moved.
+"""Simulation of a policy on a table, commit by commit, without moving any data.
 
     arrivals ─► world ─► snapshot ─► make_plan ─► tasks ─► world      the planner and the policies are the real ones
                   └─► queries at even shares of all data: files and bytes that each would open

@@ -1,4 +1,4 @@
-"""A table that exists on paper only: blocks on a line, the snapshot that they make, and what a merge does to them.
+"""A table without files: blocks on a line, their snapshot, and the effect of a merge.
 
 A merge is played on metadata alone: each input's rows count as spread evenly over its range, and the outputs are cut at
 equal shares of the sum, none above the target size.
@@ -52,7 +52,7 @@ class World:
 
     ``low`` and ``high`` are (N, K) bounds of each column of a compound key, as whole numbers; K is 0 for one column.
     ``added`` is when, in ms: a merge is half way to the next commit. ``parts`` has which merge wrote
-    a block (``Env.parts``); whoever plays rounds of one call clears it before.
+    a block (``Env.parts``); a caller that simulates the rounds of one call clears it first.
     """
 
     arrivals: Arrivals

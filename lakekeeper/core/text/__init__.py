@@ -1,4 +1,4 @@
 """Primitives for text output: aligned tables, units, bars, charts and a small HTML wrapper.
 
-Imports nothing else of the core.
+Imports nothing else from the core.
 """

@@ -1,4 +1,4 @@
-"""A quantity over time, drawn in text: one column a moment, eighths of a line as its height."""
+"""A quantity over time as a text chart: one column per moment, with heights in eighths of a line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _STEPS = " ▁▂▃▄▅▆▇█"
 def chart(
     values: npt.NDArray[np.float64], marks: npt.NDArray[np.int64], *, height: int = 6, width: int = 60
 ) -> str:
-    """``values`` as columns, the mean of those that share one; ``marks`` (one each) number the axis below.
+    """Draw ``values`` as columns, averaging values that share a column; ``marks`` (one per value) label the axis below.
 
-    The highest value is written at the top, and the axis is zero.
+    The top is labelled with the highest column; the axis is zero.
     """
     columns = np.array_split(values, min(width, len(values)))
     heights = np.array([float(c.mean()) for c in columns])

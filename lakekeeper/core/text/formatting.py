@@ -17,7 +17,7 @@ def size(count: float) -> str:
 
 
 def bar(value: float, top: float, width: int = 30) -> str:
-    """A bar of eighth blocks, ``width`` characters for ``top``; anything above zero shows."""
+    """A bar in eighths of a character, ``width`` characters for ``top``; any value above zero is visible."""
     if top <= 0 or value <= 0:
         return ""
     eighths = max(1, round(value / top * width * 8))
@@ -25,7 +25,7 @@ def bar(value: float, top: float, width: int = 30) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:
-    """Rows (the first is the heading) as aligned columns; columns in ``right`` are set flush right."""
+    """Rows (the first is the heading) as aligned columns; columns in ``right`` are right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -38,7 +38,7 @@ def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset())
 
 
 def bars(counts: Mapping[str, int]) -> str:
-    """A histogram, one bar a line; runs of empty buckets at the ends are left out."""
+    """A histogram, one bar per line, without the empty buckets at both ends."""
     filled = [i for i, n in enumerate(counts.values()) if n]
     if not filled:
         return "  (empty)"
@@ -48,7 +48,7 @@ def bars(counts: Mapping[str, int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``93600`` → ``26 hours``: in the largest unit of which there are at least two."""
+    """``93600`` → ``26 hours``: in the largest unit that gives at least two."""
     for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return "more than 100 years" if seconds > 100 * 31_557_600 else f"{seconds / length:,.0f} {unit}"
@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 
 def indent(text: str) -> str:
-    """Each line moved right by four spaces."""
+    """Indent each line by four spaces."""
     return "\n".join("    " + line for line in text.splitlines())
 
 

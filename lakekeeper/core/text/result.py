@@ -1,4 +1,4 @@
-"""What every result of a call can do: print as text, as JSON and in a notebook."""
+"""The base of all results: printing as text, as JSON and in a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Result:
-    """Base of the results: a subclass defines ``to_dict`` and ``__str__``."""
+    """Base class of results: a subclass defines ``to_dict`` and ``__str__``."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What ``vacuum`` may delete: retention, the vacuum plan and the guard on every path.
+"""What ``vacuum`` may delete: retention, the vacuum plan and the path guard.
 
 May import ``core.text`` and ``core.units``.
 """

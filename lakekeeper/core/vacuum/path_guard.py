@@ -1,8 +1,9 @@
-"""May this path be deleted at all? The last question before every delete, asked of text alone.
+"""Whether a path may be deleted at all: the last check before every delete, on the text of the path alone.
 
-A location is ``scheme:[//authority]/step/step``, decoded, as Hadoop's ``Path.toString`` has it. It may go only if it
-lies strictly below the table's location, or below a root that an operator allows beside it, by plain steps. Whoever
-may write a table's metadata could name any path in it; a service that deletes must not do their bidding (CWE-22).
+A location is ``scheme:[//authority]/step/step``, decoded, as Hadoop's ``Path.toString`` prints it. It may be deleted
+only if plain steps lead from the table's location, or from another root that the operator allows, strictly down to it.
+A user who may write a table's metadata can name any path in it: without this check a service with more rights would
+delete that path on the user's behalf (CWE-22, the confused deputy).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def grounds_of(
 ) -> Grounds:
     """The grounds of a table whose properties name places for its files (``declared``: property → place).
 
-    Those below one of ``allowed`` are roots. A property widens nothing by itself: whoever can set one could name any
+    Those below one of ``allowed`` are roots. A table property alone adds no root: a user who can set one could name any
     folder of the store.
     """
     roots, barred = [location.rstrip("/")], dict[str, str]()
@@ -155,7 +156,7 @@ def spelled(path: str) -> str:
 
 
 def below(path: str, roots: Sequence[str]) -> str:
-    """The path relative to the root that it lies under; itself where there is none. For messages."""
+    """The path relative to the root that it lies under; the path itself if it is under no root. For messages."""
     for root in roots:
         place, home = _place(path), _place(root.rstrip("/"))
         if place and home and place.store == home.store and place.steps[: len(home.steps)] == home.steps:
@@ -176,7 +177,7 @@ def _place(location: str) -> _Place | None:
     if found is None or not found[3]:
         return None
     scheme = (found[1] or "file").lower()
-    # Without a leading slash; a slash at the end is told apart by who asks.
+    # Without a leading slash; the caller distinguishes a trailing slash.
     return _Place((_SAME.get(scheme, scheme), found[2] or ""), tuple(found[3][1:].split("/")))
 
 

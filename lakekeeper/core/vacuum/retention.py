@@ -1,11 +1,11 @@
-"""Which versions stay: at least so many, those that anybody may still be reading, and those that somebody named.
+"""Which versions are kept: a minimum number, those that a reader may still use, and those named by the caller.
 
     versions of a line      1     2     3     4     5     6
     newest from … to        ├─────┼─────┼──x──┼─────┼─────┼──►  now
                                      cutoff ┘
     kept                                3     4     5     6     3 was the newest at the cutoff: a reader may have it
 
-Seed 004 (StarRocks): minimum number of versions, grace time and oldest active transaction, together. A version leaves
+As in StarRocks: minimum number of versions, grace time and oldest active transaction, together. A version leaves
 only if none of them holds it; what is not known (a time, a parent) holds it too.
 """
 
@@ -24,7 +24,7 @@ FLOOR_MS = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that the log still knows. ``at_ms`` is None where nobody knows when it was made."""
+    """A version that the log still knows. ``at_ms`` is None if its time is unknown."""
 
     id: int
     at_ms: int | None
@@ -53,8 +53,8 @@ class Versions:
 
     linear       versions stand in one line and are kept from one on, never one by one (Delta)
     min_age_ms, min_versions   what the table's own properties ask for; None where they say nothing
-    usual_age_ms what the format keeps where nobody says anything
-    live_bytes   bytes of the newest version's files; None where nobody knows
+    usual_age_ms the format's default retention
+    live_bytes   bytes of the newest version's files; None if unknown
     refused      why nothing may be deleted here, by a rule of the format; empty where it may
     native       what the adapter wants to find again when it is asked for the garbage
     """

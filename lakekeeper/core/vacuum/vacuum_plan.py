@@ -1,9 +1,9 @@
-"""What may go and what goes: garbage that an adapter names, and the plan that a vacuum carries out.
+"""Garbage as an adapter reports it, and the plan that a vacuum carries out.
 
     versions ─ keep() ─► kept, gone ─► adapter: named by what goes, by nothing that stays ─► Garbage
     Garbage ─ looked at on the disk ─► plan_vacuum(): containment, brake, order ─► VacuumPlan ─► deletes, oldest first
 
-A plan is text and numbers; whoever has it can tell of each file why it goes, and of each version why it stays.
+A plan is text and numbers: it states why each file is deleted and why each version is kept.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Garbage:
     """What may go. ``outside`` are paths that the log names outside of the table: reported, never touched.
 
     examined   manifests, commits and the like that were read to find it
-    note       what could not be told, for the report (a log that was cut); empty where all could
+    note       what is unknown, for the report (a truncated log); empty if nothing is
     through    the version up to which all garbage is named here, for the next time to go on from
     backlog    what is to be remembered besides
     """
@@ -230,7 +230,7 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Order the garbage that is there (``found``: path → what the storage showed) and that may be deleted.
 
-    ``spared`` are paths that somebody else uses, each with who. Nothing here decides that a file is garbage.
+    ``spared`` are paths that another table uses, each with that table. Nothing here decides that a file is garbage.
     """
     left = {
         path: refusal(path, grounds) or "it lies outside of the table's location" for path in garbage.outside
@@ -309,7 +309,7 @@ def brake(plan: VacuumPlan, most: float) -> None:
 def batches(files: Sequence[Doomed], least: int, most: int) -> Iterator[tuple[Doomed, ...]]:
     """Files in order, in batches of at most ``most``; a batch ends with a version once it has ``least`` files.
 
-    Seed 004: ``lake_vacuum_min_batch_delete_size``.
+    StarRocks' ``lake_vacuum_min_batch_delete_size``.
     """
     batch: list[Doomed] = []
     for file in files:

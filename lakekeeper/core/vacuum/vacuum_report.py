@@ -1,4 +1,4 @@
-"""What a user gets from a vacuum."""
+"""The result of a vacuum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a vacuum prints: what goes by kind and size, why the rest stays."""
+"""A vacuum as text: deletions by kind and size, and why the rest is kept."""
 
 from __future__ import annotations
 

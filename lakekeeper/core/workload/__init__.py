@@ -1,4 +1,4 @@
-"""What queries ask of a table: filters read from executed plans, as weighted ranges on columns.
+"""The workload of a table: filters read from executed plans, as weighted ranges on columns.
 
 May import ``core.model``.
 """

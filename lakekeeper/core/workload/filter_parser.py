@@ -1,11 +1,12 @@
-"""Filters as executed plans print them, read back.
+"""Parser of filters as executed plans print them.
 
     Spark's sources   [IsNotNull(k), GreaterThanOrEqual(k,3), In(c, [a,b]), Or(EqualTo(k,1),EqualTo(k,2))]
     expressions       [isnotnull(k#1L), (k#1L >= 3), c#2 IN (a,b), ((k#1L = 1) OR (k#1L = 2))]
     Iceberg           k IS NOT NULL, k >= 3, c IN ('a', 'b'), (k = 1 OR k = 2)
 
-The first two print text without quotes, so that a comma or a bracket may belong to a value: a value ends where what
-follows can be read as the rest of the list. What can not be read counts as no filter, and says so.
+The first two print text without quotes, so a comma or a bracket may be part of a value: a value ends where the
+remaining text parses as the rest of the list. A filter that cannot be parsed counts as no filter, and is marked as
+not understood.
 """
 
 from __future__ import annotations
@@ -62,16 +63,16 @@ _REFERENCE = re.compile(r"([\w.`]+)#\d+")
 _END = re.compile(r"$|, |\)| AND | OR ")
 _RAW_END = re.compile(
     r"$|\)| AND | OR |, (?=\(|NOT |[\w.`]+#\d|\w+\()"
-)  # behind the bracket of an unquoted value
+)  # after the bracket of an unquoted value
 _QUOTED_END = re.compile(r"'(?=$|, |\)| AND | OR )")
 
 
 class _Unreadable(Exception):
-    """The text is not what was expected at this place."""
+    """The text cannot be parsed at this position."""
 
 
 def pushed_filters(text: str) -> Meaning:
-    """The list that Spark's file scans show as ``PushedFilters``."""
+    """Parse the list that Spark's file scans show as ``PushedFilters``."""
     inside = _unbracketed(text)
     if not inside:
         return ALL
@@ -80,20 +81,20 @@ def pushed_filters(text: str) -> Meaning:
         while at < len(inside):
             part, at = _source(inside, at, negated=False, nested=False)
             parts.append(part)
-            at += 2  # the comma and the blank, or beyond the end
+            at += 2  # skip the comma and the space, or go beyond the end
         return both(parts)
     except (_Unreadable, RecursionError):
         return unknown(re.findall(r"\w+\(([\w.`]+),", inside))
 
 
 def printed_expressions(text: str) -> Meaning:
-    """A list of Catalyst expressions: ``DataFilters`` and ``PartitionFilters``. Each is read on its own."""
+    """Parse a list of Catalyst expressions (``DataFilters``, ``PartitionFilters``), each on its own."""
     inside = _unbracketed(text)
     return _infix(inside, quoted=False) if inside else ALL
 
 
 def iceberg_filters(text: str) -> Meaning:
-    """The list that an Iceberg scan shows as ``filters=``."""
+    """Parse the list that an Iceberg scan shows as ``filters=``."""
     return _infix(text.strip(), quoted=True) if text.strip() else ALL
 
 
@@ -106,7 +107,7 @@ def _unbracketed(text: str) -> str:
 
 
 def _source(text: str, at: int, *, negated: bool, nested: bool) -> tuple[Meaning, int]:
-    """One filter of Spark's sources at ``at``; what it means, and the place behind it."""
+    """Parse one filter of Spark's sources at ``at``: its meaning, and the position after it."""
     head = _HEAD.match(text, at)
     if head is None:
         raise _Unreadable
@@ -143,7 +144,7 @@ def _source_leaf(name: str, arguments: str, *, negated: bool) -> Meaning:
 
 
 def _values(text: str) -> list[str]:
-    """Values between commas; one that begins with a blank is the rest of the text before it (``a, b``)."""
+    """Comma-separated values; one that starts with a space continues the text before it (``a, b``)."""
     values: list[str] = []
     for piece in text.split(","):
         if piece.startswith(" ") and values:
@@ -154,7 +155,7 @@ def _values(text: str) -> list[str]:
 
 
 def _value_end(text: str, at: int, *, nested: bool) -> int:
-    """The bracket that closes the arguments beginning at ``at``: the first after which the list can go on."""
+    """The bracket that closes the arguments starting at ``at``: the first one after which the list can continue."""
     end = text.find(")", at)
     while end >= 0:
         after = end + 1
@@ -187,7 +188,7 @@ def _infix(text: str, *, quoted: bool) -> Meaning:
             if end != len(text) and text[end : end + 2] != ", ":
                 raise _Unreadable
         except (_Unreadable, RecursionError):
-            # Nothing behind it can be told from its own text any more, but what was read stays.
+            # Nothing after it can be separated from its own text, but what was parsed so far is kept.
             rest = text[at:]
             parts.append(unknown(_REFERENCE.findall(rest)))
             skipped = _next_part(text, at)
@@ -199,7 +200,7 @@ def _infix(text: str, *, quoted: bool) -> Meaning:
 
 
 def _next_part(text: str, at: int) -> int:
-    """The place of the comma behind the part at ``at``, by counting brackets; the end where they do not match."""
+    """The position of the comma after the part at ``at``, by counting brackets; the end if they do not match."""
     depth = 0
     for place in range(at, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
@@ -209,14 +210,14 @@ def _next_part(text: str, at: int) -> int:
 
 
 class _Infix:
-    """Reads one operand of a printed predicate; ``quoted`` where text stands in single quotes."""
+    """Parses one operand of a printed predicate; ``quoted``: text is in single quotes."""
 
     def __init__(self, text: str, *, quoted: bool) -> None:
         self._text = text
         self._quoted = quoted
 
     def operand(self, at: int, *, negated: bool) -> tuple[Meaning, int]:
-        """What stands at ``at``, and the place behind it."""
+        """Parse the operand at ``at``: its meaning, and the position after it."""
         text = self._text
         if text.startswith("NOT ", at):
             return self.operand(at + 4, negated=not negated)
@@ -263,7 +264,7 @@ class _Infix:
         raise _Unreadable
 
     def _set(self, found: re.Match[str], *, negated: bool) -> tuple[Meaning, int]:
-        """``k#1 INSET 1, 2, 3``: it runs to the end of its bracket, or of the text."""
+        """Parse ``k#1 INSET 1, 2, 3``: it extends to its closing bracket, or to the end of the text."""
         end = self._text.find(")", found.end())
         end = len(self._text) if end < 0 else end
         values = self._text[found.end() : end].split(", ")

@@ -1,9 +1,9 @@
-"""Scans of tables in executed plans, as Spark shows them: which table, asked for what, which metrics.
+"""Table scans in executed Spark plans: the table, the filters and the metrics of each.
 
     node         Scan parquet spark_catalog.db.t          metadata: Location, PushedFilters, PartitionFilters …   Delta
                  BatchScan ice.db.t                       IcebergScan(table=…, filters=…, …)                    Iceberg
 
-A node is what event logs hold (``sparkPlanInfo``): name, text, metadata, metrics and children, as plain data.
+A node is plain data as in event logs (``sparkPlanInfo``): name, text, metadata, metrics and children.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _ICEBERG = re.compile(
     re.DOTALL,
 )
 _MOMENTS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
-# What Delta lists for a query; its other file indexes are those of its own statements, and of merges.
+# The file indexes that Delta uses for queries; its others belong to its own statements, and to merges.
 _ASKED = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
-_OURS = "lakekeeper "  # job descriptions of our own work begin so
+_OURS = "lakekeeper "  # prefix of the job descriptions of our own work
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One scan of a plan: what the table may be called, what was asked, and where its metrics are (name → id)."""
+    """One scan in a plan: possible names of the table, the filters, and the accumulators of its metrics (name → id)."""
 
     names: tuple[str, ...]
     meaning: Meaning
@@ -44,7 +44,7 @@ class Sighting:
 
 
 def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[Sighting]:
-    """All scans of tables in a plan; ``zone`` is the JVM's, in which file scans print moments."""
+    """All table scans in a plan; ``zone`` is the JVM's time zone, in which file scans print timestamps."""
     pending = [node]
     while pending:
         at = pending.pop()
@@ -55,12 +55,12 @@ def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[
 
 
 def scans_table(sighting: Sighting, names: frozenset[str]) -> bool:
-    """Is it one of the names (see :func:`known_as`) that the scan reads?"""
+    """Whether the scan reads a table with one of the names (see :func:`known_as`)."""
     return not names.isdisjoint(known_as(*sighting.names))
 
 
 def known_as(*names: str) -> frozenset[str]:
-    """Names and locations in one spelling: lower case without quotes; paths without scheme and last slash."""
+    """Names and locations in canonical form: names in lower case, unquoted; paths without scheme or trailing slash."""
     found = set()
     for name in names:
         if "/" in name:
@@ -73,7 +73,10 @@ def known_as(*names: str) -> frozenset[str]:
 def scan_of(
     sighting: Sighting, at_ms: int, values: Mapping[int, int], taken: tuple[int, float] | None = None
 ) -> Scan:
-    """A scan as a workload keeps it; ``taken`` are bytes fetched and core seconds, where they are this scan's alone."""
+    """The scan as a workload stores it.
+
+    ``taken`` are the bytes fetched and the core seconds, if they belong to this scan alone.
+    """
     metric = {name: values[number] for name, number in sighting.metrics.items() if number in values}
     files = next((metric[name] for name in FILES if name in metric), None)
     size = next((metric[name] for name in BYTES if name in metric), None)
@@ -91,7 +94,7 @@ def scan_of(
 
 
 def ours(description: str) -> bool:
-    """Is it work of lakekeeper's own? What it reads to merge is no query."""
+    """Whether the job is lakekeeper's own: what a merge reads is not a query."""
     return description.startswith(_OURS)
 
 
@@ -115,7 +118,7 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
 
 
 def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:
-    """With bounds of timestamp columns in µs instead of text in the JVM's zone."""
+    """``meaning`` with the bounds of timestamp columns in µs instead of text in the JVM's time zone."""
     if not moments.intersection(name.rpartition(".")[2] for name in meaning.filters):
         return meaning
     filters = {
@@ -128,7 +131,7 @@ def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:
 
 
 def _micros(text: Any, zone: tzinfo) -> Any:
-    """``2026-01-01 00:10:00.5`` of the zone as µs; what is no such text stays, and is refused where it is used."""
+    """``2026-01-01 00:10:00.5`` in the zone as µs; other values are returned unchanged, and rejected where used."""
     found = _MOMENT.fullmatch(str(text))
     if found is None:
         return text
@@ -138,7 +141,7 @@ def _micros(text: Any, zone: tzinfo) -> Any:
 
 
 def _quoted(meaning: Meaning) -> Meaning:
-    """The same with columns in Spark SQL spelling, as key columns have it."""
+    """``meaning`` with columns in Spark SQL spelling, as in key columns."""
     return replace(
         meaning,
         filters={_column(name): found for name, found in meaning.filters.items()},

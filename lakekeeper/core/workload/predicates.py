@@ -1,10 +1,10 @@
-"""What a filter asks for, as spans of columns: the algebra under the reading of plans.
+"""Filters as spans of columns: the algebra that the parser of plans builds on.
 
     a >= 3 and a < 9 and b in (1, 2)     {a: [3, 9), b: [1, 1] or [2, 2]}          a box
-    a = 1 or b = 2                       nothing that holds for each row           wider than it is: not understood
+    a = 1 or b = 2                       no span holds for every row               wider than the filter: not understood
     not (a < 3)                          {a: [3, …)}                               pushed down to the leaves
 
-Values are kept as they were printed; two bounds of one column are compared as numbers where both are, else as text.
+Values are kept as they were printed; two bounds of one column compare as numbers if both are numbers, else as text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from lakekeeper.core.workload.workload import EVERYTHING, Filters, Span, union
 
-_MOST_SPANS = 256  # of one column in one filter; more are as good as the stretch from the first to the last
+_MOST_SPANS = 256  # per column of one filter; more are replaced by one span from the first to the last
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Spans that all rows of the answer lie in, the columns that were asked about, and whether that is all of it."""
+    """Spans that contain all matching rows, the columns in the filter, and whether the spans express all of it."""
 
     filters: Filters
     columns: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class Meaning:
 
 
 ALL = Meaning({})
-"""A filter that leaves every row in, or that no file could be left out for (``a <> 5``)."""
+"""A filter that keeps every row, or that cannot exclude any file (``a <> 5``)."""
 
 
 def unknown(columns: Iterable[str] = ()) -> Meaning:
-    """A filter that could not be read: it counts as none."""
+    """A filter that could not be parsed: it counts as no filter."""
     return Meaning({}, tuple(dict.fromkeys(columns)), understood=False)
 
 
@@ -43,7 +43,7 @@ def spans(column: str, *found: Span) -> Meaning:
 
 
 def compare(column: str, sign: str, value: Any) -> Meaning:
-    """``column sign value`` for the signs of SQL; ``<>`` and ``!=`` leave no file out."""
+    """``column sign value`` for SQL's comparison signs; ``<>`` and ``!=`` exclude no file."""
     span = {
         "=": Span(value, value),
         "<=>": Span(value, value),
@@ -56,7 +56,7 @@ def compare(column: str, sign: str, value: Any) -> Meaning:
 
 
 def starts_with(column: str, prefix: str) -> Meaning:
-    """Text that begins with ``prefix``: up to the next text of that length."""
+    """Text that starts with ``prefix``: from it to the next text of the same length, exclusive."""
     last = prefix[-1:]
     if not last or ord(last) >= 0xD7FF:
         return Meaning({}, (column,), understood=not last)
@@ -64,7 +64,7 @@ def starts_with(column: str, prefix: str) -> Meaning:
 
 
 def both(parts: Iterable[Meaning]) -> Meaning:
-    """All of the parts hold."""
+    """The conjunction: all parts hold."""
     filters: dict[str, tuple[Span, ...]] = {}
     columns: list[str] = []
     understood = True
@@ -78,7 +78,7 @@ def both(parts: Iterable[Meaning]) -> Meaning:
 
 
 def either(parts: Iterable[Meaning]) -> Meaning:
-    """One of the parts holds: what they have in common."""
+    """The disjunction: one part holds; keeps the columns that all parts restrict."""
     listed = list(parts)
     columns = tuple(dict.fromkeys(c for part in listed for c in part.columns))
     understood = all(part.understood for part in listed)
@@ -104,7 +104,7 @@ def _bounded(found: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def _meet(one: Span, other: Span) -> tuple[Span, ...]:
-    """The values in both spans: none or one span."""
+    """The intersection of two spans: none or one span."""
     if one.null or other.null:
         if one.null and other.null:
             return (one,)
@@ -125,7 +125,7 @@ def _tighter(one: tuple[Any, bool], other: tuple[Any, bool], *, greater: bool) -
 
 
 def _least(one: Any, other: Any) -> bool:
-    """Is ``one`` at or below ``other``?"""
+    """Whether ``one`` is at or below ``other``."""
     try:
         return float(one) <= float(other)
     except (TypeError, ValueError, OverflowError):
@@ -133,5 +133,5 @@ def _least(one: Any, other: Any) -> bool:
 
 
 def known_columns(filters: Mapping[str, tuple[Span, ...]]) -> tuple[str, ...]:
-    """Columns of which some value is left out."""
+    """The columns for which the filters exclude some value."""
     return tuple(c for c, found in filters.items() if not any(s.whole for s in found))

@@ -1,10 +1,10 @@
-"""The workload: what queries asked of one table, as ranges on its columns with weights and times (seed 001).
+"""The workload: the filters of the queries on one table, as ranges on its columns with weights and times.
 
     scan     user_id = 7 and ts between a and b      filters: {user_id: [7, 7], ts: [a, b]}
-    weight   halves every seven days, so that the layout follows what is asked now
+    weight   halves every seven days, so that the layout follows current queries
 
-A workload is plain data: it goes through JSON, can be kept, and can be given to :func:`lakekeeper.core.cost.scoring`
-as it is. Where it comes from (event logs, a running session) is the edge's business.
+The idea is from Relyt's auto table service. A workload is plain data: it serializes to JSON, can be stored, and can be
+passed unchanged to :mod:`lakekeeper.core.cost`. It is collected outside the core (event logs, a running session).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _FORMAT = "lakekeeper workload 1"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of one column's values; None is an open end.
+    """A range of one column's values; None is an open end.
 
-    ``after`` leaves ``lo`` itself out, ``before`` leaves ``hi`` out; ``null`` asks for NULL instead of a value.
-    Bounds are as ``keys.to_json_value`` keeps them, or the text that a plan printed: which kind the column has is
-    known where the span meets a table.
+    ``after`` excludes ``lo`` itself, ``before`` excludes ``hi``; ``null`` means NULL instead of a value. Bounds are in
+    the form of ``keys.to_json_value``, or the text that a plan printed: the column's kind is known only when the span
+    meets a table.
     """
 
     lo: Any = None
@@ -43,26 +43,26 @@ class Span:
 
     @property
     def whole(self) -> bool:
-        """Does every value lie in it?"""
+        """Whether the span contains every value."""
         return self.lo is None and self.hi is None and not self.null
 
 
 EVERYTHING = (Span(),)
 Filters = Mapping[str, tuple[Span, ...]]
-"""Per column (Spark SQL spelling) the spans of which one must hold; all columns must hold."""
+"""For each column (Spark SQL spelling), spans of which one must hold; all columns must hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """One read of a table by one query.
 
-    at_ms         when, in ms since the epoch
-    filters       what it asked for
-    columns       the columns that it filtered, also those whose filter could not be read as spans
-    understood    False where a filter could not be read and counts as none
-    weight        how many queries it stands for
-    files_read    data files that Spark opened, ``bytes_read`` their sizes; None where nobody said
-    column_share  share of those bytes that was fetched: column pruning, and row groups left out
+    at_ms         time, in ms since the epoch
+    filters       the spans that it filtered by
+    columns       the columns that it filtered, including those whose filter could not be expressed as spans
+    understood    False if a filter could not be parsed and counts as no filter
+    weight        how many queries the scan represents
+    files_read    data files that Spark opened, ``bytes_read`` their sizes; None if not reported
+    column_share  share of those bytes that was fetched, after column pruning and skipped row groups
     core_seconds  of all tasks of the query
     """
 
@@ -79,7 +79,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The scans of one table, seen from ``start_ms`` to ``end_ms`` (ms since the epoch)."""
+    """The scans of one table observed from ``start_ms`` to ``end_ms`` (ms since the epoch)."""
 
     table: str
     scans: tuple[Scan, ...]
@@ -92,35 +92,35 @@ class Workload:
         return len(self.scans)
 
     def weights(self, now_ms: int) -> Floats:
-        """What each scan counts now: its weight, halved for each half-life since."""
-        now = max(now_ms, self.end_ms)  # clocks differ: nothing seen lies in the future
+        """The current weight of each scan: its weight, halved for each half-life since."""
+        now = max(now_ms, self.end_ms)  # clocks differ: no observed scan is in the future
         age = np.array([now - scan.at_ms for scan in self.scans], np.float64)
         weight = np.array([scan.weight for scan in self.scans], np.float64)
         return np.asarray(weight * np.exp2(-age / self.half_life_ms))
 
     def rate(self, now_ms: int) -> float:
-        """Queries per second, newer ones counting more: weight seen, by the weight that one a second would have."""
+        """Queries per second, newer ones counting more: the observed weight, by the weight of one query per second."""
         now = max(now_ms, self.end_ms)
         first, last = ((now - t) / self.half_life_ms for t in (self.start_ms, self.end_ms))
         seconds = self.half_life_ms / 1000 / math.log(2) * (2.0**-last - 2.0**-first)
-        # A window of no length (one scan) or one long forgotten: a rate over less than a minute is a guess.
+        # An empty window (one scan), or one decayed to nothing: a rate over less than a minute is a guess.
         floor = 60.0 * 2.0**-last
         weight = float(self.weights(now_ms).sum())
         return weight / max(seconds, floor) if weight > 0 and max(seconds, floor) > 0 else 0.0
 
     @property
     def unread(self) -> int:
-        """Scans with a filter that could not be read: they count as if they had none."""
+        """Number of scans with a filter that could not be parsed: they count as scans without a filter."""
         return sum(not scan.understood for scan in self.scans)
 
     @property
     def column_share(self) -> float | None:
-        """Median share of the bytes of the files read that was fetched; None where nobody said."""
+        """Median share of the bytes of the opened files that was fetched; None if not reported."""
         told = [scan.column_share for scan in self.scans if scan.column_share is not None]
         return min(1.0, float(median(told))) if told else None
 
     def measured(self) -> tuple[Measured, ...]:
-        """What single scans read and took, for ``Coefficients.fitted``."""
+        """Measurements of single scans, for ``Coefficients.fitted``."""
         return tuple(
             Measured(scan.files_read, scan.bytes_read, scan.core_seconds)
             for scan in self.scans
@@ -128,7 +128,7 @@ class Workload:
         )
 
     def filtered(self, now_ms: int) -> dict[str, float]:
-        """Column → share of the scans (by weight) that filter it, most first; ties by name."""
+        """Column → share of the scans (by weight) that filter by it, largest first; ties by name."""
         weights = self.weights(now_ms)
         total = float(weights.sum())
         found: dict[str, float] = {}
@@ -138,7 +138,7 @@ class Workload:
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def newest(self, most: int) -> Workload:
-        """The newest ``most`` scans, each of the weight that keeps the sum: what a bounded memory holds."""
+        """The newest ``most`` scans, reweighted to keep the total weight, for storage in bounded memory."""
         if len(self.scans) <= most:
             return self
         total = sum(scan.weight for scan in self.scans)
@@ -147,7 +147,7 @@ class Workload:
         return replace(self, scans=tuple(replace(scan, weight=scan.weight * grown) for scan in kept))
 
     def to_json(self) -> str:
-        """One JSON object; :meth:`from_json` reads it back equal."""
+        """One JSON object; :meth:`from_json` restores an equal workload."""
         plain = {
             name: getattr(self, name) for name in ("table", "start_ms", "end_ms", "source", "half_life_ms")
         }
@@ -155,7 +155,7 @@ class Workload:
 
     @classmethod
     def from_json(cls, text: str) -> Workload:
-        """Inverse of :meth:`to_json`; raises OptionError on anything else."""
+        """Inverse of :meth:`to_json`; raises OptionError for anything else."""
         try:
             data = json.loads(text)
             if data.pop("format") != _FORMAT:
@@ -169,7 +169,7 @@ class Workload:
 def collect(
     table: str, scans: Iterable[Scan], *, source: str, start_ms: int | None = None, end_ms: int | None = None
 ) -> Workload:
-    """A workload of scans, oldest first; the window is theirs where none is given."""
+    """A workload of scans, oldest first; the window is that of the scans unless given, and always includes them."""
     ordered = tuple(sorted(scans, key=lambda scan: scan.at_ms))
     first = ordered[0].at_ms if ordered else 0
     last = ordered[-1].at_ms if ordered else 0
@@ -179,7 +179,7 @@ def collect(
 
 
 def union(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Spans of which one must hold, without doubles; :data:`EVERYTHING` where one of them is the whole line."""
+    """Spans of which one must hold, without duplicates; :data:`EVERYTHING` if one of them contains every value."""
     if any(span.whole for span in spans):
         return EVERYTHING
     return tuple(dict.fromkeys(spans))

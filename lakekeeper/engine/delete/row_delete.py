@@ -1,4 +1,4 @@
-"""Delete rows so that maintenance never makes it fail (seed 001, case 1).
+"""Delete rows so that maintenance never makes the delete fail.
 
     register ─► search ─► prepare ─► commit ─┬─ done
                   ▲                          ├─ Conflict ─► search new and changed files only, keep the rest (bounded)

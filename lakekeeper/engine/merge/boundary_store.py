@@ -1,4 +1,4 @@
-"""Rank boundaries of keys that follow a curve: found beside the table, or derived and then kept there.
+"""Rank boundaries of curved keys: read from the notes of the table, or derived and stored there.
 
     boundaries/<key id>/0.json ─ outgrown ─► 1.json ─ outgrown ─► 2.json      each written once, never changed
 

@@ -1,4 +1,4 @@
-"""When a run commits: a small run once, at its end; a large one in parts, as its groups finish.
+"""When a run commits: a small run once, at its end; a large run in parts, as groups finish.
 
     groups done   ■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■
     commits                ▲        ▲        ▲        ▲      after each partial-progress.bytes-per-commit, or more where

@@ -1,4 +1,4 @@
-"""Commit with conflict: rebase, replay, try again, settle what is unknown, never clean up in doubt.
+"""Commit rewrites under conflict: rebase, replay, retry, settle unknown outcomes, and never clean up in doubt.
 
 wait ─► changes ─► rebase ─┬─ keep ────────────────────┬─► commit ─┬─ done
                            ├─ replay ─┬─ masked ───────┘           ├─ Conflict ─► from the start (bounded)
@@ -6,7 +6,7 @@ wait ─► changes ─► rebase ─┬─ keep ──────────�
                            └─ drop ─► discard                      └─ Unknown ──► look for our run id: done, or raise
                                                                                   and keep every file
 
-Nothing is waited for between a replay and its commit: what is deleted meanwhile has to be replayed too.
+A commit follows its replay without a wait: rows deleted in between would have to be replayed too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Landed:
 
 @dataclass(slots=True)
 class Committer:
-    """Commits all rewrites that survive, in one commit. One use, one run id."""
+    """Commits all surviving rewrites in one commit. For one use, with one run id."""
 
     adapter: Adapter[Any]
     runner: Runner[Any]

@@ -1,6 +1,6 @@
 """How much was rewritten on a table in the last 24 hours, for ``budget-bytes-per-day``.
 
-Nobody keeps books beside the table: they would be lost or shared wrongly. Three who know a part are asked, and the one
+No ledger is kept next to the table: it would be lost or shared wrongly. Three sources each know a part, and the one
 who knows most is believed:
 
 * the table's log, where it tells without more reading (Iceberg: the summaries of our own snapshots);
@@ -31,7 +31,7 @@ def note_spent(snapshot: Snapshot, now_ms: int, size: int) -> None:
 
 
 def spent_bytes(snapshot: Snapshot, now_ms: int) -> int:
-    """Bytes rewritten on the table in the 24 hours before ``now_ms``, as far as anybody knows."""
+    """Bytes rewritten on the table in the 24 hours before ``now_ms``, as far as it is known."""
     start = now_ms - DAY_MS
     with _lock:
         mine = sum(size for at, size in _of.get(snapshot.table_uuid, ()) if start < at <= now_ms)

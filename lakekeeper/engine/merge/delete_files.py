@@ -1,4 +1,4 @@
-"""``merge_deletes``: blocks with too many deleted rows are written anew, then the delete files are tidied.
+"""``merge_deletes``: rewrite blocks with too many deleted rows, then tidy the delete files.
 
     maintain(policy deletes) ─► report ─► tidy ─┬─ nothing to do, or done ─► counts in the report
                                                 ├─ Conflict ─► look again, try again (bounded)
@@ -39,8 +39,8 @@ def merge_deletes(
 ) -> MergeReport:
     """Run a request of the policy ``deletes`` on one table, then tidy all delete files of the table.
 
-    ``where`` and the budget limit the rewrites only: what applies to no row can only be told from the whole
-    picture, and no data file is read for it. Raises as :func:`lakekeeper.engine.merge.job.maintain`; a failure of
+    ``where`` and the budget limit the rewrites only: only a whole snapshot shows which delete files apply
+    to no row, and no data file is read for it. Raises as :func:`lakekeeper.engine.merge.job.maintain`; a failure of
     the tidying is raised only where nothing else was committed, else it is in the report's ``ended``.
     """
     clock = clock or Clock()

@@ -23,7 +23,7 @@ _FINER_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task that brought no rewrite, and why; its files are gone again. ``raced``: somebody else won its inputs."""
+    """A task without a rewrite, and why; its files are deleted again. ``raced``: a concurrent commit won its inputs."""
 
     task: MergeTask
     detail: str
@@ -34,8 +34,8 @@ class Failed:
 class Work:
     """Where a run works: adapter, runner, events and the run's id.
 
-    ``watch`` says which tasks are in vain; ``registration`` is the run's, while it writes: its id names the folder of
-    what is written.
+    ``watch`` names tasks that can no longer land; ``registration`` is the lease of the run while it writes, and its id
+    names the folder of the files.
     """
 
     adapter: Adapter[Any]

@@ -45,7 +45,7 @@ class Request:
 
     ``columns`` override the table's key, ``fallback_columns`` stand in where it has none, each with a layout.
     ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
-    remembers where earlier calls were raced. ``workload`` is what queries ask of the table, where anybody knows.
+    remembers where earlier calls were raced. ``workload`` is what queries ask of the table, if known.
     """
 
     verb: str
@@ -84,7 +84,7 @@ class _Tally:
     parts: dict[str, Part] = field(default_factory=dict)
 
     def note_race(self, request: Request, task: MergeTask, clock: Clock) -> None:
-        """Somebody was faster at inputs of ``task``: its partition rests for a while."""
+        """A concurrent commit won inputs of ``task``: back off from its partition for a while."""
         if request.backoff:
             request.backoff.raced(task.partition, clock.now_ms())
 
@@ -96,7 +96,7 @@ class _Tally:
 def look(adapter: Adapter[Any], request: Request) -> Snapshot:
     """The newest snapshot under the key that the request means, placed on the curve of that key.
 
-    Raises OptionError where the request needs a key and there is none.
+    Raises OptionError if the request needs a key and the table has none.
     """
     snapshot = _laid_out(adapter.snapshot(request.columns, request.where), request.columns, request.layout)
     if snapshot.key is None and request.fallback_columns:

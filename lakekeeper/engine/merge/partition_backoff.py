@@ -1,4 +1,4 @@
-"""Back off from partitions where users are writing: what was raced for there is left alone for a while.
+"""Back off from partitions where users are writing: after a lost race, leave them alone for a while.
 
 Each further race doubles the pause, a quiet one forgets it:
 
@@ -19,7 +19,7 @@ _MOST_DOUBLINGS = 3
 
 @dataclass(slots=True)
 class Backoff:
-    """Of one table, kept as long as somebody holds it: partition → races in a row, and until when (ms) it rests."""
+    """The backoff of one table, in memory: partition → lost races in a row, and until when (ms) to leave it alone."""
 
     pause_ms: int
     _races: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Manners towards users' statements: do not commit into the middle of them, and stop early when it is in vain.
+"""Yield to concurrent user transactions: commit in the gaps between them, and abort hopeless rewrites early.
 
-Whoever commits first makes the other's statement fail, where the format has no row-level concurrency. Our own
-loss is mended by a replay; theirs is only avoided by waiting until they are done, for a bounded time.
+Without row-level concurrency, the first commit makes the other statement fail. A replay repairs our own loss; a user's
+loss is only avoided by waiting, for a bounded time, until the user's statement is done.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MISSED = 6  # statements of a stream whose end may be missed
 
 @dataclass(slots=True)
 class QuietWindow:
-    """Finds a moment between the statements of users, for ``longest_ms`` from the first call on, replays included.
+    """Finds a gap between the statements of users, for at most ``longest_ms`` from the first call, replays included.
 
-    A user who changed rows may do so again at any time. The best moment is right after a commit of theirs: the next
-    statement has hardly begun, if it has begun at all. So whoever changed rows within the last ``window_ms`` is waited
-    for until their next commit, or until the window has passed without one:
+    A user who changed rows may do so again at any time. The best moment is right after such a commit: the next
+    statement has hardly begun, if it has begun at all. So if a writer changed rows within the last ``window_ms``, wait
+    for its next commit, or until the window has passed without one:
 
         user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, as the log says
         ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
 
-    Where the replay was too slow for the gap, the next one is waited for, ``_MISSED`` times at most.
+    If the replay was too slow for the gap, wait for the next one, at most ``_MISSED`` times.
     """
 
     clock: Clock
@@ -91,7 +91,7 @@ class QuietWindow:
         if self._missed > _MISSED:
             return 0
         left = self._quiet_ms(period, len(winners)) - age
-        if left <= 0:  # nobody is expected; but a look from before a long replay says little of now
+        if left <= 0:  # no writer is expected; but a look from before a long replay is stale
             return 0 if newest == known or now - self._looked_ms <= _LONGEST_MS else _SHORTEST_MS
         step = min(period // _LOOKS or left, _LONGEST_MS) - (now - self._looked_ms)
         return min(max(step, _SHORTEST_MS), left)
@@ -120,7 +120,7 @@ class Watch:
     _seen: Changes | None = None
 
     def lost(self, task: MergeTask, *, at_once: bool = False) -> str:
-        """Why the work on ``task`` is in vain; empty as long as it may land.
+        """Why ``task`` can no longer land; empty as long as it may.
 
         Looks every ``every_ms`` at most, or ``at_once``. A look that fails says nothing: it is there to save work.
         """

@@ -1,4 +1,4 @@
-"""Replay: deletes that won a race are applied to outputs that are not visible yet (seed 001, case 2).
+"""Replay: deletes that won a race are applied to outputs that are not visible yet.
 
     lost ─┬─ places found at once ──────────────────┬─► mask ─► check ─► a rewrite for the newest version
           └─ traces ─► match ─┬─ all of them found ─┘
@@ -72,7 +72,7 @@ class Replayer:
         return Dropped(rewrite, f"{cause}; not replayed: {masked}") if isinstance(masked, str) else masked
 
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | str:
-        """The masked rewrite, or why there is none."""
+        """The rewrite with the deletes applied, or why it was dropped."""
         lost = self.adapter.deletes.lost(rewrite, self.snapshot, changes)
         if lost.rows is not None:
             wrong = self._too_many(lost, lost.rows)

@@ -1,4 +1,4 @@
-"""Runs that are under way on a table: registered before they write, removed when all is done.
+"""Leases of active runs on a table: taken before a run writes, removed when it ends.
 
     register ─► write files ─► commit ─► remove         nothing is left
     register ─► write files ─► ✗ (killed)               the intent names the run, by which a vacuum finds what it left
@@ -44,7 +44,7 @@ class Intent:
     read_version   kept for a rewrite or delete while it is alive; the version that a vacuum looked at
     ended          the run is over, but left files whose names nothing tells
     parts          notes that list what a vacuum deletes
-    timeout_ms     what the run goes by itself, whatever a vacuum is told
+    timeout_ms     the timeout of the run itself, whatever a vacuum uses
     renewed_ms     when the run last said that it is alive; 0 before it did
     """
 

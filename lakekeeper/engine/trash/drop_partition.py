@@ -1,4 +1,4 @@
-"""``drop_partition``: rows leave by a commit, and the version before it stays until the bin's retention ends.
+"""``drop_partition``: delete rows in one commit, and retain the version before it until the recycle bin expires.
 
     pending ─┬─► dropped (by version v) ──► restoring (since version w) ──► gone: the rows are back
              └─► gone: the delete is known not to have happened

@@ -1,4 +1,4 @@
-"""The recycle bin of a table: files that a vacuum moved aside, and partitions that were dropped, until its time is up.
+"""The recycle bin of a table: files that a vacuum moved aside, and dropped partitions, until they expire.
 
     vacuum(trash=True)   file ─► _lakekeeper/trash/<run>/<path below the table>     restore: back again
     drop_partition       rows leave by a commit; the version before it is kept      restore: its rows are put in again
@@ -111,7 +111,7 @@ class Bin:
 
 
 def put(notes: Notes, table: str, entry: TrashEntry) -> None:
-    """Note an entry in a free slot. Raises AdapterError where there is none."""
+    """Write an entry to a free slot. Raises AdapterError if no slot is free."""
     text = json.dumps(asdict(entry))
     if claim(notes, _slots(), text) is None:
         raise AdapterError(
@@ -238,7 +238,7 @@ def forget(adapter: Adapter[Any], name: str) -> None:
 
 
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
-    """An entry out of its note. Raises ValueError, TypeError or KeyError for what is none."""
+    """Parse an entry from its note. Raises ValueError, TypeError or KeyError for anything else."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
     numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "since")}
     texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}

@@ -1,4 +1,4 @@
-"""Put the rows of a dropped partition back, once, however often it is asked for.
+"""Restore the rows of a dropped partition: exactly once, even if called repeatedly.
 
     note "restoring" ─► copy the rows from the version before the drop ─► append ─► the entry goes
                                                                             │
@@ -65,7 +65,7 @@ def restore(
         commit, rows, files = work.run(seen)
     except Halted as halted:
         raise halted.cause from None
-    with suppress(Exception):  # the rows are back, and the log says so to whoever looks at the bin next
+    with suppress(Exception):  # the rows are back, and the log shows it to the next reader of the recycle bin
         recycle_bin.forget(adapter, entry.name)
     return RestoreReport(
         table=adapter.table,
@@ -246,7 +246,7 @@ class _Restore:
         raise self._unknown(doubt) from doubt
 
     def _copies(self) -> Prepared:
-        """The dropped rows, in files that nobody sees yet."""
+        """The dropped rows, in files that no version names yet."""
         entry, adapter = self.entry, self.adapter
         then = adapter.restores.before(entry.dropped, entry.where)
         paths: Sequence[str] = then.blocks.path.to_pylist()

@@ -1,4 +1,4 @@
-"""The deletes of a vacuum: in batches, oldest version first, partitions side by side, no faster than permitted.
+"""The deletes of a vacuum: in batches, oldest version first, partitions in parallel, within a rate limit.
 
 partition a   ├─ v1 v1 v2 ─┤├─ v3 v4 ─┤        a batch ends with a version once it is large enough
 partition b   ├─ v1 ───────┤                   so many partitions at once
@@ -34,7 +34,7 @@ from lakekeeper.spi.storage import Storage
 class Removed:
     """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took.
 
-    ``stopped`` says why it went no further, where somebody else's commit made it stop.
+    ``stopped`` states why it stopped, if a concurrent commit made it stop.
     """
 
     files: int
@@ -55,7 +55,7 @@ def foretold(plan: VacuumPlan) -> Removed:
 
 @dataclass(slots=True)
 class _Pace:
-    """No more files in a second than permitted, whoever deletes them."""
+    """At most the permitted number of files a second, over all threads."""
 
     clock: Clock
     per_second: int
@@ -78,7 +78,7 @@ class Removal:
     """Deletes what a plan names, or moves it to the bin.
 
     ``check`` is asked before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
-    versions cannot be locked, somebody may bring an old one back.
+    versions cannot be locked: a user may restore an old one.
     """
 
     adapter: Adapter[Any]

@@ -1,4 +1,4 @@
-"""Other tables in or around a table's folders: asked for before every listing, once in a vacuum.
+"""Other tables in or around a table's folders: checked before every listing, once in a vacuum.
 
 dead runs to settle, or files that only an old list names     in doubt the files stay, and the report says why
 orphans=True                                                  in doubt nothing is done at all

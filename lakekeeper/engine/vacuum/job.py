@@ -1,4 +1,4 @@
-"""``vacuum``: free what no kept version needs, with a record before the first delete.
+"""``vacuum``: delete what no retained version needs, with a record before the first delete.
 
     intents ─► versions ─► keep ─► garbage ─► look ─► plan ─┬─ dry run: that is all
                  ▲                                          ▼

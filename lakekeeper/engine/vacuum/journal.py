@@ -1,4 +1,4 @@
-"""What a vacuum writes beside the table: proof, list, cursor; all of it small, none of it needed to be safe.
+"""Notes that a vacuum writes: proof, list and cursor. They are small, and safety never depends on them.
 
     vacuum/cursor.json            the version up to which all garbage was deleted
     vacuum/backlog-0000.json      what was dropped and waits for its retention, of a log that forgets it
@@ -210,7 +210,7 @@ class Records:
     ) -> None:
         """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
 
-        ``timeout_ms`` None: nobody counts as dead.
+        ``timeout_ms`` None: no run counts as dead.
 
         Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
         file is still named may be of a vacuum at work, which is yet to expire what names it.

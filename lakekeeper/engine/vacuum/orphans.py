@@ -1,4 +1,4 @@
-"""Files that the log does not explain: what a run that died left in its folder, and orphans at large.
+"""Files that the log does not name: files left in the folder of a dead run, and orphans elsewhere.
 
     ask for strangers ─► list ─► read the log ─► not named, the format's own, old enough ─► may go
 

@@ -3,8 +3,8 @@
     snapshot ─► scale: who reads what, at what cost ─► candidates along the key ─► nested sets ─► those that are due
 
 It needs no levels: how large a sorted run a block is a piece of follows from its bytes and range, so that it works on
-any table, whoever wrote the blocks. Data that comes in the order of the key is never rewritten: nothing overlaps. Nor
-is anything where no query would gain by it. The theory is in :mod:`lakekeeper.core.planning.ski_rental`.
+any table, no matter which writer made the blocks. Data that arrives in key order is never rewritten, since it does not
+overlap, nor is data whose rewrite would help no query. The theory is in :mod:`lakekeeper.core.planning.ski_rental`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WAITS = {
     30 * 86_400.0: "a month",
     365.25 * 86_400.0: "a year",
 }
-"""Seconds in words: what is not due yet is told apart by the time that it takes."""
+"""Seconds in words: blocks that are not due yet are grouped by the time until they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``deletes``: blocks of which too many rows are deleted are written again without them (seed 001's deleted tuples).
+"""``deletes``: rewrites blocks with too many deleted rows (the deleted tuples of Relyt's auto table service).
 
 A reader reads a deleted row and throws it away, and opens the deletes themselves besides. A block is due where
 

@@ -1,4 +1,4 @@
-"""``peaks``: the deepest points of a level and the blocks that cover them (seed 000, Databend's recluster).
+"""``peaks``: the deepest points of a level and the blocks that cover them (Databend's recluster).
 
 Equally deep stretches make groups that are merged side by side. Each level above the threshold has groups of its own,
 the lowest level first. It rewrites less per group than ``ranges``; with ``final`` both end under the same threshold.

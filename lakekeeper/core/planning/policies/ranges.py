@@ -1,4 +1,4 @@
-"""``ranges``: every stretch of the key that is deeper than its level's average (seed 002).
+"""``ranges``: every stretch of the key that is deeper than its level's average (Snowflake's automatic clustering).
 
     depth     ┌──┐                          AvgDepth = sum of the depths of overlapping points / their number
             ┌─┘  └┐     ┌───┐

@@ -1,4 +1,4 @@
-"""``sizes``: small neighbours of one level, partition and spec are packed together (seed 001's small files).
+"""``sizes``: small neighbours of one level, partition and spec are packed together (small files).
 
 With a cluster key, neighbours are neighbours along the key, and two small blocks with a larger one wholly
 between them are none: packing them would stretch one file over the other.
@@ -11,8 +11,8 @@ each time a byte is packed its file doubles, and it is packed O(log) times howev
     ▂▂         packed            █▂▂        one is larger than the others together: only these are packed
     █▂▂▂▂▂     packed            █ ▄
 
-The factor is 2 while the oldest of the group is fresh and falls to 1 at seven days (the time factor of seed 001): the
-last few of a stream are packed too. A group has ``min-input-files`` and must come out as fewer files than went in;
+The factor is 2 while the oldest of the group is new and falls to 1 at seven days (the time factor of Relyt's service):
+the last few of a stream are packed too. A group has ``min-input-files`` and must come out as fewer files than went in;
 packing keeps the level, since it does not count as a merge of the LSM kind.
 
 Packing is for queries that read many files: each costs its opening. Where a workload is known, and for its queries the

@@ -1,11 +1,11 @@
-"""``universal``: sorted runs merged as Paimon's universal compaction does it (seed 003), by its rules in
+"""``universal``: merges sorted runs as Paimon's universal compaction does, by its rules in
 :mod:`lakekeeper.core.planning.sorted_runs`.
 
 In each partition and spec the newest blocks of level 0 and the levels above them are sorted runs. A few of the newest
 become one, of a level below the next; now and then all become one, of the highest level.
 
 A block that overlaps nothing and is full is left, and counts in no run: Paimon would raise its level without
-writing it anew, and our levels are written with the file. So data in the order of the key is not rewritten.
+rewriting it, and our levels are written with the file. So data in the order of the key is not rewritten.
 
     unit   |--a--| |--b---|            |-d-|            groups {a, b} and {d, e}: no file is stretched over c
              |---e---------|  |---c---|  |--e--|
