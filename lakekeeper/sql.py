@@ -69,7 +69,8 @@ def sql(
             changes = guard.lost_to_our_rewrites(before, failed) if before else None
             if changes is None:
                 raise
-            raise Conflict("lost to a rewrite", ", ".join(map(str, changes.winners))) from failed
+            winners = ", ".join(map(str, changes.winners))
+            raise Conflict(f"lost to {winners}", winners) from failed
 
     def after(lost: Conflict) -> Retry:
         _LOG.warning(
