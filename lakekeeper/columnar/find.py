@@ -190,15 +190,18 @@ class _Search:
     def _pruned(self, places: list[Place], columns: Sequence[_Shared]) -> list[Place]:
         """The row groups of ``places`` that may contain a lost row.
 
-        Lost rows spread over all row groups exclude none; the lost rows of one input show this before all are read.
+        Lost rows spread over all row groups exclude none. The lost rows of one input show this before all are read, but
+        they exclude row groups for themselves only: another input's lost rows may be there.
         """
-        for rows in (self._of_one_input(), self._lost):
-            values = [(column, self._known(column, rows)) for column in columns]
-            known = [(column.outputs, found[0]) for column, found in values if found]
-            left = that_may_hold(places, self._outputs, known)
-            if len(left) > WORTH * len(places):
-                break
-        return left
+        if len(self._admitting(self._of_one_input(), places, columns)) > WORTH * len(places):
+            return places
+        return self._admitting(self._lost, places, columns)
+
+    def _admitting(self, rows: Rows, places: list[Place], columns: Sequence[_Shared]) -> list[Place]:
+        """The row groups of ``places`` that may contain one of ``rows``, by the statistics of ``columns``."""
+        values = [(column, self._known(column, rows)) for column in columns]
+        known = [(column.outputs, found[0]) for column, found in values if found]
+        return that_may_hold(places, self._outputs, known)
 
     def _of_one_input(self) -> Rows:
         """The lost rows of the input with the most of them."""

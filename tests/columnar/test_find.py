@@ -175,6 +175,25 @@ class Files:
         return sorted(self.table["id"].take(pa.array(found.get("out", []), pa.int64())).to_pylist())
 
 
+def test_lost_rows_of_one_input_do_not_exclude_row_groups_that_hold_those_of_another() -> None:
+    """Lost rows of the first input are in 19 of 20 row groups; the one of the second is in the last.
+
+    A live row with the same key lies in a group that is read. It must not be taken for the lost row.
+    """
+    keys, ids = [*range(37), 38, 38, 39], [*range(37), 100, 200, 300]
+    table, disk = pa.table({"k": keys, "id": ids}), Disk()
+    disk.write("first", table.slice(0, 38), 10)
+    disk.write("second", table.slice(38), 10)
+    disk.write("out", table, 2)
+    lost = [
+        Lost(disk.source("first"), np.arange(0, 38, 2)),
+        Lost(disk.source("second"), np.array([0])),
+    ]
+    written = Written(disk.source("out"), np.zeros(0, np.int64))
+    found = find(lost, [written], identity_of(table, ["k"]), {})
+    assert found["out"].tolist() == [*range(0, 38, 2), 38]
+
+
 def test_only_row_groups_that_can_hold_a_lost_row_are_read() -> None:
     files = Files.of(sorted_table())
     budget = Budget(1 << 30)
