@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import AdapterError, OptionError, nearest
 from lakekeeper.redaction import HIDDEN, names_a_secret
+from lakekeeper.spark.jar_cache import reserved
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def local_session(
         builder = builder.master(given.get("spark.master", master))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _quiet_start(), _whole_start():
+    with reserved(settings), _quiet_start(), _whole_start():
         spark = builder.getOrCreate()
     for problem in missing(spark):
         log.warning("%s", problem)

@@ -1,0 +1,51 @@
+"""Download Spark's packages in one process at a time.
+
+Ivy's cache is not safe for two processes: a second one that starts Spark while the first is still downloading finds
+half-written files and exits ("unresolved dependency"). On a machine with an empty cache this is the normal case for
+parallel test workers, and for two commands of one cron job.
+
+    cache lacks a jar     exclusive lock: resolve and download alone
+    cache has all jars    shared lock: wait for a download in progress, then start in parallel
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_DIRECTORY = ".ivy2.5.2"
+"""Spark's default, in the user's home directory; the conf ``spark.jars.ivy`` names another."""
+
+
+@contextlib.contextmanager
+def reserved(settings: Mapping[str, str]) -> Iterator[None]:
+    """Hold the lock on the jar cache while Spark starts with these confs; without packages, nothing is locked.
+
+    A cache that cannot be locked (read-only home, no POSIX locks) does not prevent the start.
+    """
+    packages = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
+    with contextlib.ExitStack() as held:
+        if packages:
+            cache = Path(settings.get("spark.jars.ivy") or Path.home() / _DIRECTORY)
+            with contextlib.suppress(ImportError, OSError):
+                import fcntl
+
+                cache.mkdir(parents=True, exist_ok=True)
+                lock = held.enter_context((cache / "lakekeeper.lock").open("a"))
+                fcntl.flock(lock, fcntl.LOCK_SH if _complete(cache, packages) else fcntl.LOCK_EX)
+        yield
+
+
+def _complete(cache: Path, packages: list[str]) -> bool:
+    """Whether the cache has the jar of each package; Spark copies them there once all are downloaded."""
+    return all((cache / "jars" / _file_name(package)).is_file() for package in packages)
+
+
+def _file_name(package: str) -> str:
+    """``group:artifact:version`` as Spark names its jar."""
+    group, artifact, version = (*package.split(":"), "", "")[:3]
+    return f"{group}_{artifact}-{version}.jar"
