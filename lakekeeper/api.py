@@ -25,8 +25,10 @@ from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.merge.job import Request, look, maintain, plan_for
+from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.planning import look, plan_for
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.plugins import find_policies
 from lakekeeper.engine.simulate import Course, simulate_table
 from lakekeeper.errors import OptionError

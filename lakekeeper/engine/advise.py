@@ -9,7 +9,8 @@ from lakekeeper.core.cost.key_advisor import CANDIDATES, Advice, advise, candida
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.job import Request, look
+from lakekeeper.engine.merge.planning import look
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 

@@ -11,7 +11,8 @@ from lakekeeper.core.planning.policy import Policy
 from lakekeeper.core.simulation.commit_streams import MAX_COMMITS, Arrivals, check_count, named_stream
 from lakekeeper.core.simulation.simulate import SimulationReport, simulate
 from lakekeeper.core.simulation.table_history import continued, replayed
-from lakekeeper.engine.merge.job import Request, look
+from lakekeeper.engine.merge.planning import look
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 

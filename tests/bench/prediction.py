@@ -29,7 +29,7 @@ import lakekeeper as lk
 from lakekeeper.core.cost.prediction import files_predicted
 from lakekeeper.core.simulation.commit_streams import STREAMS
 from lakekeeper.core.workload.workload import Scan
-from lakekeeper.engine.merge.job import look
+from lakekeeper.engine.merge.planning import look
 from lakekeeper.spark.session import local_session
 from tests.bench.ingest import MB, Runner
 from tests.bench.inputs import Inputs, write_inputs

@@ -22,7 +22,8 @@ from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.state.leases import Intent
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import MemoryTable, Settings

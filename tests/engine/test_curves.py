@@ -14,7 +14,7 @@ from lakekeeper.core.layout.space_filling_curve import CURVES
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.engine.merge.boundary_store import note_name
-from lakekeeper.engine.merge.job import look
+from lakekeeper.engine.merge.planning import look
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import Lake
 from lakekeeper.testing.values import Row

@@ -13,8 +13,8 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.merge.job import Request
 from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.draws import draw_table

@@ -13,7 +13,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.merge.executor import Failed, Work, rewrites_of
+from lakekeeper.engine.merge.executor import Execution, Failed, Work
 from lakekeeper.engine.state.leases import at_work
 from lakekeeper.errors import Conflict, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit
@@ -243,7 +243,8 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
     events = Events("db.t", "run-1")
     with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
         work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
-        [result] = rewrites_of(work, [task], 1)
+        with Execution(work, [task], 1) as execution:
+            [result] = execution.results()
     # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
     assert isinstance(result, Failed) == (rows_in is None or planned == 8)
 

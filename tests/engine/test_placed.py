@@ -28,7 +28,8 @@ from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.boundary_store import note_name
-from lakekeeper.engine.merge.job import Request, look, plan_for
+from lakekeeper.engine.merge.planning import look, plan_for
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Adapter
 from tests.engine.scene import POLICIES

@@ -10,7 +10,8 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from lakekeeper.testing.versions import row_bytes

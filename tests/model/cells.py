@@ -12,7 +12,8 @@ from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Policy
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.runner import MemoryRunner

@@ -23,7 +23,8 @@ from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.state import leases
 from lakekeeper.engine.state.leases import Intent
 from lakekeeper.engine.trash.drop_partition import drop_rows

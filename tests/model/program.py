@@ -27,6 +27,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import row_delete as engine_delete
 from lakekeeper.engine.merge import executor as engine_rewrite
 from lakekeeper.engine.merge import job as engine_maintain
+from lakekeeper.engine.merge import planning as engine_planning
 from lakekeeper.engine.state import leases as engine_intents
 from lakekeeper.engine.trash import recycle_bin as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
@@ -383,7 +384,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_intents, "_given_up", lambda *_args: None),
         patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
-        patch.object(engine_maintain, "make_plan", remembered),
+        patch.object(engine_planning, "make_plan", remembered),
         patch.object(engine_maintain, "mean_depth", depth),
         patch.object(planner, "mean_depth", depth),
         patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for people

@@ -21,8 +21,9 @@ from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.merge.job import Request, maintain
+from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.quiet_window import QuietWindow
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown

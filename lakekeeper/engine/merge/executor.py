@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Output, Rewrite
@@ -17,6 +17,9 @@ from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.errors import OptionError, Unsupported, reason
 from lakekeeper.spi import Adapter, Runner
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11 on
 
 _FINER_TRIES = 3
 
@@ -54,35 +57,43 @@ class Work:
         return self.registration.intent.run_id
 
 
-def rewrites_of(work: Work, tasks: Sequence[MergeTask], threads: int) -> Iterator[Rewrite | Failed]:
-    """Results as they come. On any interruption of the caller, jobs are cancelled and finished outputs discarded.
+class Execution:
+    """The tasks of a plan, rewritten by at most ``threads`` driver threads; closed by leaving its ``with`` block.
 
-    The tasks of one iteration run on at most ``threads`` driver threads.
+    Left early, it cancels what still runs and discards finished outputs that were not handed over. After Halted
+    nothing is discarded, as after a crash.
     """
-    pool = ThreadPoolExecutor(max_workers=max(1, min(threads, len(tasks))), thread_name_prefix="lakekeeper")
-    waiting: set[Future[Rewrite | Failed]] = {pool.submit(_one, work, task) for task in tasks}
-    try:
-        while waiting:
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+
+    def __init__(self, work: Work, tasks: Sequence[MergeTask], threads: int) -> None:
+        workers = max(1, min(threads, len(tasks)))
+        self._work = work
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="lakekeeper")
+        self._waiting: set[Future[Rewrite | Failed]] = {self._pool.submit(_one, work, task) for task in tasks}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def results(self) -> Iterator[Rewrite | Failed]:
+        """Results as they come; each is the caller's from then on. Raises what holds for every group."""
+        while self._waiting:
+            done, _ = wait(self._waiting, return_when=FIRST_COMPLETED)
             for future in done:
-                waiting.remove(
-                    future
-                )  # handed over with the next line, or failed; the others are ours to discard
+                self._waiting.remove(future)
                 yield future.result()
-    except BaseException as stop:
-        for future in waiting:
-            future.cancel()
-        work.runner.cancel(work.run_id)
-        pool.shutdown(wait=True)
-        if not isinstance(stop, Halted):
-            _discard_finished(work, waiting)
-        raise
-    pool.shutdown(wait=True)
 
+    def __exit__(self, _kind: object, stop: BaseException | None, _trace: object) -> None:
+        if stop is not None:
+            for future in self._waiting:
+                future.cancel()
+            self._work.runner.cancel(self._work.run_id)
+        self._pool.shutdown(wait=True)
+        if stop is not None and not isinstance(stop, Halted):
+            self._discard_finished()
 
-def _discard_finished(work: Work, futures: set[Future[Rewrite | Failed]]) -> None:
-    done = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
-    work.adapter.discard([r for r in done if isinstance(r, Rewrite)])
+    def _discard_finished(self) -> None:
+        finished = [f for f in self._waiting if f.done() and not f.cancelled() and f.exception() is None]
+        results = [f.result() for f in finished]
+        self._work.adapter.discard([r for r in results if isinstance(r, Rewrite)])
 
 
 def _one(work: Work, task: MergeTask) -> Rewrite | Failed:

@@ -1,0 +1,77 @@
+"""The snapshot that a request means, and the plan on it; reads no data file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from lakekeeper.core.cost.prediction import explained
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policy import Env, Part
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.boundary_store import on_its_curve
+from lakekeeper.engine.merge.daily_budget import spent_bytes
+from lakekeeper.engine.merge.partition_backoff import held_blocks
+from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.errors import OptionError
+from lakekeeper.spi import Adapter
+
+_LOG = logging.getLogger("lakekeeper")
+
+
+def look(adapter: Adapter[Any], request: Request) -> Snapshot:
+    """The newest snapshot under the key that the request means, placed on the curve of that key.
+
+    Raises OptionError if the request needs a key and the table has none.
+    """
+    snapshot = _laid_out(adapter.snapshot(request.columns, request.where), request.columns, request.layout)
+    if snapshot.key is None and request.fallback_columns:
+        snapshot = adapter.snapshot(request.fallback_columns, request.where)
+        snapshot = _laid_out(snapshot, request.fallback_columns, request.fallback_layout)
+    if snapshot.key_problem:
+        _warn(
+            f"{adapter.table}: {snapshot.key_problem}; cluster_by(...) sets another key, cluster_by(None) takes it away"
+        )
+    if snapshot.key is None and request.needs_key:
+        wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
+        raise OptionError("columns", None, f"{wanted}; {snapshot.key_problem or f'{adapter.table} has none'}")
+    return on_its_curve(adapter, snapshot)
+
+
+@lru_cache(maxsize=1024)
+def _warn(text: str) -> None:
+    """Once in a process: automatic runs look at a table again and again."""
+    _LOG.warning("%s", text)
+
+
+def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) -> Snapshot:
+    """The snapshot with the layout that was asked for along with ``columns``; the table's own key keeps its own."""
+    if snapshot.key is None or columns is None or layout == snapshot.key.layout:
+        return snapshot
+    return replace(snapshot, key=ClusterKey(snapshot.key.columns, layout))
+
+
+def plan_for(
+    adapter: Adapter[Any], request: Request, clock: Clock, parts: Mapping[str, Part] | None = None
+) -> tuple[Snapshot, Plan]:
+    """The newest snapshot and the plan on it; reads no data file. ``parts`` as in :class:`Env`."""
+    snapshot = patiently(lambda: look(adapter, request), clock, BEFORE_WORK)
+    now = clock.now_ms()
+    resting = request.backoff.resting(now) if request.backoff else ()
+    env = Env(
+        now_ms=now,
+        parallelism=request.parallelism,
+        busy=held_blocks(snapshot, resting),
+        workload=request.workload,
+        parts=parts or {},
+        spent_bytes=spent_bytes(snapshot, now),
+    )
+    plan = make_plan(snapshot, request.policies, request.options, env)
+    return snapshot, explained(plan, snapshot, request.options, now, request.workload)

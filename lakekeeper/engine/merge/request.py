@@ -1,0 +1,35 @@
+"""What a call asks of a merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.planning.policy import Policy
+from lakekeeper.core.workload.workload import Workload
+from lakekeeper.engine.merge.partition_backoff import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for: the verb, its policies and options, and where.
+
+    ``columns`` override the table's key, ``fallback_columns`` stand in where it has none, each with a layout.
+    ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
+    remembers where earlier calls were raced. ``workload`` is what queries ask of the table, if known.
+    """
+
+    verb: str
+    policies: tuple[Policy, ...]
+    options: Options
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    fallback_columns: tuple[str, ...] | None = None
+    layout: str = "linear"
+    fallback_layout: str = "linear"
+    needs_key: bool = False
+    final: bool = False
+    dry_run: bool = False
+    parallelism: int = 1
+    backoff: Backoff | None = None
+    workload: Workload | None = None

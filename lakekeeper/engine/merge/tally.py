@@ -1,0 +1,94 @@
+"""What the rounds of one merge have done so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.model.report import GroupResult
+from lakekeeper.core.planning.policy import Part
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.engine.merge.committer import Landed
+from lakekeeper.engine.merge.executor import Failed
+from lakekeeper.errors import Conflict, Rejected
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of one call.
+
+    run        the id that the ids of its commits begin with
+    tried      commits begun, whatever their outcome
+    spent      input bytes of the rounds that are over
+    predicted  files that a query opens after the last plan, as it predicts
+    parts      outputs by path, and the merge that wrote each: the next round goes on where a bound cut one short
+    """
+
+    run: str
+    rounds: int = 0
+    tried: int = 0
+    groups: list[GroupResult] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+    version: int | None = None
+    conflicts: int = 0
+    removed_delete_files: int = 0
+    spent: int = 0
+    predicted: float | None = None
+    parts: dict[str, Part] = field(default_factory=dict)
+
+    def next_run_id(self) -> str:
+        """The id of the next commit: each has its own, by which the log says whether it landed."""
+        return f"{self.run}-{self.tried + 1}"
+
+    def planned(self, plan: Plan) -> None:
+        """A dry run ends with this plan."""
+        self.groups += [_group(task, "planned") for task in plan.tasks]
+
+    def failed(self, failed: Failed) -> None:
+        """A group came to no rewrite."""
+        status = "dropped" if failed.raced else "failed"
+        self.groups.append(_group(failed.task, status, detail=failed.detail))
+
+    def lost(self, rewrites: Sequence[Rewrite], failure: Conflict | Rejected) -> None:
+        """A whole commit did not land."""
+        self.conflicts += 1
+        status = "dropped" if isinstance(failure, Conflict) else "failed"
+        self.groups += [_group(rewrite.task, status, detail=str(failure)) for rewrite in rewrites]
+
+    def landed(self, run_id: str, landed: Landed) -> None:
+        """A commit landed, with all or some of its groups; or none of them was left to commit."""
+        self.conflicts += landed.retries + landed.replays + len(landed.dropped)
+        for lost in landed.dropped:
+            self.groups.append(_group(lost.rewrite.task, "dropped", detail=lost.reason))
+        if landed.commit is None:
+            return
+        self.run_ids.append(run_id)
+        self.version = landed.commit.version
+        self.removed_delete_files += landed.commit.removed_delete_files
+        for kept in landed.kept:
+            made_by = Part(kept.task.id, kept.task.born_ms)
+            self.parts.update(dict.fromkeys((output.path for output in kept.outputs), made_by))
+            self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_told(kept)))
+
+
+def _replay_told(rewrite: Rewrite) -> str:
+    if rewrite.unmasked is None:
+        return ""
+    return f"{rewrite.replayed:,} rows that were deleted meanwhile are deleted in the outputs too"
+
+
+def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, detail: str = "") -> GroupResult:
+    return GroupResult(
+        id=task.id,
+        status=status,
+        files_in=len(task.inputs),
+        bytes_in=task.input_bytes,
+        files_out=len(rewrite.outputs) if rewrite else 0,
+        bytes_out=rewrite.bytes_out if rewrite else 0,
+        level=task.level,
+        partition=task.partition,
+        reason=task.reason,
+        detail=detail,
+        replayed_rows=rewrite.replayed if rewrite else 0,
+    )
