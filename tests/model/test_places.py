@@ -17,7 +17,7 @@ from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.trash import recycle_bin
 from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
 from lakekeeper.engine.vacuum.foreign_tables import Neighbours
-from lakekeeper.engine.vacuum.job import _Sweep
+from lakekeeper.engine.vacuum.job import VacuumJob
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
@@ -144,11 +144,11 @@ def _any_name() -> Sequence[tuple[Any, str, Any]]:
 
 
 def _any_list() -> Sequence[tuple[Any, str, Any]]:
-    return [(_Sweep, "_believed", lambda _self, garbage: (garbage, {}))]
+    return [(VacuumJob, "_believed", lambda _self, garbage: (garbage, {}))]
 
 
 def _any_cursor() -> Sequence[tuple[Any, str, Any]]:
-    return [(_Sweep, "_reaches_back", lambda *_: True)]
+    return [(VacuumJob, "_reaches_back", lambda *_: True)]
 
 
 def _any_entry() -> Sequence[tuple[Any, str, Any]]:

@@ -21,7 +21,7 @@ from lakekeeper.engine.trash.recycle_bin import CURSOR
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.engine.vacuum import orphans
 from lakekeeper.engine.vacuum.deleter import Removal, Removed
-from lakekeeper.engine.vacuum.job import _Sweep
+from lakekeeper.engine.vacuum.job import VacuumJob
 from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import Unknown
 from lakekeeper.testing import storage as memory_storage
@@ -41,10 +41,10 @@ def _forgets_tags() -> list[Patch]:
 
 
 def _lists_after_it_read_the_log() -> list[Patch]:
-    listed, orphans_of = _Sweep._orphans_listed, orphans.orphans_of
+    listed, orphans_of = VacuumJob._orphans_listed, orphans.orphans_of
     read: list[Versions] = []
 
-    def log_first(self: _Sweep) -> list[Any]:
+    def log_first(self: VacuumJob) -> list[Any]:
         read[:] = [self.adapter.storage.versions(None)]
         return listed(self)
 
@@ -52,9 +52,9 @@ def _lists_after_it_read_the_log() -> list[Patch]:
         return orphans_of(adapter, read[0], *rest)
 
     return [
-        (_Sweep, "_orphans_listed", log_first),
+        (VacuumJob, "_orphans_listed", log_first),
         (engine_sweep, "orphans_of", of_old),
-        (_Sweep, "_seen_twice", lambda _self, unnamed: unnamed),
+        (VacuumJob, "_seen_twice", lambda _self, unnamed: unnamed),
     ]
 
 

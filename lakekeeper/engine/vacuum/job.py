@@ -93,11 +93,9 @@ def vacuum(
     run_id = uuid.uuid4().hex[:16]
     storage = adapter.storage.allowing(request.options.words("vacuum.allowed-locations"))
     neighbours = Neighbours(adapter.table, storage)
-    sweep = _Sweep(
-        adapter, storage, neighbours, request, Events(adapter.table, run_id, observer), clock, run_id
-    )
+    events = Events(adapter.table, run_id, observer)
     try:
-        return sweep.run()
+        return VacuumJob(adapter, storage, neighbours, request, events, clock, run_id).run()
     except Halted as halted:
         raise halted.cause from None
 
@@ -121,8 +119,8 @@ class _Look:
 
 
 @dataclass(slots=True)
-class _Sweep:
-    """One vacuum."""
+class VacuumJob:
+    """One vacuum: what it was given, its records beside the table, and its clock. For one use."""
 
     adapter: Adapter[Any]
     storage: Storage
@@ -131,15 +129,18 @@ class _Sweep:
     events: Events
     clock: Clock
     run_id: str
+    started_ms: int = field(init=False)
+    records: Records = field(init=False)
     loop: CommitLoop = field(init=False)
 
     def __post_init__(self) -> None:
+        self.started_ms = self.clock.now_ms()
+        self.records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
         self.loop = CommitLoop(
             self.events, self.request.options, self.clock, "the vacuum", "nothing was deleted"
         )
 
     def run(self) -> VacuumReport:
-        started = self.clock.now_ms()
         require_roots(self.adapter.table, self.storage.grounds)
         if self.request.trash and (why := self.storage.refuses_bin()):
             raise Unsupported(
@@ -147,20 +148,19 @@ class _Sweep:
                 "recycle bin",
                 f"{why}; nothing was deleted. Vacuum without the recycle bin",
             )
-        records = Records(self.adapter.notes, self.run_id, self.clock, self._timeout_ms)
-        first = self._prepared(records, started)
+        first = self._prepared()
         if isinstance(first, VacuumReport):
             return first
-        done = self._expire(records, first, started)
+        done = self._expire(first)
         if isinstance(done, VacuumReport):
             return done
         removed = self._remove(done)
-        records.after(done.plan, removed)
+        self.records.after(done.plan, removed)
         if not removed.failed:
-            self._finish(records, done)
-        return self._report(done, removed, started, _ended(removed))
+            self._finish(done)
+        return self._report(done, removed, _ended(removed))
 
-    def _expire(self, records: Records, first: _Look, started: int) -> _Look | VacuumReport:
+    def _expire(self, first: _Look) -> _Look | VacuumReport:
         """Commit the expiry; planned again where another commit changed what the plan rests on."""
         look: _Look | VacuumReport = first
 
@@ -172,30 +172,30 @@ class _Sweep:
 
         def plan_again() -> None:
             nonlocal look
-            look = self._prepared(records, started)
+            look = self._prepared()
 
         try:
             return self.loop.run(attempt, after)
         except Conflict:
-            records.withdrawn()
+            self.records.withdrawn()
             raise
 
-    def _prepared(self, records: Records, started: int) -> _Look | VacuumReport:
+    def _prepared(self) -> _Look | VacuumReport:
         """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
-        look = self._look(records)
+        look = self._look()
         if look is None:
             return VacuumReport(self.adapter.table, self.request.dry_run, None, ended="the table is empty")
         plan = look.plan
         self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
         if self.request.dry_run:
-            return self._report(look, foretold(plan), started, "dry run")
+            return self._report(look, foretold(plan), "dry run")
         if not plan.files and not self._expires(look) and not plan.expired_refs:
-            self._take_over(records, look)
-            self._finish(records, look)
-            return self._report(look, NOTHING, started, "nothing to do")
+            self._take_over(look)
+            self._finish(look)
+            return self._report(look, NOTHING, "nothing to do")
         brake(plan, self.request.options.number("vacuum.max-share"))
-        records.before(plan)
-        self._take_over(records, look)
+        self.records.before(plan)
+        self._take_over(look)
         return look
 
     def _expired(self, look: _Look) -> _Look:
@@ -217,14 +217,14 @@ class _Sweep:
         removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
         return removal.run(look.plan, self.run_id if self.request.trash else "")
 
-    def _take_over(self, records: Records, look: _Look) -> None:
+    def _take_over(self, look: _Look) -> None:
         # What goes into the bin is not all that is dead: then no list goes for its age.
         by_age = not self.request.trash and not look.doubted
-        records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
+        self.records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
 
-    def _finish(self, records: Records, look: _Look) -> None:
+    def _finish(self, look: _Look) -> None:
         """All that was found dead is gone: what was noted for it goes too."""
-        records.finished(look.plan, look.own, look.leftovers.settled)
+        self.records.finished(look.plan, look.own, look.leftovers.settled)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
 
@@ -236,7 +236,7 @@ class _Sweep:
         """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
         return bool(look.plan.gone) and not look.versions.linear and not self.request.trash
 
-    def _look(self, records: Records) -> _Look | None:
+    def _look(self) -> _Look | None:
         """Read everything and plan; None for a table without a version."""
         storage, options = self.storage, self.request.options
         all_intents = registered(self.adapter.notes)
@@ -248,8 +248,8 @@ class _Sweep:
         }
         listed = self._orphans_listed()
         leftovers = leftovers_of(storage, self.neighbours, own, options, now)
-        hints = records.hints(own)
-        versions = records.versions(storage, hints, lambda found: self._reaches_back(found, own, now))
+        hints = self.records.hints(own)
+        versions = self.records.versions(storage, hints, lambda found: self._reaches_back(found, own, now))
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -260,7 +260,7 @@ class _Sweep:
         # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
         settle(self.adapter, self.request.options, now)
         kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
-        backlog = records.backlog(versions)
+        backlog = self.records.backlog(versions)
         found, doubted = self._believed(storage.garbage(versions, kept, hints, backlog))
         left = unnamed_leftovers(storage, versions, leftovers, found)
         garbage = left.with_garbage(found, storage.grounds)
@@ -377,7 +377,7 @@ class _Sweep:
                 spared |= dict.fromkeys(named, f"{user.table} uses it")
         return spared
 
-    def _report(self, look: _Look, removed: Removed, started: int, ended: str) -> VacuumReport:
+    def _report(self, look: _Look, removed: Removed, ended: str) -> VacuumReport:
         plan = look.plan
         deleted = removed is not NOTHING and not self.request.dry_run
         return VacuumReport(
@@ -397,7 +397,7 @@ class _Sweep:
             trash=self.run_id if deleted and removed.files and self.request.trash else "",
             proof=f"_lakekeeper/vacuum/{self.run_id}/proof.json" if deleted else "",
             ended=ended,
-            duration_ms=self.clock.now_ms() - started,
+            duration_ms=self.clock.now_ms() - self.started_ms,
             plan=plan,
         )
 
