@@ -110,7 +110,7 @@ def test_every_drawn_case_of_a_seed_is_in_the_index() -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        "tests/core/test_universal.py::test_of_nothing",
+        "tests/core/planning/policies/test_universal.py::test_of_nothing",
         "tests/core/test_nothing.py::test_units_end",
         "tests/core/data/universal.txt: Seed 003, no such rule",
         "tests/core/data/nothing.txt: Seed 003, sorted runs",

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from tests.iceberg.scene import Scene, recluster
-from tests.iceberg.test_refused import newest_metadata, number_of
+from tests.iceberg.test_features import newest_metadata, number_of
 
 pytestmark = pytest.mark.iceberg
 

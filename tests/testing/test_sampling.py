@@ -46,5 +46,5 @@ def test_the_day_is_handed_to_the_workers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_named_test_always_runs() -> None:
-    assert named(["tests/core/test_keys.py::test_x"])
+    assert named(["tests/core/model/test_keys.py::test_x"])
     assert not named(["tests/core", "-q"])

@@ -18,7 +18,7 @@ from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene, overlapping, rows
-from tests.engine.test_races import At
+from tests.scenarios.test_races import At
 
 
 def delete(scene: Scene, where: str, observer: Observer | None = None, **options: Any) -> DeleteReport:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.errors import LakekeeperError, Unsupported
 from lakekeeper_iceberg.native import Iceberg
-from tests.delta.test_refused import ENTRIES
+from tests.delta.test_features import ENTRIES
 from tests.iceberg.scene import Scene, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg

@@ -19,7 +19,7 @@ from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene, groups_apart, overlapping, rows
-from tests.engine.test_races import BEFORE_COMMIT, At
+from tests.scenarios.test_races import BEFORE_COMMIT, At
 
 KINDS = {
     "row ids, masks": Settings(),

@@ -22,7 +22,7 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal, recluster
-from tests.iceberg.test_commits import Faulty
+from tests.iceberg.test_commit import Faulty
 
 pytestmark = pytest.mark.iceberg
 
