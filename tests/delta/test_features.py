@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,10 @@ import lakekeeper as lk
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper.spark.jvm import Jvm
 from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.formats.verbs import VERBS
 
 pytestmark = pytest.mark.delta
 
-ENTRIES: dict[str, Callable[[lk.Table], Any]] = {
-    "information": lambda t: t.clustering_information("k"),
-    "plan": lambda t: t.plan(),
-    "recluster": lambda t: t.recluster("k"),
-    "compact": lambda t: t.compact(),
-    "delete": lambda t: t.delete("k = 1"),
-    "vacuum": lambda t: t.vacuum(),
-    "cluster_by": lambda t: t.cluster_by("k"),
-    "compact_metadata": lambda t: t.compact_metadata(),
-}
 PROTOCOLS: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
     # the protocol action, what the metadata switches on, the feature that is named
     ({"r": 3, "w": 7, "readerFeatures": ["quantum"], "writerFeatures": ["quantum"]}, {}, "quantum"),
@@ -76,7 +67,7 @@ def test_a_table_that_delta_does_not_open(
     opened = lk.table(table.spark, str(table.path))
     commit(table, protocol, configuration)
     before = files(table.path)
-    for entry in ENTRIES.values():
+    for entry in VERBS.values():
         with pytest.raises(Unsupported) as refused:
             entry(opened)
         assert refused.value.feature.startswith(feature)

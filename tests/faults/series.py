@@ -172,3 +172,9 @@ def every_way(at: Sequence[int], modes: Sequence[str]) -> list[Shot]:
 def by_turns(calls: Sequence[Any], modes: Sequence[str], *, every: int = 1, first: int = 0) -> list[Shot]:
     """Every so-many-th call, each with the next mode: a slice of all calls × all modes."""
     return [(at, modes[(at // every + first) % len(modes)]) for at in range(first % every, len(calls), every)]
+
+
+def happened(tally: Counter[str], *names: str) -> None:
+    """A fault that brings nothing about tests nothing."""
+    print(dict(tally))
+    assert not [name for name in names if not tally[name]], dict(tally)

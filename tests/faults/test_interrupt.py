@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults.ground import Ground
 from tests.faults.interrupted import Errand
-from tests.faults.test_kill import gone
+from tests.faults.processes import gone
 from tests.faults.trial import PROGRAMS, VACUUM, Trial
 
 pytestmark = pytest.mark.slow

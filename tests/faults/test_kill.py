@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.ground import KINDS, Ground, IcebergGround
+from tests.faults.processes import gone
 from tests.faults.trial import PROGRAMS, VACUUM, Trial
 from tests.faults.victim import POINTS, VACUUM_POINTS, Errand, program
 
@@ -52,20 +52,6 @@ def killed(told: Errand) -> str:
     )
     assert done.returncode == -signal.SIGKILL, f"not killed at {told.point}: {done.stdout}"
     return done.stdout
-
-
-def gone(process: int) -> bool:
-    """Has a process ended, at the latest after a while?"""
-    try:
-        handle = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        waiting = select.poll()
-        waiting.register(handle, select.POLLIN)
-        return bool(waiting.poll(30_000))
-    finally:
-        os.close(handle)
 
 
 def kill(ground: Ground, warehouse: Path, name: str, point: str) -> None:

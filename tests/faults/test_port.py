@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.faults.ground import KINDS, Ground
 from tests.faults.port import ANSWERS, COMMITS, MODES
-from tests.faults.series import PortGun, Series, Shot, by_turns, every_way
+from tests.faults.series import PortGun, Series, Shot, by_turns, every_way, happened
 from tests.faults.trial import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -19,12 +18,6 @@ Grounds = Callable[[str], Ground]
 def answers(calls: list[str], those: Sequence[str] = ANSWERS) -> list[Shot]:
     """Each answer that a commit can get, for the first commit of the run."""
     return [(next(i for i, name in enumerate(calls) if name in COMMITS), answer) for answer in those]
-
-
-def happened(tally: Counter[str], *names: str) -> None:
-    """A fault that brings nothing about tests nothing."""
-    print(dict(tally))
-    assert not [name for name in names if not tally[name]], dict(tally)
 
 
 @pytest.mark.delta

@@ -11,9 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.ground import KINDS, Ground
-from tests.faults.series import Series, StorageGun, by_turns, every_way
+from tests.faults.series import Series, StorageGun, by_turns, every_way, happened
 from tests.faults.storage import MODES, READS, WRITES, Storage
-from tests.faults.test_port import happened
 from tests.faults.trial import PROGRAMS
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.core.model.run_folders import run_folder
 from tests.formats.lakes import Lake
-from tests.formats.test_neighbours import ALL, COMPACT, dead_run, files, fill, later
+from tests.formats.neighbours import ALL, COMPACT, dead_run, files, fill, later
 
 NOW: Mapping[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "options": ALL}
 _RUN = "5f6a3f30ccab40d1"

@@ -3,56 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import RetentionError
 from tests.formats.lakes import Lake
-
-DAY_MS = 86_400_000
-ALL: Mapping[str, Any] = {"vacuum.max-share": 1}
-COMPACT: Mapping[str, Any] = {"min-input-files": 2}
-
-
-class Crash(BaseException):
-    """Ends a call as a kill would."""
-
-
-def die(phase: str, _info: Mapping[str, Any]) -> None:
-    if phase == "written":
-        raise Crash
-
-
-def dead_run(spark: SparkSession, name: str) -> None:
-    """A compaction of the table dies after it wrote its files."""
-    with pytest.raises(Crash):
-        lk.table(spark, name).compact(options=COMPACT, observer=die)
-
-
-def later(table: lk.Table, days: int = 9) -> lk.Table:
-    """The table, as it is opened so many days from now."""
-    table._clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + days * DAY_MS)
-    return table
-
-
-def files(place: Path) -> set[Path]:
-    """Files below a folder but checksums."""
-    return {p for p in place.rglob("*") if p.is_file() and p.suffix != ".crc"}
-
-
-def fill(lake: Lake, name: str, count: int, rows: int) -> str:
-    """Append so many files of so many rows."""
-    for i in range(count):
-        made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
-        lake.append(name, lake.spark.range(i * rows, (i + 1) * rows).selectExpr(*made))
-    return name
+from tests.formats.neighbours import ALL, COMPACT, dead_run, files, fill, later
 
 
 @pytest.fixture

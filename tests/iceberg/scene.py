@@ -20,6 +20,7 @@ from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.harness import task_for
 from lakekeeper_iceberg import FORMAT, IcebergTable
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
 from tests.oracles import iceberg_log
 
 
@@ -162,3 +163,19 @@ def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:
         writer.write(record)
     writer.close()
     table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def file_of(scene: Scene, v: str) -> str:
+    row = scene.spark.table(scene.sql).where(f"v = '{v}'").select("_file").first()
+    assert row is not None
+    return str(row[0])
+
+
+def add_position_delete(scene: Scene, path: str, position: int) -> None:
+    """One more file of positions for a data file, as other engines write it: none is merged."""
+    jvm, table = Iceberg(scene.spark), scene.java()
+    task = jvm.chosen(table.newScan(), [path]).get(path)
+    hits = scene.spark.range(position, position + 1).selectExpr(f"'{path}' AS file", "id AS position")
+    (positions,) = by_file(jvm, hits).values()
+    made = write_masks(jvm, table, [Mask(task.file(), positions)], "elsewhere")
+    table.newRowDelta().addDeletes(made.added[0]).commit()

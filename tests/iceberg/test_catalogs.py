@@ -12,8 +12,15 @@ from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Tidied
-from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
-from tests.iceberg.test_row_delete import add_position_delete, file_of
+from tests.iceberg.scene import (
+    Scene,
+    add_position_delete,
+    delete_equal,
+    file_of,
+    recluster,
+    rewritten,
+    tasks_of,
+)
 from tests.oracles.rest_catalog import rest_catalog
 
 pytestmark = pytest.mark.iceberg

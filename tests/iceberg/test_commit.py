@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from lakekeeper_iceberg import IcebergTable, producer
 from lakekeeper_iceberg import commit as commits
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
+from tests.iceberg.swaps import Faulty
 
 pytestmark = pytest.mark.iceberg
 
@@ -37,34 +37,6 @@ def prepared(scene: Scene) -> tuple[IcebergTable, Snapshot, list[Rewrite]]:
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])
     return adapter, snapshot, [rewritten(adapter, task) for task in tasks_of(snapshot)]
-
-
-class Swap:
-    """Stands for a table's operations: does something before or instead of the swap."""
-
-    def __init__(self, real: Any, act: Callable[[Any, Any, Any], None]) -> None:
-        self._real = real
-        self._act = act
-
-    def commit(self, base: Any, updated: Any) -> None:
-        self._act(self._real, base, updated)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
-class Faulty:
-    """A table object whose swap is tampered with."""
-
-    def __init__(self, table: Any, act: Callable[[Any, Any, Any], None]) -> None:
-        self._table = table
-        self._act = act
-
-    def operations(self) -> Any:
-        return Swap(self._table.operations(), self._act)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._table, name)
 
 
 def raised(java: Iceberg, kind: str) -> Py4JJavaError:

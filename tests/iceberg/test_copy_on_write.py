@@ -10,7 +10,7 @@ import pytest
 import lakekeeper as lk
 from lakekeeper_iceberg import IcebergTable, staging
 from tests.iceberg.scene import Scene
-from tests.iceberg.test_commit import Faulty
+from tests.iceberg.swaps import Faulty
 
 pytestmark = pytest.mark.iceberg
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.errors import LakekeeperError, Unsupported
 from lakekeeper_iceberg.native import Iceberg
-from tests.delta.test_features import ENTRIES
+from tests.formats.verbs import VERBS
+from tests.iceberg.metadata_files import newest_metadata, number_of
 from tests.iceberg.scene import Scene, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -38,14 +39,6 @@ CHANGES: dict[str, tuple[Change, str]] = {
 }
 
 
-def number_of(metadata: Path) -> int:
-    return int(metadata.name[1:].split(".")[0])
-
-
-def newest_metadata(home: Path) -> Path:
-    return max((home / "metadata").glob("v*.metadata.json"), key=number_of)
-
-
 def commit(home: Path, change: Change) -> None:
     """Another engine's commit: the metadata with a change that this Iceberg cannot make."""
     newest = newest_metadata(home)
@@ -63,7 +56,7 @@ def test_a_table_that_iceberg_does_not_read(spark: SparkSession, kind: str) -> N
     home = Path(str(scene.java().location()).removeprefix("file:"))
     commit(home, change)
     before = {p for p in home.rglob("*") if p.is_file()}
-    for entry in ENTRIES.values():
+    for entry in VERBS.values():
         with pytest.raises(Unsupported) as refused:
             entry(opened)
         assert refused.value.feature == feature

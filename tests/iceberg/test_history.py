@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
+from tests.iceberg.metadata_files import newest_metadata, number_of
 from tests.iceberg.scene import Scene, recluster
-from tests.iceberg.test_features import newest_metadata, number_of
 
 pytestmark = pytest.mark.iceberg
 

@@ -18,11 +18,9 @@ from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Prepared, Tidied
 from lakekeeper_iceberg import IcebergTable, listing
 from lakekeeper_iceberg.delete_files import _dangling
-from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
 from tests.iceberg.race import dangling, fill, three_files
-from tests.iceberg.scene import Scene, delete_equal, recluster
-from tests.iceberg.test_commit import Faulty
+from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of, recluster
+from tests.iceberg.swaps import Faulty
 
 pytestmark = pytest.mark.iceberg
 
@@ -439,19 +437,3 @@ def test_a_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
     assert scene.metadata_leftovers() == set()
     assert tidy(scene).removed_delete_files <= 1
     assert scene.spark_rows() == scene.log_rows()
-
-
-def file_of(scene: Scene, v: str) -> str:
-    row = scene.spark.table(scene.sql).where(f"v = '{v}'").select("_file").first()
-    assert row is not None
-    return str(row[0])
-
-
-def add_position_delete(scene: Scene, path: str, position: int) -> None:
-    """One more file of positions for a data file, as other engines write it: none is merged."""
-    jvm, table = Iceberg(scene.spark), scene.java()
-    task = jvm.chosen(table.newScan(), [path]).get(path)
-    hits = scene.spark.range(position, position + 1).selectExpr(f"'{path}' AS file", "id AS position")
-    (positions,) = by_file(jvm, hits).values()
-    made = write_masks(jvm, table, [Mask(task.file(), positions)], "elsewhere")
-    table.newRowDelta().addDeletes(made.added[0]).commit()

@@ -25,8 +25,8 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
 from tests.faults.storage import faulty_storage
 from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.swaps import Faulty
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
-from tests.iceberg.test_commit import Faulty
 from tests.oracles.rest_catalog import Answer, rest_catalog
 
 pytestmark = pytest.mark.iceberg

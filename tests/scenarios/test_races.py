@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lakekeeper.errors import Conflict
 from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.phases import BEFORE_COMMIT, At
 from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
-
-BEFORE_COMMIT = ("planned", "read", "written", "before_commit")
-
-
-class At:
-    """An observer that acts once, at the first time that a phase is told."""
-
-    def __init__(self, phase: str, act: Callable[[], object]) -> None:
-        self.phase = phase
-        self.act = act
-        self.told: list[str] = []
-        self._lock = threading.Lock()
-
-    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-        with self._lock:
-            first = phase == self.phase and phase not in self.told
-            self.told.append(phase)
-            if first:
-                self.act()
 
 
 @pytest.mark.parametrize("phase", [*BEFORE_COMMIT, "committed"])

@@ -23,7 +23,7 @@ from lakekeeper.testing.draws import MIB, Shape, draw_snapshot
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
-from tests.core.planning.policies.test_deletes import with_deletes
+from tests.core.drawn_deletes import with_deletes
 
 DAY = 86_400_000
 NOW = 100 * DAY

@@ -17,8 +17,8 @@ from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.values import fingerprint
+from tests.engine.phases import At
 from tests.engine.scene import Scene, overlapping, rows
-from tests.scenarios.test_races import At
 
 
 def delete(scene: Scene, where: str, observer: Observer | None = None, **options: Any) -> DeleteReport:

@@ -18,8 +18,8 @@ from lakekeeper.spi import Commit, Lost, Matched, Traces
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.values import fingerprint
+from tests.engine.phases import BEFORE_COMMIT, At
 from tests.engine.scene import Scene, groups_apart, overlapping, rows
-from tests.scenarios.test_races import BEFORE_COMMIT, At
 
 KINDS = {
     "row ids, masks": Settings(),

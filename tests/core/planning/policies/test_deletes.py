@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from lakekeeper.core.config.options import Options, resolve
@@ -20,6 +19,7 @@ from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
+from tests.core.drawn_deletes import with_deletes
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 ONE_COLUMN = Shape(most=30, columns=1, kinds=("int",), partitions=2, missing=0.0, nulls=0.0, blurred=0.0)
@@ -31,28 +31,6 @@ OPTIONS: tuple[dict[str, float], ...] = (
     {"max-file-group-size-bytes": 100 * MIB},
     {"single-task-bytes": 200 * MIB},
 )
-
-
-def with_deletes(rng: random.Random, snapshot: Snapshot) -> Snapshot:
-    """The same blocks under deletes of every kind."""
-    blocks = snapshot.blocks
-    deleted = [rng.choice([0, 0, 0, r // 3, r // 2, r, UNKNOWN]) for r in blocks.rows.tolist()]
-    heavy = [
-        rng.choice([1, 1, 1, b]) if d else 0 for b, d in zip(blocks.bytes.tolist(), deleted, strict=True)
-    ]
-    return replace(
-        snapshot,
-        blocks=replace(
-            blocks,
-            deleted_rows=np.array(deleted, np.int64),
-            delete_bytes=np.array(heavy, np.int64),
-            delete_id=pa.array([f"d{i}" if d else "" for i, d in enumerate(deleted)], pa.string()),
-            delete_files=np.array([int(bool(d)) for d in deleted], np.int64),
-            delete_rows=np.array(
-                [rng.choice([UNKNOWN, 5, 10**9]) if d == UNKNOWN else d for d in deleted], np.int64
-            ),
-        ),
-    )
 
 
 def due(snapshot: Snapshot, i: int, options: Options) -> bool:

@@ -1,0 +1,19 @@
+"""The verbs of a table: each has to refuse a table that its format does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lakekeeper as lk
+
+VERBS: dict[str, Callable[[lk.Table], Any]] = {
+    "information": lambda t: t.clustering_information("k"),
+    "plan": lambda t: t.plan(),
+    "recluster": lambda t: t.recluster("k"),
+    "compact": lambda t: t.compact(),
+    "delete": lambda t: t.delete("k = 1"),
+    "vacuum": lambda t: t.vacuum(),
+    "cluster_by": lambda t: t.cluster_by("k"),
+    "compact_metadata": lambda t: t.compact_metadata(),
+}
