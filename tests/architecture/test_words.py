@@ -1,0 +1,192 @@
+"""A lint of words: comments, docstrings, messages and pages say things the way the field does.
+
+Python files are checked in their comments and strings; all other files as a whole. Names in code are not prose, so
+neither identifiers nor text between backticks are checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLACES = ("lakekeeper", "adapters", "docs", "conf", "examples", "tools")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+KINDS = {".py", ".md", ".conf", ".sh", ""}
+
+WORDS = {
+    r"told|tells?|telling": "say, show, report, know, distinguish",
+    r"anew": "again",
+    r"nobody|somebody|anybody|whoever": "no query, another writer, a user who ...",
+    r"(?<!there\s)(?:is|are|was|were) (?-i:none)": "there is no ..., is not a ...",
+    r"pictures?": "snapshot",
+    r"at work": "in progress, running",
+    r"seeds? \d+": "the source by its name: Databend, Paimon, ...",
+    r"algorithms §": "the source by its name",
+    r"stands|stood|stand(?! for)": "is, remains, is stored",
+    r"asked": "requested, queried, read",
+    r"moments?": "time, instant",
+    r"lies|lie|lain|lay(?! out)": "is, are, is stored",
+    r"of late": "recently",
+    r"once more": "again",
+    r"for ever": "forever",
+    r"goes by": "follows, is identified by",
+    r"be had": "be available",
+    r"can not": "cannot",
+    r"dear(?:er|est)?": "expensive",
+    r"his|him|hers?|she": "the writer, the user, its",
+    r"born": "written, added",
+    r"in vain": "without effect",
+    r"thereof|therein|henceforth|thereby": "say which",
+    r"that (?:is|are) no (?!longer|more\b|older|newer)": "that is not a ...",
+}
+"""Word or phrase, as a pattern → what a writer of this field would put instead."""
+
+ALLOWED: dict[str, set[str]] = {
+    "adapters/lakekeeper_delta/file_history.py": {"asked"},  # names the field ``asked``
+}
+"""File → words that it may hold, each with the reason beside it."""
+
+PENDING: frozenset[str] = frozenset(
+    {
+        "conf/lakekeeper-defaults.conf",
+        "docs/reference/options.md",
+        "lakekeeper/core/config/definitions.py",
+        "lakekeeper/core/config/options.py",
+        "lakekeeper/core/config/vacuum_definitions.py",
+        "lakekeeper/core/planning/block_age.py",
+        "lakekeeper/core/planning/depth_selection.py",
+        "lakekeeper/core/planning/key_migration.py",
+        "lakekeeper/core/planning/merge_candidates.py",
+        "lakekeeper/core/planning/policies/deletes.py",
+        "lakekeeper/core/planning/policies/full.py",
+        "lakekeeper/core/planning/policies/sizes.py",
+        "lakekeeper/core/planning/policies/universal.py",
+        "lakekeeper/core/planning/policy.py",
+        "lakekeeper/core/planning/rebase.py",
+        "lakekeeper/core/planning/ski_rental.py",
+        "lakekeeper/core/planning/sorted_runs.py",
+        "lakekeeper/core/planning/time_decay.py",
+        "lakekeeper/engine/merge/job.py",
+        "lakekeeper/engine/service.py",
+    }
+)
+"""Files that are not clean yet. One that has become clean must leave this list."""
+
+_CODE = re.compile(r"``[^`]+``|`[^`\n]+`")
+_GAP = r"[ \n#]+"
+_PATTERN = re.compile(
+    "|".join(rf"(?<![\w'-])(?P<w{n}>{word})(?![\w-])" for n, word in enumerate(WORDS)).replace(" ", _GAP),
+    re.IGNORECASE,
+)
+_INSTEAD = tuple(WORDS.values())
+
+
+@dataclass(frozen=True)
+class Found:
+    """A banned word at a place."""
+
+    path: str
+    line: int
+    word: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: '{self.word}' -> {self.instead}"
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    """Comments and strings of a Python file, each with the number of its first line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def found_in(path: str, text: str) -> list[Found]:
+    """Banned words in a file, by line."""
+    pieces = _prose(text) if path.endswith(".py") else [(1, text)]
+    found = []
+    for first, piece in pieces:
+        bare = _CODE.sub(lambda code: "\n" * code[0].count("\n") + "`", piece)
+        for hit in _PATTERN.finditer(bare):
+            word = re.sub(_GAP, " ", hit[0])
+            number = int(str(hit.lastgroup)[1:])
+            found.append(Found(path, first + bare.count("\n", 0, hit.start()), word, _INSTEAD[number]))
+    return sorted(found, key=lambda one: one.line)
+
+
+def files() -> list[Path]:
+    """All files that the lint covers."""
+    below = (path for place in PLACES for path in (ROOT / place).rglob("*"))
+    prose = [
+        path for path in below if path.suffix in KINDS and path.is_file() and "__pycache__" not in path.parts
+    ]
+    return sorted([*prose, *(ROOT / page for page in PAGES)])
+
+
+def lint() -> dict[str, list[Found]]:
+    """Path of each file → the banned words in it that are not allowed there."""
+    return {
+        (name := path.relative_to(ROOT).as_posix()): [
+            one for one in found_in(name, path.read_text()) if one.word.lower() not in ALLOWED.get(name, ())
+        ]
+        for path in files()
+    }
+
+
+@pytest.fixture(scope="module")
+def linted() -> dict[str, list[Found]]:
+    return lint()
+
+
+def test_no_banned_words(linted: dict[str, list[Found]]) -> None:
+    assert len(linted) > 250
+    wrong = [str(one) for name, found in linted.items() if name not in PENDING for one in found]
+    assert not wrong, "\n".join(["words that this project does not use:", *wrong])
+
+
+@pytest.mark.parametrize(
+    "path, text, line, word",
+    [
+        ("a.py", '"""First line.\n\nNobody reads it."""\n', 3, "Nobody"),
+        ("a.py", 'x = 1\ny = f"{x} was told"  # fine\n', 2, "told"),
+        ("a.py", "x = 1  # written anew\n", 1, "anew"),
+        ("a.md", "A table\nthat is at\nwork.\n", 2, "at work"),
+        ("a.conf", "# kept for\n# ever\n", 1, "for ever"),
+        ("Makefile", "x: ## the picture of a table\n", 1, "picture"),
+    ],
+)
+def test_a_planted_word_is_found(path: str, text: str, line: int, word: str) -> None:
+    assert [(one.line, one.word) for one in found_in(path, text)] == [(line, word)]
+
+
+@pytest.mark.parametrize(
+    "path, text",
+    [
+        ("a.py", "told = tell(asked)\n"),
+        ("a.py", '"""Where there is none, and None; the field ``told``."""\n'),
+        ("a.md", "The option `asked`, a layout, today.\n"),
+    ],
+)
+def test_names_and_other_words_are_not_found(path: str, text: str) -> None:
+    assert found_in(path, text) == []
+
+
+def test_the_pending_files_still_have_banned_words(linted: dict[str, list[Found]]) -> None:
+    assert [name for name in sorted(PENDING) if not linted.get(name)] == []
+
+
+if __name__ == "__main__":
+    for found in lint().values():
+        for one in found:
+            print(one)
