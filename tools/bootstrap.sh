@@ -23,7 +23,7 @@ as_root() {
 }
 
 apt_updated=no
-# Install the first of these packages that can be had; 1 if none can.
+# Install the first of these packages that is available; return 1 if none is.
 apt_install() {
     command -v apt-get >/dev/null 2>&1 || return 1
     if [ "$apt_updated" = no ]; then
@@ -64,7 +64,7 @@ make_venv() {
     sudo apt-get update && sudo apt-get install -y python3-venv"; }
 }
 
-# The stamp holds a checksum of pyproject.toml: a touched file costs nothing, a changed one installs anew.
+# The stamp holds a checksum of pyproject.toml: a touched file costs nothing, a changed one installs again.
 wanted() { cksum <pyproject.toml; }
 
 install_packages() {

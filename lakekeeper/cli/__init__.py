@@ -2,7 +2,7 @@
 
     lakekeeper recluster ice.db.events --catalog ice=jdbc:sqlite:/data/catalog.db
 
-Exit codes: 0 done, 1 failed, 2 wrong use. Spark is imported when a command needs it, so help is quick.
+Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted. Spark is imported only by commands that need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands, and what becomes of an error."""
+"""The commands, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.event_log import require_logs
 from lakekeeper.engine.plugins import find_policies, installed_formats
 from lakekeeper.errors import LakekeeperError, OptionError, reason
 from lakekeeper.spark.interrupts import INTERRUPTED, Interrupts
 
-_INTERRUPTED = "interrupted; what was not committed is not in the table"
+_INTERRUPTED = "interrupted; uncommitted work is not in the table"
 
 app = typer.Typer(
     name="lakekeeper",
@@ -42,7 +43,7 @@ app = typer.Typer(
 def _top(
     context: typer.Context,
     *,
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if show_version:
         typer.echo(f"lakekeeper {version('lakekeeper-spark')}")
@@ -57,7 +58,7 @@ def _top(
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
     """Show how well a table is clustered.
 
-    Depth, overlaps, histogram, levels; reads no data file.
+    Prints depth, overlaps, a histogram and levels. Reads no data file.
     """
     setup.check({})
     setup.show(setup.table(table).clustering_information(columns, where=where))
@@ -79,7 +80,7 @@ def plan(
 ) -> int:
     """Show what recluster would do, and why.
 
-    Each block that is taken or left has its reason, and what queries open of it. Writes nothing.
+    Gives a reason for every block that is merged or not, and how many files queries read. Writes nothing.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     require_logs(workload or ())
@@ -96,17 +97,18 @@ def advise(
     *,
     workload: Queries = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only keys of these one to four columns.")
+        str | None, typer.Option(metavar="A,B", help="Consider only keys of these one to four columns.")
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the workload of the table as JSON, for --workload."),
+        typer.Option(metavar="FILE", help="Save the table's workload as JSON, for --workload."),
     ] = None,
     option: Given = None,
 ) -> int:
-    """Tell whether another cluster key would serve the queries better.
+    """Recommend a cluster key for the queries of a workload.
 
-    By how much, and when it would have paid for itself. Reads the log and the statistics only; changes nothing.
+    Compares keys by the files that queries read, and estimates when a rewrite pays for itself. Reads only the log and
+    the statistics; changes nothing.
     """
     resolved = setup.check(dict(pairs("--option", option or ())))
     if not workload and not resolved.words("workload"):
@@ -126,31 +128,29 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     setup: Setup,
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="A table; none for a named stream with default options."),
+        typer.Argument(metavar="TABLE", help="The table to simulate. Without one, give --stream."),
     ] = None,
     *,
     stream: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="wide, late, windows, backfill, jitter or time, not the table's own."
+            metavar="NAME", help="Simulate this stream: wide, late, windows, backfill, jitter, time."
         ),
     ] = None,
     commits: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Play so many more commits like the recent ones, or of the stream (300)."
-        ),
+        typer.Option(metavar="N", help="Number of commits to simulate; default for a stream: 300."),
     ] = None,
-    every: Annotated[int, typer.Option(metavar="N", help="Maintenance after each so many commits.")] = 10,
-    seed: Annotated[int, typer.Option(metavar="N", help="Draw other commits.")] = 0,
+    every: Annotated[int, typer.Option(metavar="N", help="Run maintenance after every N commits.")] = 10,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random commits.")] = 0,
     columns: Columns = None,
     final: Final = False,
     policy: Policy = None,
     option: Given = None,
 ) -> int:
-    """Show what policies would make of a table.
+    """Simulate maintenance of a table under a policy.
 
-    Plays the table's own commits again, or those given, on metadata only. Needs no Spark where no table is named.
+    Replays the table's own commits, or a stream, on metadata only. Without a table it starts no Spark.
     """
     from lakekeeper.api import VERB_POLICIES
     from lakekeeper.engine.simulate import Course, simulate_stream
@@ -159,9 +159,9 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     course = Course(stream, commits, every, seed, final)
     if table is None:
         if stream is None:
-            raise OptionError("--stream", stream, "the name of a stream, where no table is named")
+            raise OptionError("--stream", stream, "the name of a stream, since no table is given")
         if columns is not None:
-            raise OptionError("--columns", columns, "none with a named stream, which has a key of its own")
+            raise OptionError("--columns", columns, "none: a named stream has its own key")
         resolved = setup.check(call["options"] | ({"policy": policy} if policy else {}))
         policies = find_policies(resolved.words("policy") or VERB_POLICIES["recluster"])
         setup.show(simulate_stream(policies, resolved, course))
@@ -188,7 +188,7 @@ def recluster(  # noqa: PLR0913 - each is an option of the command line
 ) -> int:
     """Merge files whose key ranges overlap.
 
-    Queries on the key read fewer files after it.
+    Queries that filter on the key then read fewer files.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     with setup.progress() as progress:
@@ -211,9 +211,9 @@ def compact(
     budget: Budget = None,
     option: Given = None,
 ) -> int:
-    """Pack small neighbouring files together.
+    """Merge small adjacent files.
 
-    Needs no cluster key, and keeps to it where there is one.
+    Needs no cluster key; preserves the order of one that exists.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     with setup.progress() as progress:
@@ -235,8 +235,8 @@ def merge_deletes(
 ) -> int:
     """Rewrite files with many deleted rows.
 
-    Then take out delete files that apply to no row any more, and merge small ones. Needs no cluster key, and keeps to
-    it where there is one.
+    Also removes delete files that no longer apply to any row, and merges small ones. Needs no cluster key; preserves
+    the order of one that exists.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     with setup.progress() as progress:
@@ -252,14 +252,14 @@ def delete(
     *,
     where: Annotated[
         str,
-        typer.Option(metavar="SQL", help="Which rows: a predicate over the columns; 'true' is every row."),
+        typer.Option(metavar="SQL", help="A predicate over the columns; 'true' deletes every row."),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     option: Given = None,
 ) -> int:
-    """Delete rows, without losing to maintenance.
+    """Delete rows, even while maintenance is running.
 
-    Asks first at a terminal; elsewhere it takes --yes. Rows that maintenance moved meanwhile are found where they are.
+    Asks for confirmation at a terminal; requires --yes elsewhere. Finds rows that a concurrent rewrite has moved.
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
@@ -279,13 +279,13 @@ def doctor(
     setup: Setup,
     *,
     session: Annotated[
-        bool, typer.Option("--session", help="Start a session and check it too; --catalog does so as well.")
+        bool, typer.Option("--session", help="Also start a Spark session and check it; implied by --catalog.")
     ] = False,
 ) -> int:
-    """Check this machine, and a session with its catalogs.
+    """Check this machine and a Spark session.
 
-    Java, versions and write access; with a session its jars, extensions and each catalog, and what to do about
-    what is wrong. Exit code 1 if anything is wrong.
+    Checks Java, versions and write access; with a session also its jars, extensions and catalogs. Prints a remedy for
+    each problem. Exit code 1 if a check fails.
     """
     from lakekeeper.spark.doctor import examine
 
@@ -298,7 +298,7 @@ def doctor(
         typer.echo(json.dumps({"ok": not wrong, "findings": [finding.to_dict() for finding in findings]}))
     else:
         typer.echo("\n".join(map(str, findings)))
-        typer.echo(f"{wrong} of {len(findings)} are wrong" if wrong else "all checks passed")
+        typer.echo(f"{wrong} of {counted(len(findings), 'check')} failed" if wrong else "all checks passed")
     return 1 if wrong else 0
 
 
@@ -312,29 +312,31 @@ def auto(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TABLES", help="Names or patterns (ice.db.*) in place of spark.lakekeeper.auto.tables."
+            metavar="TABLES", help="Names or patterns (ice.db.*); overrides spark.lakekeeper.auto.tables."
         ),
     ] = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="One pass, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one pass, then exit.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(metavar="PAUSE", help="Pause between passes, e.g. 15m; spark.lakekeeper.auto.every."),
+        typer.Option(
+            metavar="PAUSE", help="Pause between passes, e.g. 15m; overrides spark.lakekeeper.auto.every."
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
-    All it needs can stand in a properties file. Each pass ends with a line of JSON on stdout and a table on stderr.
-    SIGTERM lets what is under way be committed and ends.
+    Reads its settings from --properties-file or --conf. Each pass prints one line of JSON on stdout and a table on
+    stderr. On SIGTERM it commits the work in progress and exits.
     """
     if once and every:
-        raise OptionError("--every", every, "either --once or --every, not both")
+        raise OptionError("--every", every, "--once or --every, not both")
     return repeat(setup, tuple(tables or ()), every=every, once=once, dry_run=dry_run)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code. Errors are one line on stderr, and JSON on stdout where that was asked for.
+    """Run a command line and return the exit code. Errors are one line on stderr, and with --json an object on stdout.
 
     130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
@@ -367,7 +369,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     if os.environ.get("LAKEKEEPER_TRACEBACK"):
         raise error
     text = reason(error)
-    return failed(text.partition(":")[0], f"{text} (LAKEKEEPER_TRACEBACK=1 shows where)", 1, as_json)
+    return failed(text.partition(":")[0], f"{text} (set LAKEKEEPER_TRACEBACK=1 for a traceback)", 1, as_json)
 
 
 def _last_words(stderr: int, *, as_json: bool) -> None:
@@ -375,23 +377,23 @@ def _last_words(stderr: int, *, as_json: bool) -> None:
     cursor = b"\n\x1b[?25h" if os.isatty(stderr) else b""  # a progress bar hides it
     os.write(stderr, cursor + f"lakekeeper: {_INTERRUPTED}\n".encode())
     if as_json:
-        told = {"error": {"type": "Interrupted", "message": _INTERRUPTED}}
-        os.write(1, (json.dumps(told) + "\n").encode())
+        line = {"error": {"type": "Interrupted", "message": _INTERRUPTED}}
+        os.write(1, (json.dumps(line) + "\n").encode())
 
 
 def _call(
     setup: Setup, *, where: str | None, policy: str | None, budget: str | None, option: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Arguments of a verb; whatever is wrong in them is found before Spark starts."""
+    """Arguments of a verb, checked as far as possible before Spark starts."""
     options: dict[str, Any] = dict(pairs("--option", option or ()))
     budget_bytes = None if budget is None else byte_count(budget)
-    asked = {"policy": policy, "budget-bytes": budget_bytes}
-    setup.check(options | {key: value for key, value in asked.items() if value is not None})
+    given = {"policy": policy, "budget-bytes": budget_bytes}
+    setup.check(options | {key: value for key, value in given.items() if value is not None})
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:
-    """Show a report. A run in which groups were lost and none landed has failed."""
+    """Show a report. A run that lost groups and committed none has failed."""
     setup.show(report)
     statuses = {group.status for group in report.groups}
     return 1 if statuses & {"failed", "dropped"} and "committed" not in statuses else 0

@@ -11,11 +11,11 @@ import typer
 def require_terminal() -> None:
     """Raise a usage error where no terminal can answer a prompt."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("needed where there is no terminal to ask at", param_hint="--yes")
+        raise typer.BadParameter("required without a terminal to confirm at", param_hint="--yes")
 
 
 def agreed(question: str) -> bool:
-    """The answer at the terminal; a usage error without a terminal."""
+    """Ask for confirmation at the terminal; a usage error without one."""
     require_terminal()
     try:
         return typer.confirm(question, err=True)
@@ -26,7 +26,7 @@ def agreed(question: str) -> bool:
 
 
 def failed(kind: str, message: str, code: int, as_json: bool) -> int:
-    """One line on stderr, and an object on stdout where JSON was asked for; the exit code."""
+    """One line on stderr, and an object on stdout with --json; returns the exit code."""
     typer.echo(f"lakekeeper: {message}", err=True)
     if as_json:
         typer.echo(json.dumps({"error": {"type": kind, "message": message}}))

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ from typing import Annotated
 import typer
 
 TableName = Annotated[
-    str, typer.Argument(metavar="TABLE", help="catalog.namespace.table, or the path of a Delta table.")
+    str,
+    typer.Argument(
+        metavar="TABLE", help="A name such as catalog.namespace.table, or the path of a Delta table."
+    ),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help="Only files that may hold a match of this predicate over the columns."),
+    typer.Option(metavar="SQL", help="Only files that may contain rows matching this predicate."),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Cluster key in place of the table's own: one to four columns."),
+    typer.Option(metavar="A,B", help="Cluster key, one to four columns; overrides the table's own."),
 ]
 Policy = Annotated[
-    str | None, typer.Option(metavar="NAME,…", help="Policies in order, in place of the verb's own.")
+    str | None,
+    typer.Option(metavar="NAME,…", help="Policies, applied in order; overrides the command's default."),
 ]
 Budget = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="The most that is rewritten: 10GB, 512MiB, bytes.")
+    str | None, typer.Option(metavar="SIZE", help="Limit on the data to rewrite: 10GB, 512MiB or bytes.")
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of lakekeeper. Repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Set an option of lakekeeper. Repeatable."),
 ]
 Queries = Annotated[
     list[str] | None,
     typer.Option(
         "--workload",
         metavar="PATH",
-        help="Spark event log, file or directory, or a kept workload. Repeatable.",
+        help="A Spark event log (file or directory) or a saved workload. Repeatable.",
     ),
 ]
-Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until the thresholds hold.")]
+Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until nothing exceeds the thresholds.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")]

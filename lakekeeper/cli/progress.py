@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.text.formatting import size
+from lakekeeper.core.text.formatting import counted, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -40,19 +40,21 @@ class Progress:
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         # A closed stderr or a display that fails costs the progress, not the run.
         with self._lock, contextlib.suppress(Exception):
-            tell = getattr(self, f"_{phase}", None)
-            if tell is not None and not self._quiet:
-                tell(info)
+            show = getattr(self, f"_{phase}", None)
+            if show is not None and not self._quiet:
+                show(info)
 
     def _planned(self, info: Mapping[str, Any]) -> None:
         self._end_bar()
         if "tasks" not in info:
-            self.say(f"{info['table']}: {info['files']:,} files to go, {size(info['bytes'])}")
+            self.say(f"{info['table']}: {counted(info['files'], 'file')} to delete, {size(info['bytes'])}")
             return
         self._groups, self._finished = int(info["tasks"]), 0
         if not self._groups:
             return
-        text = f"{info['table']}: round {info['round']}, {self._groups:,} groups, {size(info['bytes'])}"
+        text = (
+            f"{info['table']}: round {info['round']}, {counted(self._groups, 'group')}, {size(info['bytes'])}"
+        )
         self.say(text)
         if sys.stderr.isatty():
             self._begin_bar()
@@ -62,30 +64,30 @@ class Progress:
         if self._bar is not None:
             self._bar.advance(self._task)
             return
-        wrote = f"{info['rows']:,} rows, {size(info['bytes'])}"
+        wrote = f"{counted(info['rows'], 'row')}, {size(info['bytes'])}"
         self.say(f"{info['table']}: written {self._finished:,} of {self._groups:,} ({wrote})")
 
     def _committed(self, info: Mapping[str, Any]) -> None:
         if self._finished >= self._groups:
             self._end_bar()
         if "rows" in info:
-            what = f"{info['rows']:,} rows deleted"
+            what = f"{counted(info['rows'], 'row')} deleted"
         elif "removed_delete_files" in info:
-            what = f"{info['removed_delete_files']:,} delete files removed"
+            what = f"{counted(info['removed_delete_files'], 'delete file')} removed"
         else:
-            what = f"{info['rewrites']:,} groups"
+            what = f"{counted(info['rewrites'], 'group')}"
         self.say(f"{info['table']}: committed version {info['version']}, {what}")
 
     def _deleted(self, info: Mapping[str, Any]) -> None:
         self._finished += int(info["files"])
-        self.say(f"{info['table']}: {self._finished:,} files gone")
+        self.say(f"{info['table']}: {counted(self._finished, 'file')} deleted")
 
     def _conflict(self, info: Mapping[str, Any]) -> None:
         dropped, replayed = info.get("dropped"), info.get("replayed")
-        parts = [f"{replayed} groups replayed"] if replayed else []
-        parts += [f"{dropped} groups dropped"] if dropped else []
+        parts = [f"{counted(replayed, 'group')} replayed"] if replayed else []
+        parts += [f"{counted(dropped, 'group')} dropped"] if dropped else []
         what = " and ".join(parts) or "trying again"
-        self.say(f"{info['table']}: another writer was first, {what}: {info['reason']}")
+        self.say(f"{info['table']}: another commit came first, {what}: {info['reason']}")
 
     def _begin_bar(self) -> None:
         from rich.console import Console

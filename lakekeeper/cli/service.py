@@ -1,7 +1,7 @@
 """``lakekeeper auto``: passes over many tables, until it is stopped.
 
-The first SIGTERM or SIGINT lets what is under way be committed and starts nothing more; a second one interrupts:
-jobs are cancelled, and what was not committed is in no table.
+On the first SIGTERM or SIGINT, work in progress is committed and nothing more is started; a second one interrupts: jobs
+are cancelled, and uncommitted work is in no table.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bool, dry_run: bool) -> int:
     """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short."""
-    asked: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
-    settings = settings_from(setup.check(asked))
+    given: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
+    settings = settings_from(setup.check(given))
     if not setup.quiet:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
     spark = setup.session()
@@ -43,7 +43,7 @@ def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bo
 
 @dataclass(frozen=True)
 class _Service:
-    """What all passes share; ``backoffs`` is what one remembers for the next, None where there is no next."""
+    """State shared by all passes; ``backoffs`` is what a pass remembers for the next one, None for a single pass."""
 
     setup: Setup
     spark: SparkSession
@@ -51,7 +51,7 @@ class _Service:
     backoffs: Backoffs | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
-        """The exit code, and whether each table had its turn."""
+        """The exit code, and whether every table was processed."""
         from lakekeeper import fleet
 
         setup = self.setup
@@ -66,7 +66,7 @@ class _Service:
                     backoffs=self.backoffs,
                 )
         except OptionError:
-            raise  # it would be as wrong at the next pass
+            raise  # it would be invalid in the next pass too
         except Exception as error:
             if self.backoffs is None:
                 raise

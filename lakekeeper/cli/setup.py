@@ -1,4 +1,4 @@
-"""The options that all commands share, and the session that they make."""
+"""The options that all commands share, and the Spark session made from them."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ if TYPE_CHECKING:
 
     from lakekeeper.api import Table
 
-_CATALOG = (
-    "An Iceberg catalog: name=jdbc:sqlite:/a/catalog.db, name=rest:http://…, name=hadoop:/a/dir. Repeatable."
-)
+_CATALOG = "An Iceberg catalog: name=jdbc:sqlite:/a/catalog.db, name=rest:http://… or name=hadoop:/a/dir. Repeatable."
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How Spark is to be started and how results are to be shown; each field is an option of every command."""
+    """How to start Spark and how to show results; each field is an option of every command."""
 
     catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE:URI", help=_CATALOG)] = None
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="A Spark conf, as for spark-submit; spark.lakekeeper.* too. Repeatable."
+            metavar="KEY=VALUE", help="A Spark conf, as for spark-submit, or spark.lakekeeper.*. Repeatable."
         ),
     ] = None
     properties_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Confs from a file like spark-defaults.conf; --conf wins."),
+        typer.Option(
+            metavar="FILE", help="Read confs from a file like spark-defaults.conf; --conf overrides it."
+        ),
     ] = None
     warehouse: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where managed tables are kept, if no catalog says it.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of managed tables, unless a catalog sets it."),
     ] = None
-    master: Annotated[str | None, typer.Option(help="Where Spark runs; local[*] by default.")] = None
+    master: Annotated[str | None, typer.Option(help="Spark master; default: local[*].")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")] = False
 
     def confs(self) -> dict[str, str]:
-        """All confs that were given; raises OptionError."""
+        """All confs given on the command line; raises OptionError."""
         found = properties_file(self.properties_file) if self.properties_file else {}
         found |= pairs("--conf", self.conf or ())
         if self.master:
@@ -59,14 +60,14 @@ class Setup:
         return found
 
     def check(self, options: Mapping[str, Any]) -> Options:
-        """What can be found wrong before Spark starts, which takes seconds; raises OptionError."""
+        """Check options before Spark starts, which takes seconds; raises OptionError."""
         confs = {key: value for key, value in self.confs().items() if key.startswith(CONF_PREFIX)}
         resolved = resolve(options, confs)
         find_policies(resolved.words("policy"))
         return resolved
 
     def session(self) -> SparkSession:
-        """The session, started here or taken over."""
+        """The session: a new one, or the one that is running."""
         from pyspark.logger import PySparkLogger
 
         from lakekeeper.spark.session import local_session
@@ -82,7 +83,7 @@ class Setup:
         return spark
 
     def table(self, name: str) -> Table:
-        """The table of that name, in a session made for it."""
+        """Open the table in a session made for it."""
         from lakekeeper.api import table
 
         return table(self.session(), name)
@@ -92,7 +93,7 @@ class Setup:
         return Progress(quiet=self.quiet)
 
     def show(self, result: Any) -> None:
-        """A result on stdout, as a page or as JSON."""
+        """Print a result on stdout, as text or as JSON."""
         typer.echo(json.dumps(result.to_dict()) if self.as_json else str(result))
 
 

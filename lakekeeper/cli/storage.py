@@ -12,10 +12,10 @@ from lakekeeper.cli.asking import agreed, failed, require_terminal
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
-from lakekeeper.core.text.formatting import size, table
+from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
 
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 trash = typer.Typer(
     name="trash", help="The recycle bin of a table.", rich_markup_mode=None, no_args_is_help=True
@@ -23,7 +23,7 @@ trash = typer.Typer(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make these commands ones of ``app``."""
+    """Add these commands to ``app``."""
     app.command()(vacuum)
     app.command()(drop_partition)
     app.command()(compact_metadata)
@@ -38,23 +38,24 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     retention_hours: Annotated[
         float | None,
         typer.Option(
-            metavar="H", help="Keep what was the newest within so many hours; else as the table says."
+            metavar="H", help="Keep versions that were current within H hours; default: the table's."
         ),
     ] = None,
     older_than: Annotated[
-        datetime | None, typer.Option(help="A moment (UTC) in its place: what was the newest since stays.")
+        datetime | None, typer.Option(help="UTC time; keep versions that were current since then.")
     ] = None,
     retain_last: Annotated[
-        int | None, typer.Option(metavar="N", help="The least number of versions kept.")
+        int | None, typer.Option(metavar="N", help="Minimum number of versions to keep.")
     ] = None,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="Also files that no version names; lists the table's folder.")
+        bool,
+        typer.Option("--orphans", help="Also delete files that no version references; lists the folder."),
     ] = False,
     protect: Annotated[
         list[str] | None,
         typer.Option(
             metavar="V|TABLE",
-            help="A version that stays, or a table that uses files of this. Repeatable.",
+            help="A version to keep, or a clone that uses this table's files. Repeatable.",
         ),
     ] = None,
     to_trash: Annotated[
@@ -62,14 +63,18 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     ] = False,
     dry_run: DryRun = False,
     allow_unsafe_retention: Annotated[
-        bool, typer.Option("--allow-unsafe-retention", help="Keep less than the table or 24 hours demand.")
+        bool,
+        typer.Option(
+            "--allow-unsafe-retention", help="Allow less than 24 hours or the table's own retention."
+        ),
     ] = False,
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
-    """Delete files that no kept version needs.
+    """Delete files that no kept version references.
 
-    Shows what goes and why the rest stays, then asks at a terminal; elsewhere it takes --yes.
+    Shows what would be deleted and why the rest is kept, then asks for confirmation at a terminal; requires --yes
+    elsewhere.
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
@@ -88,12 +93,14 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     opened = setup.table(table)
     with setup.progress() as progress:
         if dry_run or not yes:
-            told = opened.vacuum(dry_run=True, observer=progress, **call)
-            if dry_run or not told.deleted_files_count + told.expired_snapshots_count:
-                setup.show(told)
+            planned = opened.vacuum(dry_run=True, observer=progress, **call)
+            if dry_run or not planned.deleted_files_count + planned.expired_snapshots_count:
+                setup.show(planned)
                 return 0
-            typer.echo(str(told.plan), err=True)
-            if not agreed(f"Delete {told.deleted_files_count:,} files, {size(told.deleted_bytes_count)}?"):
+            typer.echo(str(planned.plan), err=True)
+            if not agreed(
+                f"Delete {counted(planned.deleted_files_count, 'file')}, {size(planned.deleted_bytes_count)}?"
+            ):
                 return failed("Aborted", "nothing was deleted", 1, setup.as_json)
         report = opened.vacuum(observer=progress, **call)
     setup.show(report)
@@ -105,14 +112,14 @@ def drop_partition(
     setup: Setup,
     table: TableName,
     *,
-    where: Annotated[str, typer.Option(metavar="SQL", help="Which rows: a predicate over the columns.")],
+    where: Annotated[str, typer.Option(metavar="SQL", help="A predicate over the columns.")],
     force: Annotated[bool, typer.Option("--force", help="Keep nothing in the recycle bin.")] = False,
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
-    """Delete the rows of partitions; they can be restored.
+    """Delete the rows of partitions into the recycle bin.
 
-    The recycle bin keeps the version before it until its retention ends.
+    They can be restored until the retention of the recycle bin ends.
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
@@ -126,9 +133,9 @@ def drop_partition(
 
 @with_setup
 def compact_metadata(setup: Setup, table: TableName, *, dry_run: DryRun = False) -> int:
-    """Fold metadata that planning opens file by file.
+    """Compact the metadata that query planning reads.
 
-    Iceberg: small manifests; Delta: a checkpoint. Changes no row and no data file.
+    Merges small manifests (Iceberg) or writes a checkpoint (Delta). Changes no row and no data file.
     """
     setup.check({})
     setup.show(setup.table(table).compact_metadata(dry_run=dry_run))
@@ -138,7 +145,7 @@ def compact_metadata(setup: Setup, table: TableName, *, dry_run: DryRun = False)
 @trash.command("list")
 @with_setup
 def list_trash(setup: Setup, table: TableName) -> int:
-    """Show what is in the bin, oldest first."""
+    """List the entries of the recycle bin, oldest first."""
     setup.check({})
     setup.show(_Entries(setup.table(table).trash()))
     return 0
@@ -149,11 +156,11 @@ def list_trash(setup: Setup, table: TableName) -> int:
 def restore(
     setup: Setup,
     table: TableName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name, or its beginning.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the entry, or a prefix of it.")],
 ) -> int:
-    """Bring an entry back.
+    """Restore an entry of the recycle bin.
 
-    Files go back to where they were; rows of a partition are appended, once, however often this is run.
+    Files return to their old paths. Rows of a partition are appended exactly once, however often this is run.
     """
     setup.check({})
     with setup.progress() as progress:
@@ -168,12 +175,16 @@ def empty(
     setup: Setup,
     table: TableName,
     *,
-    all_entries: Annotated[bool, typer.Option("--all", help="Also what is not old enough yet.")] = False,
+    all_entries: Annotated[
+        bool, typer.Option("--all", help="Also entries that are still within their retention.")
+    ] = False,
     yes: _Yes = False,
 ) -> int:
-    """Delete for good what was in the bin long enough."""
+    """Delete entries past their retention for good."""
     setup.check({})
-    if not yes and not agreed(f"Delete the {'whole' if all_entries else 'old part of the'} bin of {table}?"):
+    if not yes and not agreed(
+        f"Delete {'all' if all_entries else 'the expired'} entries of the recycle bin of {table}?"
+    ):
         return failed("Aborted", "nothing was deleted", 1, setup.as_json)
     setup.show(_Entries(setup.table(table).empty_trash(all_entries=all_entries)))
     return 0

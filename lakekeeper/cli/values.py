@@ -1,4 +1,4 @@
-"""What a user types, as values: ``k=v``, byte counts, properties files. A bad one is an OptionError."""
+"""Parse what a user types: ``k=v``, byte counts, properties files. Raises OptionError."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def properties_file(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise OptionError("--properties-file", str(path), f"a file that can be read ({reason})") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise OptionError("--properties-file", str(path), f"a readable file ({reason})") from error
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -48,7 +48,7 @@ def properties_file(path: Path) -> dict[str, str]:
             continue
         match = _LINE.fullmatch(stripped)
         if match is None or not match[1].startswith("spark."):
-            expected = "'spark.… value', one a line (options of lakekeeper begin with spark.lakekeeper.)"
+            expected = "'spark.… value', one per line (options of lakekeeper begin with spark.lakekeeper.)"
             raise OptionError(f"{path}, line {number}", stripped, expected)
         found[match[1]] = match[2]
     return found

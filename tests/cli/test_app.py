@@ -81,12 +81,12 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         ),
         (["merge-deletes", "t", "--final"], "--final"),
         (["advise", "t"], "--workload: got None, expected the path of a Spark event log"),
-        (["advise", "t", "--workload", "/no/such/log"], "there is no such file"),
+        (["advise", "t", "--workload", "/no/such/log"], "no such file exists"),
         (["advise", "t", "--workload", "pyproject.toml"], "its first line is no JSON"),
         (["plan", "t", "--workload", "pyproject.toml"], "its first line is no JSON"),
         (["delete", "t"], "--where"),
         (["delete", "t", "--where", " ", "--yes"], "'true' deletes every row"),
-        (["delete", "t", "--where", "k = 1"], "--yes: needed where there is no terminal to ask at"),
+        (["delete", "t", "--where", "k = 1"], "--yes: required without a terminal to confirm at"),
         (
             ["delete", "t", "--where", "k = 1", "--yes", "--option", "commit.retry.num-retires=1"],
             "num-retries'?",
@@ -152,11 +152,11 @@ def test_the_doctor_tells_by_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch
     "error, code, line",
     [
         (LakekeeperError("all is lost"), 1, "lakekeeper: all is lost\n"),
-        (KeyboardInterrupt(), 130, "lakekeeper: interrupted; what was not committed is not in the table\n"),
+        (KeyboardInterrupt(), 130, "lakekeeper: interrupted; uncommitted work is not in the table\n"),
         (
             RuntimeError("first\nsecond"),
             1,
-            "lakekeeper: RuntimeError: first (LAKEKEEPER_TRACEBACK=1 shows where)\n",
+            "lakekeeper: RuntimeError: first (set LAKEKEEPER_TRACEBACK=1 for a traceback)\n",
         ),
     ],
 )
@@ -323,15 +323,15 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
         (["recluster", "--columns", "kk"], 2, "did you mean 'k'?"),
         (["recluster", "--columns", "m"], 2, "m"),
         (["recluster", "--columns", "id,k,id,k,id"], 2, "column"),
-        (["recluster", "--columns", "k", "--where", "k IN (SELECT 1)"], 2, "a subquery is none"),
+        (["recluster", "--columns", "k", "--where", "k IN (SELECT 1)"], 2, "not a subquery"),
         (["recluster", "--columns", "k", "--where", "rand() < 1"], 2, "not deterministic"),
         (["recluster", "--columns", "k", "--where", "cli_udf(k) < 1"], 2, "a UDF is none"),
         (["compact", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
-        (["compact", "--where", "k ="], 2, "does not parse"),
+        (["compact", "--where", "k ="], 2, "it cannot be parsed"),
         (["merge-deletes", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
         (["delete", "--yes", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
-        (["delete", "--yes", "--where", "k < day(now())"], 2, "'now()' depends on the moment"),
-        (["delete", "--yes", "--where", "k IN (SELECT 1)"], 2, "a subquery is none"),
+        (["delete", "--yes", "--where", "k < day(now())"], 2, "'now()' depends on the current time"),
+        (["delete", "--yes", "--where", "k IN (SELECT 1)"], 2, "not a subquery"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_writes_nothing(
@@ -370,7 +370,7 @@ def test_what_is_no_table_is_said(run: Run, spark: SparkSession, tmp_path: Path)
         (
             "cli.plain",
             "AdapterError",
-            "no adapter for format 'parquet' is installed (there are: delta, iceberg)",
+            "no adapter for format 'parquet' is installed (installed: delta, iceberg)",
         ),
     ):
         result = run("recluster", name, "--columns", "k", "--json")

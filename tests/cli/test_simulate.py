@@ -18,7 +18,7 @@ def test_a_stream_is_played_without_a_table(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--stream", "time", "--commits", "30", "--every", "5"]) == 0
-    assert "30; maintained by" in capsys.readouterr().out
+    assert "30; adaptive after every" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

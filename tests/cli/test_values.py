@@ -76,8 +76,8 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.Captu
         "t: round 1, 2 groups, 2.0 KiB",
         "t: written 1 of 2 (10 rows, 1.0 KiB)",
         "t: written 2 of 2 (1,000 rows, 2.0 KiB)",
-        "t: another writer was first, 1 groups dropped: deleted a row",
-        "t: committed version 7, 1 groups",
+        "t: another commit came first, 1 group dropped: deleted a row",
+        "t: committed version 7, 1 group",
     ]
 
 
