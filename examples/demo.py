@@ -1,6 +1,6 @@
 """`make demo`: real flights in a Delta and an Iceberg table, before and after a recluster.
 
-Leaves both tables under ``demo/`` for you to play with; run again, it starts anew.
+Leaves both tables under ``demo/`` to experiment with; another run starts from scratch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Picture:
-    """One table at one moment. ``rows`` is its fingerprint: how many, and the sum of their hashes."""
+    """The state of one table. ``rows`` is its fingerprint: the number of rows and the sum of their hashes."""
 
     information: ClusteringInformation
     readings: tuple[Reading, ...]

@@ -78,7 +78,7 @@ def days() -> list[pa.Table]:
         for f in flights.schema
     ]
     flights = flights.cast(pa.schema(narrow))
-    # Rows of a day stand together nowhere in the file: month first, then day.
+    # Rows of one day are scattered over the file, which is sorted by month, then day.
     number = pc.add(pc.multiply(flights["month"], 31), flights["day"])
     return [flights.filter(pc.equal(number, day)) for day in sorted(pc.unique(number).to_pylist())]
 

@@ -54,10 +54,10 @@ def drop_table(
     found = resolve_name(spark, name)
     if not found.catalog:
         raise OptionError(
-            "name", name, "a table of a catalog; one that is only a path is nobody's to drop by name"
+            "name", name, "a table in a catalog; a table that is only a path cannot be dropped by name"
         )
     if _NAME.fullmatch(found.name):
-        raise OptionError("name", name, "a table that is not in the recycle bin already")
+        raise OptionError("name", name, "a table that is not already in the recycle bin")
     at_ms = 0 if force else (clock or Clock()).now_ms()
     namespace = (found.catalog, *found.namespace)
     kept = f"{found.name}{DROPPED}{at_ms}"
@@ -93,7 +93,7 @@ def restore_table(spark: SparkSession, name: str) -> DroppedTable:
     if not fits:
         raise NotFound(name, "the recycle bin has no table of that name")
     if spark.catalog.tableExists(wanted):
-        raise OptionError("name", name, "a name that no table has now: rename that one first")
+        raise OptionError("name", name, "a name that is free; rename the table that has it now")
     spark.sql(f"ALTER TABLE {fits[-1].kept_as} RENAME TO {_joined(*steps[1:])}")
     return fits[-1]
 

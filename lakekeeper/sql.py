@@ -74,7 +74,7 @@ def sql(
 
     def after(lost: Conflict) -> Retry:
         _LOG.warning(
-            "%s: the statement lost to %s, which changed no row; it is run again (attempt %d)",
+            "%s: the statement lost to %s, which changed no row, and is run again (attempt %d)",
             adapter.table, lost.winner, loop.lost + 2,
         )  # fmt: skip
         return Retry()

@@ -105,7 +105,7 @@ def obstacle_to(table: str, now: State, snapshot: Snapshot) -> str:
     A plain change of table properties is no obstacle.
     """
     if now.table_uuid != snapshot.table_uuid:
-        return "the table was made anew in the same place"
+        return "another table was created in the same place"
     if now.schema_id != snapshot.schema_id:
         return "the table's columns, partitioning or row tracking changed"
     try:
@@ -116,7 +116,7 @@ def obstacle_to(table: str, now: State, snapshot: Snapshot) -> str:
 
 
 def _got(error: Unsupported) -> str:
-    return f"the table got the feature '{error.feature}', which is not supported"
+    return f"the table was given the feature '{error.feature}', which is not supported"
 
 
 def outcome(actions: pa.Table) -> tuple[set[str], dict[str, str]]:

@@ -101,10 +101,10 @@ def _partition(state: State, name: str, field: Mapping[str, Any], physical: str)
 def _kind(name: str, field: Mapping[str, Any]) -> str:
     kind = field["type"]
     if not isinstance(kind, str):
-        raise OptionError("columns", name, f"a column that can be ordered; a {kind.get('type')} can not")
+        raise OptionError("columns", name, f"a column of an orderable type, not a {kind.get('type')}")
     if kind in _NO_BOUNDS:
         raise OptionError(
-            "columns", name, f"a column with statistics; Delta keeps no min/max for type {kind}"
+            "columns", name, f"a column with statistics; Delta keeps no minimum and maximum for type {kind}"
         )
     if any(key.startswith("__COLLATION") for key in field.get("metadata", {})) or " collate " in kind:
         raise OptionError("columns", name, "a column that is ordered by its bytes; this one has a collation")
@@ -112,7 +112,7 @@ def _kind(name: str, field: Mapping[str, Any]) -> str:
     if decimal:
         return f"decimal({decimal[1]},{decimal[2]})"
     if kind not in _KINDS:
-        raise OptionError("columns", name, f"a column of a type that can be ordered; {kind} can not")
+        raise OptionError("columns", name, f"a column of an orderable type, not {kind}")
     arrow_type(_KINDS[kind])
     return _KINDS[kind]
 

@@ -104,7 +104,7 @@ def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now
     seen = changes_since(log, snapshot)  # reads only the commits since the engine's last check
     lost = {path for r in rewrites for side in touched(r, seen) for path in side}
     if seen.obstacle or seen.version < now.version:
-        raise Conflict(f"{log.name}: {seen.obstacle or 'the table moved'} while the commit was prepared")
+        raise Conflict(f"{log.name}: {seen.obstacle or 'the table changed'} while the commit was prepared")
     if lost:
         since = commits_between(log, min(r.task.read_version for r in rewrites), seen.version)
         actions = since.touching(pa.array(sorted(lost), pa.string()))
@@ -186,7 +186,7 @@ def _failure(log: Log, error: Exception) -> CommitError:
         return Rejected(
             f"{log.name}: Delta refused the commit ({told(error)}); nothing was written to its log"
         )
-    return Unknown(f"{log.name}: the commit ended in an error and may have happened ({told(error)})")
+    return Unknown(f"{log.name}: the commit ended in an error and may have succeeded ({told(error)})")
 
 
 def _while_preparing(error: Exception) -> bool:
@@ -205,7 +205,7 @@ def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...
         return commits_between(log, version, log.latest().version).winners
     except Exception as error:
         raise Unknown(
-            f"{log.name}: a commit was there first ({told(lost)}), and the log does not tell whose ({told(error)})"
+            f"{log.name}: another commit came first ({told(lost)}), and the log does not show whose ({told(error)})"
         ) from error
 
 

@@ -44,7 +44,7 @@ def vector_of(log: Log, add: Any) -> Any:
     found = store.read(descriptor, log.log.dataPath())
     if int(found.cardinality()) != int(descriptor.cardinality()):
         raise AdapterError(
-            f"{log.name}: the deletion vector of {add.path()} masks {found.cardinality()} rows, and the log says "
+            f"{log.name}: the deletion vector of {add.path()} masks {found.cardinality()} rows, but the log records "
             f"{descriptor.cardinality()}"
         )
     return found
@@ -75,7 +75,7 @@ def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
     wrapped = log.jvm.object("scala.collection.immutable.ArraySeq").unsafeWrapArray(log.jvm.longs(rows))
     made.addAll(wrapped)
     if int(made.cardinality()) != int(bitmap.cardinality()) + len(rows):
-        raise AdapterError(f"{log.name}: {len(rows)} places of rows are not as many live rows of a file")
+        raise AdapterError(f"{log.name}: {len(rows)} row positions do not match as many live rows of a file")
     return made
 
 

@@ -83,7 +83,7 @@ def _counts(log: Log, hits: DataFrame | Places, rows: Mapping[str, int]) -> dict
 
 def _no_rows(log: Log, file: str, places: int) -> AdapterError:
     return AdapterError(
-        f"{log.name}: {places} places of rows in {file} are not as many rows of a file at hand"
+        f"{log.name}: {places} row positions in {file} do not match as many rows of a file in the snapshot"
     )
 
 
@@ -157,7 +157,7 @@ def write_vectors(
     if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
         discard(log, vectors.files)
         raise AdapterError(
-            f"{log.name}: {sum(counts.values())} rows were to be masked, and Delta masked {sum(masked.values())}"
+            f"{log.name}: {sum(counts.values())} rows were to be masked, but Delta masked {sum(masked.values())}"
         )
     refuse_torn(log, vectors)
     return vectors
@@ -255,8 +255,8 @@ def write_copies(
     if [output.rows for output in new] != [rows[path] for path in adds]:
         discard(log, [output.path for output in new])
         raise AdapterError(
-            f"{log.name}: {len(adds)} files were to be written anew with {sum(rows[p] for p in adds)} rows, and "
-            f"{len(new)} were with {sum(o.rows for o in new)}"
+            f"{log.name}: {len(adds)} files were to be rewritten with {sum(rows[p] for p in adds)} rows, but "
+            f"{len(new)} were written with {sum(o.rows for o in new)}"
         )
     return dict(zip(adds, made, strict=True))
 

@@ -53,14 +53,14 @@ _IMPLIED = {
 }
 
 _ADVICE = {
-    "catalogManaged": "its commits go through the catalog; let the catalog's own service maintain it",
-    "catalogOwned-preview": "its commits go through the catalog; let the catalog's own service maintain it",
+    "catalogManaged": "its commits go through the catalog; use the catalog's own maintenance service",
+    "catalogOwned-preview": "its commits go through the catalog; use the catalog's own maintenance service",
     "coordinatedCommits-preview": "its commits go through a coordinator",
     "icebergCompatV1": "Iceberg metadata would have to be rewritten with each commit",
     "icebergCompatV2": "Iceberg metadata would have to be rewritten with each commit",
     "icebergCompatV3": "Iceberg metadata would have to be rewritten with each commit",
-    "redirectReaderWriter-preview": "the table has moved; open it at its new place",
-    "redirectWriterOnly-preview": "the table has moved; open it at its new place",
+    "redirectReaderWriter-preview": "the table has moved; open it at its new location",
+    "redirectWriterOnly-preview": "the table has moved; open it at its new location",
 }
 
 
@@ -80,7 +80,9 @@ def check(table: str, reader: int, writer: int, named: Iterable[str], properties
         raise Unsupported(table, "universalFormat", _advice("icebergCompatV2"))
     for prefix in ("delta.coordinatedCommits.commitCoordinator", "delta.redirect"):
         if any(key.startswith(prefix) and value for key, value in properties.items()):
-            raise Unsupported(table, prefix.removeprefix("delta."), "its commits do not go to this log alone")
+            raise Unsupported(
+                table, prefix.removeprefix("delta."), "its commits are not written to this log alone"
+            )
 
 
 @contextmanager
@@ -109,12 +111,12 @@ def refused(table: str, error: BaseException, protocol: Callable[[], str] = str)
                 table, _first_named(message), "this Delta Lake does not know it; nothing was written"
             )
         if "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH" in message:
-            advice = "its metadata switches it on, and its protocol does not list it; nothing was written"
+            advice = "its metadata enables it, but its protocol does not list it; nothing was written"
             return Unsupported(table, _first_named(message), advice)
         if kind == "InvalidProtocolVersionException" or message.startswith(
             "requirement failed: Mismatched min"
         ):
-            advice = "this Delta Lake does not know these versions, or its lists of features contradict them"
+            advice = "this Delta Lake does not know these versions, or the feature lists contradict them"
             return Unsupported(table, f"protocol {protocol()}".rstrip(), f"{advice}; nothing was written")
         unknown_type = re.search(r"INVALID_JSON_DATA_TYPE\].*'(.+?)' to a data type", message)
         if unknown_type:

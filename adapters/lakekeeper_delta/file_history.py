@@ -62,7 +62,7 @@ class Journal:
     renewed    a later commit changed these parts or the protocol, or is too large for the driver
     checked    commits up to this one are known to restore no garbage
     last       the newest commit's file as it was read
-    asked, met   files to search for, and those of them that any action names
+    asked      files to search for; ``met`` are those that an action names
     users      deletion vector file → files that use it, as far as was seen
     """
 

@@ -198,9 +198,7 @@ class Disk:
             raise self._unanswered(folder, error) from error
         pieces = [piece for text in texts for piece in text.split("{path=" + folder.rstrip("/") + "/")[1:]]
         if len(pieces) != count:
-            raise AdapterError(
-                f"{self._name}: the listing of {folder} is not understood; nothing was deleted"
-            )
+            raise AdapterError(f"{self._name}: the listing of {folder} cannot be parsed; nothing was deleted")
         return [entry for piece in pieces for entry in _parsed(piece, folder)]
 
     def _unanswered(self, location: str, error: Exception) -> AdapterError:

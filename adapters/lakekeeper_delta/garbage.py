@@ -50,7 +50,7 @@ def find_garbage(
         if location not in live and location not in held
     ]
     found = [
-        Dead(location, kind_of(location), -1, 0, why="found dead by an earlier vacuum", logged=False)
+        Dead(location, kind_of(location), -1, 0, why="unused, by the list of an earlier vacuum", logged=False)
         for location in sorted(hinted - live)
     ]
     stay = {place: g for place, g in dropped.items() if place in held or g.needed_by(kept.oldest)}
@@ -91,6 +91,6 @@ def _note(journal: Journal, backlog: Backlog) -> str:
     if journal.first <= expected:
         return ""
     return (
-        f"the log begins at version {journal.first}: what versions {expected} to {journal.first - 1} dropped cannot be "
-        "named; orphans=True finds such files by a listing"
+        f"the log begins at version {journal.first}: files that versions {expected} to {journal.first - 1} removed "
+        "cannot be determined from it; orphans=True finds them by listing the folder"
     )

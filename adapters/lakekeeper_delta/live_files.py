@@ -60,8 +60,8 @@ def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str,
         F.struct(kind.alias("storageType"), place.alias("pathOrInlineDv")).alias("dv"),
         names.alias("names"),
     )
-    each = narrow.select("path", "dv", F.explode("names").alias("asked"))
-    found = each.join(F.broadcast(wanted), "asked", "left_semi").select("path", "dv").distinct()
+    each = narrow.select("path", "dv", F.explode("names").alias("wanted"))
+    found = each.join(F.broadcast(wanted), "wanted", "left_semi").select("path", "dv").distinct()
     for row in found.toLocalIterator():
         vector = row["dv"].asDict()
         yield {"path": row["path"], "deletionVector": vector if vector["storageType"] else None}

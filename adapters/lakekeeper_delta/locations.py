@@ -114,7 +114,7 @@ def decoded_id(text: str) -> uuid.UUID:
         for char in text[start : start + 5].ljust(5, "\x00"):
             value = value * 85 + _Z85.index(char)
         if value >= 1 << 32:
-            raise ValueError(f"{text!r} is no identifier in Z85")
+            raise ValueError(f"{text!r} is not an identifier in Z85")
         raw += value.to_bytes(4, "big")
     return uuid.UUID(bytes=raw)
 

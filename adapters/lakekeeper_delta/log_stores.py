@@ -23,7 +23,7 @@ S3 = ("s3", "s3a", "s3n")
 SHOWN = (*S3, "abfss", "gs", "hdfs", "file")
 _OF_DELTA = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
 _SAFE_ON_S3 = ("io.delta.storage.S3DynamoDBLogStore",)
-_PAGE = "docs/how-to/s3.md says how"
+_PAGE = "see docs/how-to/s3.md"
 
 
 def store_class(store: Any, path: Any) -> str:
@@ -79,11 +79,11 @@ def findings(jvm: Jvm, *, single_driver: bool) -> list[Finding]:
 
 
 def _finding(store: Any, path: Any, scheme: str, single_driver: bool) -> Finding:
-    name, expected = f"delta log store, {scheme}", "a log store that can be made"
+    name, expected = f"delta log store, {scheme}", "a log store that can be loaded"
     try:
         found = store_class(store, path)
     except Exception as error:  # a configured class is missing: its jar is not in the session
-        advice = f"give the session the jar of spark.delta.logStore.{scheme}.impl, or take the conf out"
+        advice = f"give the session the jar of spark.delta.logStore.{scheme}.impl, or remove that conf"
         return Finding(name, ok=False, found=str(error).splitlines()[0], expected=expected, advice=advice)
     if not found.startswith(_OF_DELTA):
         found += " (not one of Delta's: it must keep two drivers from overwriting each other's commits)"

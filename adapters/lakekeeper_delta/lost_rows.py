@@ -102,7 +102,7 @@ def _physical_rows(add: Any, snapshot: Snapshot) -> int:
         return int(told.get())
     at = snapshot.blocks.path.index(add.path()).as_py()
     if at < 0:
-        raise AdapterError(f"{add.path()}: neither the log nor the snapshot tells its number of rows")
+        raise AdapterError(f"{add.path()}: neither the log nor the snapshot records its number of rows")
     return int(snapshot.blocks.rows[at])
 
 

@@ -25,7 +25,7 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
     checkpoint = int(segment.checkpointProvider().version())
     parts = 0 if checkpoint < 0 else 1
     if commits < WORTH:
-        since = f"version {checkpoint}" if parts else "the table was made"
+        since = f"version {checkpoint}" if parts else "the table was created"
         return MetadataChange(commits + parts, commits + parts, None, f"{commits} commits since {since}")
     if not dry_run:
         log_stores.refuse_second_driver(log, single_driver=log.single_driver)

@@ -128,7 +128,7 @@ class Log:
     def _known(self, snapshot: Any) -> State:
         version = int(snapshot.version())
         if version < 0:
-            raise NotFound(self.name, "there is no Delta table (any more): its _delta_log has no version")
+            raise NotFound(self.name, "no Delta table is left here: its _delta_log has no version")
         with self._lock:
             known = self._kept.get(version)
             # A table recreated at the same location starts again at version 0.
@@ -147,14 +147,10 @@ class Log:
         try:
             snapshot = self.log.getSnapshotAt(version, self.jvm.none(), self.catalog_table, False)
         except Exception as error:
-            raise NotFound(
-                self.name, f"version {version} cannot be read any more ({reason(error)})"
-            ) from error
+            raise NotFound(self.name, f"version {version} can no longer be read ({reason(error)})") from error
         state = self._keep(snapshot)
         if state.table_uuid != table_uuid:
-            raise NotFound(
-                self.name, f"version {version} belongs to another table that was made in its place"
-            )
+            raise NotFound(self.name, f"version {version} belongs to another table, created in its place")
         return state
 
     def _keep(self, snapshot: Any) -> State:

@@ -53,7 +53,7 @@ class DeltaFormat:
         except Exception as error:
             found = str(error).splitlines()[0]
             return [
-                Finding("delta", ok=False, found=found, expected="a session that answers", advice=_NO_JARS)
+                Finding("delta", ok=False, found=found, expected="a session that responds", advice=_NO_JARS)
             ]
 
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
@@ -111,5 +111,5 @@ def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
         described = table.catalogTable()
         return delta.DeltaLog.forTable(jvm.session, described), jvm.some(described)
     raise AdapterError(
-        f"{identifier.text}: catalog '{identifier.catalog}' hands out {kind}, which is no Delta table of delta-spark"
+        f"{identifier.text}: catalog '{identifier.catalog}' returns {kind}, which is not a Delta table of delta-spark"
     )

@@ -54,7 +54,7 @@ def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set
     now = read_history(log, disk, None, asked=asked.keys())
     if now.journal.newest < history.journal.newest or now.state.table_uuid != history.state.table_uuid:
         raise AdapterError(
-            f"{log.name}: the table was made anew while its files were looked at; nothing was deleted"
+            f"{log.name}: another table was created in its place while its files were examined; nothing was deleted"
         )
     found |= now.journal.met
     left = asked.keys() - found

@@ -48,10 +48,10 @@ def places(log: Log, lost: Lost) -> Places | None:
         ]
         return find(taken, written, identity, base.native.footers)
     except Declined as why:
-        _log.debug("%s: lost rows are looked for by a scan: %s", log.name, why)
+        _log.debug("%s: lost rows are searched for by a scan: %s", log.name, why)
     except Exception as error:
         # A file cannot be read this way, for whatever reason: a scan reads it, or reports what is wrong with it.
-        _log.debug("%s: lost rows are looked for by a scan: %r", log.name, error)
+        _log.debug("%s: lost rows are searched for by a scan: %r", log.name, error)
     return None
 
 

@@ -50,7 +50,7 @@ def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str]
             return History(journal, state)
         # The properties or the protocol changed, or a commit too large for the driver was added.
         state = log.latest()
-    raise AdapterError(f"{log.name}: its metadata changes with each look; nothing was deleted")
+    raise AdapterError(f"{log.name}: its metadata changed at every read; nothing was deleted")
 
 
 def commit_file(disk: Disk, version: int) -> str:
@@ -166,7 +166,7 @@ def _fetched(log: Log, disk: Disk, versions: range) -> Iterator[tuple[FileInfo, 
 
 def _gap(log: Log, version: int) -> AdapterError:
     return AdapterError(
-        f"{log.name}: commit {version} is missing in the middle of its log, so nobody can tell which files it named; "
+        f"{log.name}: commit {version} is missing in the middle of its log, so the files that it named are not known; "
         "nothing was deleted"
     )
 
@@ -217,7 +217,7 @@ def _adds(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _parsed(text: str) -> list[dict[str, Any]]:
     actions = [json.loads(line) for line in text.split("\n") if line.strip()]
     if not all(isinstance(action, dict) for action in actions):
-        raise ValueError("a line is no action")
+        raise ValueError("a line is not an action")
     return actions
 
 

@@ -85,7 +85,7 @@ class DeltaRestores:
         except Exception as error:
             discard(log, written)
             raise Rejected(
-                f"{log.name}: rows of version {was.version} can not be restored ({told(error)}); nothing was committed"
+                f"{log.name}: rows of version {was.version} cannot be restored ({told(error)}); nothing was committed"
             ) from error
         return Prepared({o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id))
 
@@ -137,7 +137,7 @@ def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> in
         if done:
             return now.version
         raise Rejected(
-            f"{log.name}: nothing tells whether the rows are back already ({gap}); nothing was committed"
+            f"{log.name}: whether the rows are back already is not known ({gap}); nothing was committed"
         ) from gap
     found = next((winner.version for winner in winners if winner.run_id == run_id), None)
     return now.version if done and found is None else found
@@ -169,10 +169,8 @@ def _rows(
 def _refuse_changed(log: Log, was: State, now: State) -> None:
     """Raise Unsupported for columns whose values cannot be restored unchanged, NotFound for a recreated table."""
     if was.table_uuid != now.table_uuid:
-        raise NotFound(log.name, "the table was made anew in the same place")
-    advice = (
-        "the dropped rows can not be brought back as they were; nothing was written. Read them from version "
-    )
+        raise NotFound(log.name, "another table was created in the same place")
+    advice = "the dropped rows cannot be restored as they were; nothing was written. Read them from version "
     for field in now.schema["fields"]:
         if field["metadata"].get(_IDENTITY) is False:
             raise Unsupported(

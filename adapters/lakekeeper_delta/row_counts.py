@@ -61,6 +61,6 @@ def _unknown(log: Log, what: str, error: Exception) -> AdapterError:
     told = causes(error)
     why = (told[-1][1] if told else str(error)).strip().splitlines()
     return AdapterError(
-        f"{log.name}: the log does not tell the number of rows of {what}, and it can not be counted "
+        f"{log.name}: the log does not record the number of rows of {what}, and it cannot be counted "
         f"({why[0] if why else type(error).__name__}); nothing was written"
     )

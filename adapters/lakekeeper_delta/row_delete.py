@@ -94,7 +94,7 @@ def refuse_append_only(log: Log, state: State) -> None:
         raise Unsupported(
             log.name,
             "appendOnly",
-            "the table property delta.appendOnly is true, which forbids to delete rows; nothing was written",
+            "the table property delta.appendOnly is true, which forbids deleting rows; nothing was written",
         )
 
 
@@ -112,7 +112,9 @@ def prepare(
         for counts in (blocks.rows, blocks.live_rows)
     )
     if not (wanted | set(whole)) <= physical.keys():
-        raise AdapterError(f"{log.name}: places in files that are not in the snapshot; nothing was written")
+        raise AdapterError(
+            f"{log.name}: row positions in files that are not in the snapshot; nothing was written"
+        )
     gone = {path: _Gone(physical[path]) for path in whole}
     rows = {path: live[path] for path in whole}
     written: list[str] = []

@@ -107,7 +107,9 @@ class DeltaStorage:
         journal = versions.native.journal
         with self._answering("its log"):
             if self._disk.status(commit_file(self._disk, versions.newest)) != journal.last:
-                raise Conflict(f"{self._log.name}: the table was made anew in its place; nothing was deleted")
+                raise Conflict(
+                    f"{self._log.name}: another table was created in its place; nothing was deleted"
+                )
             checked = max(versions.newest, journal.checked)
             for version in range(checked + 1, newest_after(self._log, self._disk, checked) + 1):
                 actions = actions_of(self._disk, version)
@@ -117,7 +119,7 @@ class DeltaStorage:
                 if journal.renewed or not (journal.late - late).isdisjoint(files):
                     raise Conflict(
                         f"{self._log.name}: version {version} changed the table's id, partitioning, properties or "
-                        "protocol, or brought files back that were to go; nothing was deleted",
+                        "protocol, or restored files that were to be deleted; nothing was deleted",
                         f"version {version}",
                     )
                 journal.checked = version
@@ -137,7 +139,9 @@ class DeltaStorage:
         """Why there can be no recycle bin; empty if a rename is one step."""
         with self._answering("its location"):
             return (
-                "" if self._disk.renames else f"its storage ({self._disk.scheme}) copies a file to rename it"
+                ""
+                if self._disk.renames
+                else f"its storage ({self._disk.scheme}) renames a file by copying it"
             )
 
     def move(self, moves: Mapping[str, str]) -> list[str]:

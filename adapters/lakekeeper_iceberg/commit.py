@@ -113,7 +113,7 @@ def _carried(name: str, base: Any, since: int, run_id: str) -> list[int]:
     if line is None:
         raise Rejected(
             f"{name}: snapshot {since} is not among the ancestors of the current one (it was expired, or the table was "
-            "rolled back), so nothing tells whether this was done already; nothing was committed"
+            "rolled back), so whether this was done already is not known; nothing was committed"
         )
     return [int(at.snapshotId()) for at in line if (at.summary().get(RUN_ID) or "") == run_id]
 
@@ -198,12 +198,10 @@ def _row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, ba
     conflict, unless files are copied (v1).
     """
     if int(base.formatVersion()) != change.form:
-        raise Conflict(
-            f"{name}: the table is of format version {base.formatVersion()} now, not {change.form}"
-        )
+        raise Conflict(f"{name}: the table has format version {base.formatVersion()} now, not {change.form}")
     if _line(base, change.searched) is None:
         raise Conflict(
-            f"{name}: snapshot {change.searched}, which was searched, is no ancestor of the current one"
+            f"{name}: snapshot {change.searched}, which was searched, is not an ancestor of the current one"
         )
     level = str(base.properties().get(_ISOLATION) or "serializable")
     serializable = level.lower() != "snapshot"
@@ -314,7 +312,7 @@ def is_there(table: Any, name: str, version: int) -> bool:
         if "NoSuchTableException" in _kinds(error):
             return False
         raise Unknown(
-            f"{name}: the commit was refused, and the log can not be read: {_text(error)}"
+            f"{name}: the commit was refused, and the metadata cannot be read: {_text(error)}"
         ) from error
 
 

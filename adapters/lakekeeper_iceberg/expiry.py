@@ -67,8 +67,8 @@ class Expiry:
             raise
         except Exception as error:
             raise AdapterError(
-                f"{self.name}: snapshots have expired, but the newer metadata cannot be read ({reason(error)}); "
-                "no file was deleted, the next vacuum deletes them"
+                f"{self.name}: snapshots have expired, but the new metadata cannot be read ({reason(error)}); "
+                "no file was deleted; the next vacuum deletes them"
             ) from error
 
     def _named_since(self, newest: Any, files: Collection[str]) -> set[str]:
@@ -95,7 +95,7 @@ class Expiry:
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
         if self.jvm.has_missed_a_version(self.table.operations()):
-            raise AdapterError(f"{self.name}: the newest metadata could not be read before")
+            raise AdapterError(f"{self.name}: the newest metadata could not be read earlier")
         return newest
 
     def _require_same(self, newest: Any, gone: Collection[int], names: Collection[str]) -> None:
@@ -103,7 +103,7 @@ class Expiry:
         if str(newest.uuid()) != str(self.base.uuid()):
             raise Conflict(f"{self.name}: the table was dropped and created again under its name")
         if str(newest.location()) != str(self.base.location()):
-            raise Conflict(f"{self.name}: the table was given another location")
+            raise Conflict(f"{self.name}: the location of the table was changed")
         if str(newest.properties().get("gc.enabled") or "true").lower() != "true":
             raise Conflict(f"{self.name}: gc.enabled was set to false")
         due = set(gone)
@@ -111,9 +111,11 @@ class Expiry:
             head, old = int(ref.snapshotId()), self.base.ref(str(name))
             if str(name) in names:
                 if old is None or not old.equals(ref):
-                    raise Conflict(f"{self.name}: {name}, which was to expire, was changed")
+                    raise Conflict(f"{self.name}: {name} was about to expire and was changed")
             elif head in due:
-                raise Conflict(f"{self.name}: {name} names snapshot {head} now, which was to expire")
+                raise Conflict(
+                    f"{self.name}: {name} now points at snapshot {head}, which was about to expire"
+                )
 
     def _without(self, newest: Any, gone: Sequence[int], names: Sequence[str]) -> Any:
         """The metadata without these snapshots, their statistics and these refs; Rejected if it would lose more."""
@@ -129,7 +131,7 @@ class Expiry:
         kept = int(newest.snapshots().size()) - len(gone)
         if {str(ref) for ref in updated.refs()} != refs or int(updated.snapshots().size()) != kept:
             raise Rejected(
-                f"{self.name}: without {len(gone)} snapshots, names of others would go too; nothing was committed"
+                f"{self.name}: removing {len(gone)} snapshots would also remove refs of others; nothing was committed"
             )
         return updated
 
@@ -143,7 +145,7 @@ class Expiry:
             return any(str(ref) in names for ref in current.refs())
         except Exception as error:
             raise Unknown(
-                f"{self.name}: the expiry was refused, and the log cannot be read ({reason(error)})"
+                f"{self.name}: the expiry was refused, and the metadata cannot be read ({reason(error)})"
             ) from error
 
     def _after(self, before: Any, names: Sequence[str]) -> Any:

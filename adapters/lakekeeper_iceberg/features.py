@@ -26,7 +26,7 @@ def refused(table: str, error: BaseException) -> Unsupported | None:
             continue
         version = re.search(r"Cannot read unsupported version (\d+)", message)
         if version:
-            advice = "Iceberg in this session does not know it; nothing was written"
+            advice = "this session's Iceberg version does not support it; nothing was written"
             return Unsupported(table, f"format-version {version[1]}", advice)
         unknown_type = re.search(r"Cannot parse type string to primitive: (.+)", message)
         if unknown_type:
@@ -34,7 +34,7 @@ def refused(table: str, error: BaseException) -> Unsupported | None:
                 table, f"column type {unknown_type[1]}", "Iceberg does not know it; nothing was written"
             )
         if re.search(r"^Cannot parse|must exist in format v\d", message):
-            advice = f"Iceberg cannot read it ({message}): it is of a later version, or damaged; nothing was written"
+            advice = f"Iceberg cannot read it ({message}): it is of a later version or damaged; nothing was written"
             return Unsupported(table, "metadata file", advice)
     return None
 
@@ -45,7 +45,7 @@ def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:
     if version not in FORMATS:
         raise Unsupported(table, f"format-version {version}")
     if metadata.uuid() is None:
-        raise Unsupported(table, "a table without uuid", "any commit by a current writer gives it one")
+        raise Unsupported(table, "a table without uuid", "a commit by any current writer adds one")
     encrypted = metadata.properties().get("encryption.key-id")
     if encrypted is not None or not metadata.encryptionKeys().isEmpty():
         raise Unsupported(table, "encryption keys")
@@ -58,7 +58,7 @@ def _check_type(table: str, name: str, kind: Any) -> None:
         base = kind.split("(")[0].split("[")[0]
         if base not in _TYPES:
             raise Unsupported(
-                table, f"column type {kind}", f"column {name}: it cannot be rewritten losslessly yet"
+                table, f"column type {kind}", f"column {name} cannot be rewritten without loss yet"
             )
     elif kind["type"] == "struct":
         for field in kind["fields"]:

@@ -79,9 +79,9 @@ class Disk:
         roots = self.grounds.roots
         kinds = {_scheme(root) for root in roots}
         if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
-            return f"the table's storage ({', '.join(sorted(kinds))}) copies a file to rename it"
+            return f"the table's storage ({', '.join(sorted(kinds))}) renames a file by copying it"
         if len({_store(root) for root in roots}) > 1:
-            return "the table's files lie in several stores, and a file cannot be renamed into another one"
+            return "the table's files are in several stores, and a file cannot be renamed from one to another"
         return ""
 
     def prune(self, folder: str) -> None:
@@ -170,7 +170,9 @@ class Disk:
             for part in _by_store(paths):
                 found |= zip(part, hadoop.seen(part), strict=True)
         except Exception as error:
-            raise self._failed(f"{paths[0]} or one beside it cannot be looked at", error) from error
+            raise self._failed(
+                f"{paths[0]} or another file of its batch cannot be accessed", error
+            ) from error
         return [found[path] for path in paths]
 
     def _seen_by_io(self, path: str) -> FileInfo | None:
@@ -178,7 +180,7 @@ class Disk:
             file = self.io.newInputFile(path)
             return FileInfo(path, int(file.getLength())) if file.exists() else None
         except Exception as error:
-            raise self._failed(f"{path} cannot be looked at", error) from error
+            raise self._failed(f"{path} cannot be accessed", error) from error
 
     def _delete_all(self, paths: Sequence[str]) -> None:
         """Delete files, ignoring errors; the caller checks which files remain."""

@@ -111,7 +111,7 @@ def _is_strange(disk: Disk, path: str, uuid: str) -> bool:
     told = _UUID.search(disk.start(path, _START))
     if told is None:
         raise AdapterError(
-            f"{disk.name}: {path} does not say which table's metadata it is; nothing was deleted. Move it away if it "
-            "belongs to none"
+            f"{disk.name}: {path} does not say which table it belongs to; nothing was deleted. If it belongs "
+            "to none, move it away"
         )
     return told[1].decode().lower() != uuid.lower()

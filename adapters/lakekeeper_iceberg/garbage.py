@@ -61,14 +61,14 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
     manifests = list(reach.jvm.view.java.util.ArrayList(stays))
     dead = _dead_keys(reach, [g.manifest for g in going], manifests, hinted)
     for g, path in _named_by(reach, going, dead):
-        finds.add(path, _CONTENT[g.kind], g.version, f"named last by snapshot {g.version}")
+        finds.add(path, _CONTENT[g.kind], g.version, f"last referenced by snapshot {g.version}")
     for g in going:
-        finds.add(g.path, "manifest", g.version, f"named last by snapshot {g.version}")
+        finds.add(g.path, "manifest", g.version, f"last referenced by snapshot {g.version}")
     for path, (kind, versions) in leaves.items():
         version = max(versions, key=order.__getitem__)
         finds.add(path, kind, version, f"of snapshot {version}")
     for path in (hinted[key] for key in reach.texts(dead) & hinted.keys()):
-        finds.add(path, kind_of(path), 0, "found dead before, and still named by nothing", logged=False)
+        finds.add(path, kind_of(path), 0, "found unused before, and still not referenced", logged=False)
     return finds.garbage(len(manifests) + len(going) + len(kept.reasons) + len(gone))
 
 
@@ -161,7 +161,7 @@ def _refuse_empty(reach: Reach, manifests: Any) -> None:
     rows = "0" if current is None else current.summary().get("total-data-files") or "0"
     if int(rows) > 0 and manifests.isEmpty():
         raise AdapterError(
-            f"{reach.name}: {rows} data files live, and no manifest names one; nothing was deleted"
+            f"{reach.name}: {rows} data files are live, but no manifest references any; nothing was deleted"
         )
 
 

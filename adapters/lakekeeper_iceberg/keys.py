@@ -88,7 +88,9 @@ class SchemaFields:
             if not self._case_sensitive and len(same) != 1:
                 same = [f for f in fields if f["name"].lower() == step.lower()]
             if len(same) > 1:
-                expected = "one column, but names differ by case only: set spark.sql.caseSensitive=true"
+                expected = (
+                    "one column, but several names differ only in case: set spark.sql.caseSensitive=true"
+                )
                 raise OptionError("columns", name, expected)
             if not same:
                 raise OptionError("columns", name, self._expected(name))
@@ -110,7 +112,7 @@ def key_column(field: Field, name: str) -> KeyColumn:
     if kind is None:
         type_name = field.type if isinstance(field.type, str) else field.type["type"]
         kinds = "number, decimal, date, timestamp in µs, string, binary or boolean"
-        expected = f"a column of an orderable type with statistics ({kinds}); it is of type {type_name}"
+        expected = f"a column of an orderable type with statistics ({kinds}); it has type {type_name}"
         raise OptionError("columns", name, expected)
     return KeyColumn(field.path, kind, str(field.id))
 

@@ -65,7 +65,7 @@ class Scans:
         rows, own = self.jvm.with_metadata(reader.load(group))
         missing = [n for n in (_FILE, _POSITION, _DELETED) if n not in rows.columns[own:]]
         if missing:
-            raise Unsupported(self.name, f"a column named {missing[0]}", "Iceberg keeps that name for itself")
+            raise Unsupported(self.name, f"a column named {missing[0]}", "Iceberg reserves that name")
         return Scan(rows, rows.columns[:own])
 
     def free(self) -> None:

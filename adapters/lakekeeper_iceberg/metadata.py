@@ -32,9 +32,9 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     before = sum(map(len, sizes.values()))
     after = sum(-(-sum(found) // target) for found in sizes.values())
     if before < max(WORTH * after, after + WORTH):
-        return MetadataChange(before, before, None, f"{before} manifests, and {after} would be the fewest")
+        return MetadataChange(before, before, None, f"{before} manifests, not worth rewriting into {after}")
     if jvm.over_http(table):
-        why = f"{before} manifests are left as they are: Iceberg's rewrite of them is not safe over HTTP"
+        why = f"{before} manifests are kept: Iceberg's rewrite of manifests is not safe over HTTP"
         return MetadataChange(before, before, None, why)
     if dry_run:
         return MetadataChange(before, after, None, f"{before} manifests would become {after}")

@@ -45,10 +45,10 @@ def places(at: Before, lost: Lost) -> Places | None:
         identity = _identity(SchemaFields(at.jvm, at.table.schema()).top, base.task, by_id=by_id)
         return find(taken, written, identity, found.kept.footers)
     except Declined as why:
-        _log.debug("%s: lost rows are looked for by a scan: %s", at.name, why)
+        _log.debug("%s: lost rows are searched for by a scan: %s", at.name, why)
     except Exception as error:
         # Any failure to read a file this way: the scan reads it, or reports what is wrong.
-        _log.debug("%s: lost rows are looked for by a scan: %r", at.name, error)
+        _log.debug("%s: lost rows are searched for by a scan: %r", at.name, error)
     return None
 
 

@@ -82,7 +82,7 @@ class Replays:
     def _refuse_doubled(self, hits: Places, places: Mapping[str, Any]) -> None:
         for path, index in places.items():
             if int(index.cardinality()) != len(hits[path]):
-                raise AdapterError(f"{self.name}: places of rows to mask in {path} are named twice")
+                raise AdapterError(f"{self.name}: row positions to mask in {path} occur twice")
 
     def _masked(self, lost: Lost, places: dict[str, Any]) -> Rewrite:
         at, base = self._before(), lost.base
@@ -120,7 +120,9 @@ class Replays:
         rows = {output.path: output.rows + output.masked for output in base.outputs}
         stray = places.keys() - rows.keys()
         if stray:
-            raise AdapterError(f"{self.name}: rows to mask in {min(stray)}, which is no output of the group")
+            raise AdapterError(
+                f"{self.name}: rows to mask in {min(stray)}, which is not an output of the group"
+            )
         masks = dict(base.native.kept.masked)
         for path, index in places.items():
             before = masks.get(path)
@@ -128,7 +130,7 @@ class Replays:
             count = int(index.cardinality()) + (int(before.cardinality()) if before is not None else 0)
             inside = self.jvm.without(index, self.jvm.all_rows(rows[path])).isEmpty()
             if int(masks[path].cardinality()) != count or not inside:
-                raise AdapterError(f"{self.name}: places of rows to mask in {path} are no live rows of it")
+                raise AdapterError(f"{self.name}: row positions to mask in {path} are not live rows of it")
         return masks
 
     def _inputs(self, at: Before, lost: Lost, left: Sequence[str]) -> tuple[list[Any], list[Any]]:

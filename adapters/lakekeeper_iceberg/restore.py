@@ -61,7 +61,7 @@ class IcebergRestores:
         made = table.snapshot(version)
         parent = None if made is None else made.parentId()
         if parent is None or table.snapshot(parent) is None:
-            raise NotFound(self.name, f"the snapshot before {version} is gone: it was expired")
+            raise NotFound(self.name, f"the snapshot before {version} has expired")
         pinned = self.jvm.as_of(table, int(parent), int(made.schemaId()))
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
         return self.seen(pinned, where)
@@ -82,7 +82,7 @@ class IcebergRestores:
             raise
         except Exception as error:
             raise Rejected(
-                f"{self.name}: rows of snapshot {then.version} can not be restored ({error}); nothing was committed"
+                f"{self.name}: rows of snapshot {then.version} cannot be restored ({error}); nothing was committed"
             ) from error
         finally:
             scans.free()
@@ -133,7 +133,7 @@ class IcebergRestores:
         was = table.schemas().get(int(then.schema_id.partition("/")[0]))
         now = dict(self._columns(table.schema()))
         advice = (
-            f"the dropped rows can not be brought back as they were; nothing was written. Read them from snapshot "
+            f"the dropped rows cannot be restored as they were; nothing was written. Read them from snapshot "
             f"{then.version}"
         )
         for number, (name, kind) in self._columns(was):

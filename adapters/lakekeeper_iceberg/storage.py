@@ -247,5 +247,5 @@ def _number(name: str, properties: Mapping[str, str], key: str) -> int | None:
         return int(text)
     except ValueError as error:
         raise AdapterError(
-            f"{name}: the property {_EXPIRE}{key} is no whole number: {text!r}; nothing was deleted"
+            f"{name}: the property {_EXPIRE}{key} is not a whole number: {text!r}; nothing was deleted"
         ) from error

@@ -87,14 +87,16 @@ class IcebergFormat:
             found = str(error).splitlines()[0]
             advice = "start another session"
             return [
-                Finding("iceberg", ok=False, found=found, expected="a session that answers", advice=advice)
+                Finding("iceberg", ok=False, found=found, expected="a session that responds", advice=advice)
             ]
 
     def open(self, spark: Any, identifier: TableName) -> Adapter[DataFrame]:
         """The adapter of a table. Raises NotFound, Unsupported, or AdapterError if the jar is missing or untested."""
         jvm = Iceberg(spark)
         if not _is_there(jvm):
-            raise AdapterError(f"{identifier.text}: the Spark session has no Iceberg jar; start it with one")
+            raise AdapterError(
+                f"{identifier.text}: the Spark session has no Iceberg jar; see lakekeeper doctor --session"
+            )
         require_tested(jvm, identifier.text, _versions(jvm))
         try:
             table = jvm.load(identifier.sql)
@@ -182,7 +184,7 @@ class IcebergTable:
                 "a Hadoop catalog on S3",
                 f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
                 "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
-                f"{CONF_PREFIX}single-driver=true; docs/how-to/s3.md says more",
+                f"{CONF_PREFIX}single-driver=true; see docs/how-to/s3.md",
             )
 
     def properties(self) -> Mapping[str, str]:
@@ -200,7 +202,7 @@ class IcebergTable:
         if key is not None:
             keys.metrics_modes(self._jvm, self._table, key)
             if native and key.curved:
-                raise OptionError("native", native, f"False: a sort order knows no layout {layout}")
+                raise OptionError("native", native, f"False: a sort order cannot express layout {layout}")
         sorts = key is not None and not key.curved and (native or bool(order["fields"]))
         then = ", ".join(f"{c.name} ASC NULLS FIRST" for c in key.columns) if key and sorts else ""
         now = keys.order_text(schema, order)
@@ -431,7 +433,7 @@ class IcebergTable:
         try:
             self._table.refresh()
             if self._jvm.has_missed_a_version(self._table.operations()):
-                raise AdapterError(f"{self.table}: its newest metadata could not be read before")
+                raise AdapterError(f"{self.table}: its newest metadata could not be read earlier")
         except Exception as first:
             if (known := refused(self.table, first)) is not None:
                 raise known from first  # Iceberg has already retried for a minute and a half

@@ -130,7 +130,7 @@ class _Search:
     ) -> None:
         for each, file in zip(lost, inputs, strict=True):
             if len(each.positions) and not 0 <= each.positions.min() <= each.positions.max() < file.rows:
-                raise Declined(f"a lost row lies beyond the end of {each.source.name}")
+                raise Declined(f"a lost row is beyond the end of {each.source.name}")
         counts = [len(each.positions) for each in lost]
         self._lost = Rows(
             inputs, np.repeat(np.arange(len(lost)), counts), _joined([e.positions for e in lost])

@@ -56,7 +56,7 @@ class Narrowing:
         )
         counts = [len(at) for at, _ in found]
         if sum(counts) > _MOST_CANDIDATES:
-            raise Declined("too many rows agree with lost ones")
+            raise Declined("too many rows match lost ones")
         output = np.repeat(np.array([p.output for p in self.places], np.int64), counts)
         self._candidates = Rows(self.outputs, output, np.concatenate([_NONE, *(at for at, _ in found)]))
         self._lost_group = np.zeros(len(self.lost), np.int64)
@@ -79,9 +79,7 @@ class Narrowing:
         """
         if not self.done:
             if not interchangeable:
-                raise Declined(
-                    "some lost rows cannot be told from others by the columns that can be compared"
-                )
+                raise Declined("some lost rows cannot be distinguished from others by the comparable columns")
             self._take_first()
         file = np.concatenate([_NONE, *(rows.file for rows in self._settled)])
         return Rows(self.outputs, file, np.concatenate([_NONE, *(rows.position for rows in self._settled)]))

@@ -108,7 +108,7 @@ class ParquetFile:
         below = f"{here}."
         found = [i for i in range(len(self._schema)) if f"{self._schema.column(i).path}.".startswith(below)]
         if not found or any("." in step for step in path):
-            raise Declined(f"column {here} cannot be told from another")
+            raise Declined(f"column {here} cannot be distinguished from another")
         return tuple(found)
 
     def _shape(self, number: int, path: Sequence[str]) -> tuple[Any, ...]:
@@ -116,7 +116,7 @@ class ParquetFile:
         if leaf.max_repetition_level:
             raise Declined(f"column {leaf.path} is a list or a map")
         if leaf.physical_type == "INT96" and not str(self.footer.created_by).startswith(_PARQUET_MR):
-            raise Declined(f"column {leaf.path} holds timestamps that a session may move to its zone")
+            raise Declined(f"column {leaf.path} holds timestamps that a session may convert to its time zone")
         inside = leaf.path[len(".".join(path)) :]
         return (inside, leaf.physical_type, str(leaf.logical_type), leaf.length, leaf.precision, leaf.scale)
 
@@ -178,7 +178,7 @@ def _child(kind: Any, name: str, number: int | None) -> pa.Field:
     if not found:
         raise Absent(f"column {name} is not in a file")
     if len(found) > 1:
-        raise Declined(f"column {name} is more than once in a file")
+        raise Declined(f"column {name} occurs more than once in a file")
     return found[0]
 
 

@@ -27,14 +27,16 @@ def advise_table(adapter: Adapter[Any], request: Request, workload: Workload, cl
     asked = list(named or candidate_columns(workload, now))
     if not len(workload):
         source = workload.source or "the workload"
-        raise OptionError("workload", source, f"scans of {adapter.table}; there is none of it in there")
+        raise OptionError(
+            "workload", source, f"scans of {adapter.table}, but the workload contains none of it"
+        )
     if not asked:
         raise OptionError(
-            "workload", workload.source, f"scans of {adapter.table} that filter a column; none does"
+            "workload", workload.source, f"scans of {adapter.table} that filter on a column, but none does"
         )
     missing: dict[str, str] = {}
     snapshot = _under(adapter, asked[:CANDIDATES], request.where, missing, strict=named is not None)
-    missing |= dict.fromkeys(asked[CANDIDATES:], f"filtered less than the first {CANDIDATES}")
+    missing |= dict.fromkeys(asked[CANDIDATES:], f"filtered less often than the first {CANDIDATES}")
     if snapshot is None:
         told = "; ".join(f"{column}: {why}" for column, why in missing.items())
         raise OptionError("workload", ", ".join(asked), f"filters on columns that can be a key ({told})")
@@ -58,6 +60,6 @@ def _possible(adapter: Adapter[Any], column: str, missing: dict[str, str]) -> bo
     try:
         adapter.snapshot([column])
     except OptionError as error:
-        missing[column] = f"it can be no key: expected {error.expected}"
+        missing[column] = f"it cannot be a key: expected {error.expected}"
         return False
     return True

@@ -106,7 +106,7 @@ class CommitLoop:
         self.counted += retry.counts
         if self.out_of_time or self.counted > self.options.integer("commit.retry.num-retries"):
             raise Conflict(
-                f"{self.events.table}: {self.what} gave up after {self.lost} attempts, the last lost to "
+                f"{self.events.table}: {self.what} gave up after {self.lost} attempts, the last one lost to "
                 f"{conflict.winner or conflict}; {self.undone}. Raise commit.retry.num-retries or "
                 "commit.retry.total-timeout-ms, or run when there are fewer concurrent writes",
                 conflict.winner,

@@ -1,4 +1,4 @@
-"""Workloads from Spark's event logs: what queries asked of one table, and what they read and took.
+"""Workloads from Spark's event logs: the filters of queries on one table, the files they read and the time they took.
 
     SQLExecutionStart   plan with its scans            one query
     JobStart            its stages                     which query a task worked for
@@ -54,7 +54,7 @@ def read_workload(paths: Sequence[str | PathLike[str]], table: str, names: Colle
     """The workload of a table out of event logs, or one that ``Workload.to_json`` wrote to a file.
 
     ``names`` are what plans may call the table: its name with and without catalog, its location. Raises OptionError
-    naming a file that is missing, can not be read, or is no event log.
+    naming a file that is missing, cannot be read, or is no event log.
     """
     if not paths:
         raise OptionError("workload", paths, _EXPECTED)
@@ -100,7 +100,7 @@ def _kept(path: Path) -> Workload | None:
 def _logs(path: Path) -> list[Path]:
     """The files of a path that are event logs, oldest part first; raises OptionError if there are none."""
     if not path.exists():
-        raise OptionError("workload", str(path), f"{_EXPECTED}; there is no such file")
+        raise OptionError("workload", str(path), f"{_EXPECTED}; no such file exists")
     if not path.is_dir():
         _first_event(path)
         return [path]
@@ -121,7 +121,7 @@ def _logs(path: Path) -> list[Path]:
 
 
 def require_logs(paths: Sequence[str | PathLike[str]]) -> None:
-    """Raise OptionError naming the first path that is missing, can not be read, or is neither log nor workload."""
+    """Raise OptionError naming the first path that is missing, cannot be read, or is neither log nor workload."""
     for path in paths:
         if _kept(Path(path)) is None:
             _logs(Path(path))
@@ -146,7 +146,9 @@ def _first_event(path: Path) -> None:
     """Raise OptionError unless the file begins as an event log does."""
     if path.suffix in _UNREADABLE:
         advice = "set spark.eventLog.compression.codec=zstd"
-        raise OptionError("workload", str(path), f"{_EXPECTED}; {path.suffix[1:]} can not be read: {advice}")
+        raise OptionError(
+            "workload", str(path), f"{_EXPECTED}; {path.suffix[1:]} files cannot be read: {advice}"
+        )
     try:
         first = next(_lines(path), b"")
         event = json.loads(first)
@@ -154,12 +156,12 @@ def _first_event(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise OptionError("workload", str(path), f"{_EXPECTED}; {_reason(error)}") from error
     if not good:
-        raise OptionError("workload", str(path), f"{_EXPECTED}; its first line is no event")
+        raise OptionError("workload", str(path), f"{_EXPECTED}; its first line is not an event")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-        return "its first line is no JSON"
+        return "its first line is not JSON"
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 

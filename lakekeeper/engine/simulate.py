@@ -1,4 +1,4 @@
-"""Simulation of one table, or of none: where the commits come from, and who is asked about them."""
+"""Simulation of a table or of a stream: where the commits come from, and which policies plan for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def simulate_table(adapter: Adapter[Any], request: Request, course: Course) -> S
     """Play a table's history, or a named stream with its options; reads no data file."""
     if course.stream is not None:
         if request.columns is not None:
-            raise OptionError("key", request.columns, "none with a named stream, which has a key of its own")
+            raise OptionError("key", request.columns, "none: a named stream has its own key")
         return simulate_stream(request.policies, request.options, course, request.parallelism)
     snapshot = look(adapter, request)
     many = course.commits

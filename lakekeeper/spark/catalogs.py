@@ -48,7 +48,7 @@ def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place
         raise
     except Exception as error:
         raise AdapterError(
-            f"catalog '{catalog}' does not say where its tables lie ({_told(error)})"
+            f"catalog '{catalog}' does not report where its tables are ({_brief(error)})"
         ) from error
 
 
@@ -96,7 +96,7 @@ def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str
         if any(kind.endswith(_GONE) for kind, _ in causes(error)):
             return None
         shown = ".".join((catalog, *namespace, name))
-        raise AdapterError(f"{shown} cannot be asked where it lies ({_told(error)})") from error
+        raise AdapterError(f"{shown} does not report its location ({_brief(error)})") from error
     location = given.get("location")
     found = {each: given.get(each) for each in properties}
     declared = {each: str(value) for each, value in found.items() if value}
@@ -104,7 +104,7 @@ def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str
     return Place(catalog, namespace, name, provider, str(location), declared) if location else None
 
 
-def _told(error: Exception) -> str:
+def _brief(error: Exception) -> str:
     chain = causes(error)
     text = chain[-1][1] if chain else str(error)
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__

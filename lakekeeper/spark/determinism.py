@@ -36,7 +36,7 @@ def refuse_unsteady(jvm: Jvm, where: str, expressions: Iterable[Any]) -> None:
     """
     literal = _TYPED.search(where)
     if literal:  # ``DATE 'today'``: the parser has already replaced it by today's date
-        raise _unsteady(where, literal[0], "moment")
+        raise _unsteady(where, literal[0], "current time")
     for expression in expressions:
         _look(jvm, where, expression)
 
@@ -47,7 +47,7 @@ def _look(jvm: Jvm, where: str, expression: Any) -> None:
         raise _unsteady(where, expression.sql(), "session")
     children = jvm.python_list(expression.children())
     if name in _MOMENTS or (_is_time(expression) and any(map(_names_a_moment, children))):
-        raise _unsteady(where, expression.sql(), "moment")
+        raise _unsteady(where, expression.sql(), "current time")
     for child in children:
         _look(jvm, where, child)
 
@@ -67,10 +67,10 @@ def _names_a_moment(text: Any) -> bool:
 
 
 def _unsteady(where: str, what: str, on: str) -> OptionError:
-    moment = "write the moment as a literal, e.g. timestamp '2026-01-31 12:00:00'"
-    instead = moment if on == "moment" else "write the value as a literal"
+    time = "write the time as a literal, e.g. timestamp '2026-01-31 12:00:00'"
+    instead = time if on == "current time" else "write the value as a literal"
     return OptionError(
         "where",
         where,
-        f"a predicate that means the same when it is asked again; '{what}' depends on the {on}: {instead}",
+        f"a predicate that gives the same result when it is evaluated again; '{what}' depends on the {on}: {instead}",
     )

@@ -43,7 +43,7 @@ def examine(spark: SparkSession | None = None, *, warehouse: Path | None = None)
     if spark is None:
         return tuple(findings if warehouse is None else [*findings, writable(warehouse)])
     if not hasattr(spark, "_jsparkSession"):
-        advice = "use a classic session: unset SPARK_REMOTE, or run beside the cluster by spark-submit"
+        advice = "use a classic session: unset SPARK_REMOTE, or run on the cluster's driver with spark-submit"
         return (
             *findings,
             Finding("session", ok=False, found="Spark Connect", expected="classic", advice=advice),
@@ -67,7 +67,7 @@ def writable(directory: Path) -> Finding:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".lakekeeper-doctor-"):
             return Finding(name, ok=True, found=str(directory), expected=expected)
     except OSError as error:
-        advice = f"give this user the right to write to {place}, or name another warehouse"
+        advice = f"give this user write access to {place}, or choose another warehouse"
         return Finding(
             name, ok=False, found=f"{directory}: {error.strerror}", expected=expected, advice=advice
         )
@@ -77,7 +77,7 @@ def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     expected = ".".join(map(str, PYTHON)) + " or newer"
     ok = sys.version_info[:2] >= PYTHON
-    return Finding("python", ok, found, expected, "" if ok else "make the environment with a newer Python")
+    return Finding("python", ok, found, expected, "" if ok else "create the environment with a newer Python")
 
 
 def _java() -> Finding:
@@ -148,7 +148,7 @@ def _worker_python(spark: SparkSession | None) -> Finding:
     program = shutil.which(value)
     # Links are not followed: a virtual environment's python is a link to a Python without its packages.
     ok = program is not None and os.path.abspath(program) in _own_programs()  # noqa: PTH100 - keeps the link
-    found = value if program in (value, None) else f"{value}, that is {program}"
+    found = value if program in (value, None) else f"{value}, which is {program}"
     return Finding(name, ok, found, expected, "" if ok else f"export PYSPARK_PYTHON={sys.executable}")
 
 
@@ -191,12 +191,12 @@ def _lacks(spark: SparkSession) -> list[Finding]:
 
 def _catalog(spark: SparkSession, name: str) -> Finding:
     """Whether a catalog responds."""
-    title, expected = f"catalog {name}", "a catalog that answers"
+    title, expected = f"catalog {name}", "a catalog that responds"
     try:
         found = namespaces(spark, name)
     except Exception as error:
         told = str(error) if isinstance(error, LakekeeperError) else reason(error)
-        advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that it is reached from here"
+        advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that this machine can reach it"
         return Finding(title, ok=False, found=told, expected=expected, advice=advice)
     return Finding(title, ok=True, found=f"{len(found):,} namespaces", expected=expected)
 

@@ -49,7 +49,7 @@ def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
         full = str(files.makeQualified(location).toString())
         return TableName(text, "delta", f"delta.{_quoted(full)}", path=full)
     if has("metadata") and provider in ("", "iceberg"):
-        raise NotFound(text, "an Iceberg table is reached through a catalog: name it catalog.namespace.table")
+        raise NotFound(text, "an Iceberg table is opened through a catalog: name it catalog.namespace.table")
     raise NotFound(text, "no table at this path (no _delta_log folder in it)")
 
 
@@ -72,15 +72,15 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         provider = str(table.properties().get("provider") or "").lower()
     except Exception as error:
         if _is_view(manager, catalog, identifier):
-            raise NotFound(text, "is a view: name the table under it") from error
+            raise NotFound(text, "is a view; name its table") from error
         if any("NoSuch" in name for name, _ in causes(error)):
             raise NotFound(text, "no such table") from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
     if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
         owner = ".".join((catalog, *namespace))
-        raise NotFound(text, f"is a part of a table (metadata, branch or tag): name the table, {owner}")
+        raise NotFound(text, f"is a part of a table (metadata, branch or tag); name the table, {owner}")
     if not provider:
-        raise AdapterError(f"{text}: catalog '{catalog}' does not say what format the table has")
+        raise AdapterError(f"{text}: catalog '{catalog}' does not report the format of the table")
     sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
     return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
 
@@ -151,7 +151,7 @@ def _refuse_view(jvm: Jvm, text: str) -> None:
     except Exception:  # unknown to this lookup: loadTable gives a better error
         return
     if found.isTemporary or found.tableType == "VIEW":
-        raise NotFound(text, "is a view: name the table under it")
+        raise NotFound(text, "is a view; name its table")
 
 
 def _is_view(manager: Any, catalog: str, identifier: Any) -> bool:
@@ -195,7 +195,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
     if len(steps) == 2:
         steps = [spark.catalog.currentCatalog(), *steps]
     if len(steps) != 3:
-        return Expanded(pattern, (), "it is not of the form catalog.namespace.pattern, e.g. ice.db.*")
+        return Expanded(pattern, (), "it does not have the form catalog.namespace.pattern, e.g. ice.db.*")
     catalog, space, name = steps
     try:
         inside = [found for found in namespaces(spark, catalog) if fnmatch.fnmatchcase(found, space)]

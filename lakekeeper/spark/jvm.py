@@ -24,7 +24,7 @@ def require_classic(spark: Any) -> None:
     if not hasattr(spark, "_jsparkSession"):
         raise AdapterError(
             "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
-            "run it on the driver (SparkSession.builder.master(...)) or by the `lakekeeper` command"
+            "run it on the driver (SparkSession.builder.master(...)) or with the `lakekeeper` command"
         )
 
 

@@ -44,7 +44,7 @@ def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
     try:
         jvm.session.sessionState().sqlParser().parseExpression(where)
     except Exception as error:
-        raise OptionError("where", where, f"{EXPECTED}; it does not parse: {_first_line(error)}") from error
+        raise OptionError("where", where, f"{EXPECTED}; it cannot be parsed: {_first_line(error)}") from error
     try:
         analyzed = frame.where(where)._jdf.queryExecution().analyzed()
     except Exception as error:
@@ -183,9 +183,9 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
     name = str(expression.getClass().getName())
     simple = name.rpartition(".")[2]
     if "Subquery" in simple or simple in ("Exists", "ListQuery"):
-        raise OptionError("where", where, f"{EXPECTED}; a subquery is none")
+        raise OptionError("where", where, f"{EXPECTED}, not a subquery")
     if simple in _REFUSED or not name.startswith(_BUILT_IN):
-        raise OptionError("where", where, f"{EXPECTED}; {_REFUSED.get(simple, simple)} is none")
+        raise OptionError("where", where, f"{EXPECTED}, not {_REFUSED.get(simple, simple)}")
     for child in jvm.python_list(expression.children()):
         _check(jvm, where, child)
     if not expression.deterministic():

@@ -247,4 +247,4 @@ def _spelled(value: Column, kind: DataType) -> Column:
     known: tuple[Any, ...] = (T.NumericType, T.BooleanType, T.DateType, T.TimestampNTZType)
     if isinstance(kind, (*known, T.DayTimeIntervalType, T.YearMonthIntervalType)):
         return value.cast("string")
-    raise TypeError(f"values of type {kind.simpleString()} can not be told apart")
+    raise TypeError(f"values of type {kind.simpleString()} cannot be compared")

@@ -230,7 +230,7 @@ def _running() -> bool:
     if is_remote():
         raise AdapterError(
             "this is a Spark Connect session; lakekeeper reads tables through the driver's JVM and needs a "
-            "classic session: run it beside the cluster by spark-submit, or unset SPARK_REMOTE"
+            "classic session: run it on the cluster's driver with spark-submit, or unset SPARK_REMOTE"
         )
     return SparkContext._active_spark_context is not None
 

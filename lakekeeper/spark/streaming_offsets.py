@@ -43,7 +43,9 @@ def _positions(jvm: Jvm, folder: str) -> tuple[tuple[str, int | None], ...]:
     except Exception as error:
         raise OptionError(_OPTION, folder, f"the checkpoint folder of a stream ({reason(error)})") from error
     if not found:
-        raise OptionError(_OPTION, folder, "the checkpoint of a stream out of a Delta or an Iceberg table")
+        raise OptionError(
+            _OPTION, folder, "the checkpoint of a stream that reads a Delta or an Iceberg table"
+        )
     return found
 
 
@@ -58,8 +60,8 @@ def _offsets(folder: _Folder) -> list[str]:
         raise OptionError(
             _OPTION,
             folder.name,
-            "the checkpoint of a stream that says where it goes on; this one has not done its first batch, so it is "
-            "not known from which version it reads",
+            "the checkpoint of a stream that has completed a batch; this one has not done its first batch, so the "
+            "version from which it reads is not known",
         )
     return texts
 

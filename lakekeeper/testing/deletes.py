@@ -1,4 +1,4 @@
-"""The row-level half of the memory adapter: what died, where it lies now, and how to delete it.
+"""The row-level half of the memory adapter: which rows are deleted, where they are now, and how to delete them.
 
 Rows are known by their ids, or (``Settings.row_ids`` off) by their values only, as in formats without lineage.
 Where the table supports no row-level deletes, files are rewritten without the rows.
@@ -246,7 +246,7 @@ class MemoryDeletes:
                     self._store.touched.discarded.append(path)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Take out what dangled in the snapshot; deletes that apply lie with their files, and are none to merge."""
+        """Take out what dangled in the snapshot; the others are stored with their files."""
         dangling = self._store.version(snapshot.version).dangling
         if not dangling:
             return Tidied()

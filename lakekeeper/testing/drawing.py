@@ -7,7 +7,7 @@
 
 One line is a block: level, name, ``lo----hi`` (one value where they are equal, ``?`` without statistics, ``NULL``
 where all is NULL), size, and what differs from the defaults (``deleted=?``: an unknown number; ``at``: its birth
-in ms). Where the text stands is for the eye only.
+in ms). The position of the text is for the eye only.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def print_blocks(snapshot: Snapshot) -> str:
 
 
 def _places(blocks: Sequence[Block]) -> dict[Any, int]:
-    """Where each bound stands: whole numbers close together by value, all else by rank."""
+    """The position of each bound: whole numbers close together by value, all else by rank."""
     values = sorted({end for b in blocks for end in (b.lo[0], b.hi[0]) if end is not None})
     if values and isinstance(values[0], int) and values[-1] - values[0] <= 25:
         return {value: (value - values[0]) * _STEP for value in values}

@@ -57,7 +57,7 @@ def draw_key(rng: random.Random, shape: Shape = ANY) -> ClusterKey:
 
 
 DRAWN_MS = 1_700_000_000_000
-"""When the first of a thousand drawn blocks was born, one an hour (ms since the epoch)."""
+"""When the first of a thousand drawn blocks was added, one an hour (ms since the epoch)."""
 
 
 def draw_snapshot(rng: random.Random, shape: Shape = ANY) -> Snapshot:

@@ -8,7 +8,7 @@
     average 2, max 2 at [4, 6]
 
 A case is a command with ``name=value`` arguments, input lines, ``----`` and the output up to the next empty
-line; output that has empty lines itself stands between doubled rules. With LAKEKEEPER_REWRITE_GOLDENS=1
+line; output with empty lines of its own is between double rules. With LAKEKEEPER_REWRITE_GOLDENS=1
 files are rewritten instead of compared; review the diff.
 """
 

@@ -61,7 +61,7 @@ class ContractTable(Protocol):
         ...
 
     def rows(self, version: int | None = None) -> list[Row]:
-        """All rows of a version (default: the newest); moments with a zone are aware."""
+        """All rows of a version (default: the newest); timestamps with a zone are aware."""
         ...
 
     def leftovers(self) -> set[str]:

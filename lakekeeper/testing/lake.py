@@ -42,7 +42,7 @@ class Settings:
     truncate         characters that bounds of text and binary keep (None: all)
     milliseconds     timestamps' bounds are kept no finer
     no_statistics    columns that no file has statistics for
-    byte_scale       bytes that a measured byte of text stands for: small rows, large files
+    byte_scale       bytes that a measured byte of text represents: small rows, large files
     row_deletes, stores_level, native_key    as in the capabilities
     stores_curve     each file a rewrite makes has its own range on the key's curve with it
     row_ids          rows are known by their ids when they are looked for, else by their values

@@ -211,7 +211,7 @@ class MemoryAdapter:
         )
 
     def attempt(self) -> Fault | None:
-        """Count an attempt to commit, let a race happen, and tell which fault is due."""
+        """Count an attempt to commit, let a race happen, and return the fault that is due."""
         self.store.touched.attempts += 1
         if self.faults.races:
             self.faults.races.popleft()()
@@ -266,7 +266,7 @@ class MemoryAdapter:
 
     def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> str:
         if snapshot.table_uuid != self.store.uuid:
-            return "the table was made anew"
+            return "another table was created in its place"
         if then.schema != now.schema:
             return "the schema changed meanwhile"
         return "the partitioning changed meanwhile" if then.spec != now.spec else ""
@@ -306,7 +306,7 @@ class MemoryAdapter:
             if was and not same:
                 return str(Winner(version.number, version.operation, version.run_id))
             was = was or same
-        return "nobody: it never was"
+        return "no version: it never existed"
 
 
 def _winner_of(version: Version) -> Winner:

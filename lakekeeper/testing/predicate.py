@@ -74,7 +74,7 @@ class Term:
         return _OPERATORS[self.op](lo if self.op.startswith("<") else hi, wanted)
 
     def must_match(self, found: Statistics | None, rows: int) -> bool:
-        """Whether every row of such a file is a match; without statistics, nothing tells."""
+        """Whether every row of such a file is a match; without statistics it is not known."""
         if found is None:
             return False
         if self.op == "is null":

@@ -35,7 +35,7 @@ class MemoryRestores:
         lost = _lost(was.schema, now.schema)
         if lost:
             raise Unsupported(
-                self._adapter.table, lost, "rows can not be brought back as they were; nothing was written"
+                self._adapter.table, lost, "rows cannot be restored as they were; nothing was written"
             )
         dead = {path: [row["position"] for row in part] for path, part in _by_file(hits).items()}
         rows = [was.files[path].file.rows[i] for path, at in dead.items() for i in at]

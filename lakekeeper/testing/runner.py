@@ -17,7 +17,7 @@ from lakekeeper.testing.values import Row, Token, at_path, from_json_value, text
 class MemoryRunner:
     """``lakekeeper.spi.Runner[Parts]``: NULL first, NaN last, −0.0 equal to 0.0, text and binary by bytes.
 
-    ``working_now`` and ``cancelled`` show what the engine asked for; ``merged`` holds the ids of tasks.
+    ``working_now`` and ``cancelled`` show what the engine requested; ``merged`` holds the ids of tasks.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ def keys(*values: Any) -> list[Row]:
 def read_rows(
     harness: Harness, adapter: Adapter[Any], snapshot: Snapshot, paths: list[str] | None = None
 ) -> int:
-    """How many live rows a task over the blocks reads, as far as a rewrite can tell."""
+    """How many live rows a task over the blocks reads, as far as a rewrite knows."""
     task = task_for(snapshot, paths)
     made = adapter.write(harness.runner.merge(adapter.read(task), task), task, RUN)
     adapter.discard([made])

@@ -48,7 +48,7 @@ class MemoryStorage:
         return table_uuid == self._table.uuid
 
     def versions(self, since: int | None = None) -> Versions:
-        """All versions; ``since`` saves the memory lake nothing but what it tells."""
+        """All versions; ``since`` does not save the memory lake any work."""
         table = self._table
         with table.lock:
             known = [v for v in table.versions if v.number not in table.expired]
@@ -184,14 +184,14 @@ class MemoryStorage:
         """Nothing is noted for a run, and a dictionary has no folders."""
 
     def recognised(self, paths: Collection[str]) -> set[str]:
-        """What lies where the lake's writers put their files."""
+        """The files where the lake's writers put theirs."""
         return {path for path in paths if self._short(path).startswith("data/")}
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         """Paths that any version names that was known when ``versions`` were read."""
         table = self._table
         if not versions.items:
-            raise AdapterError(f"{table.name}: no version could be read, so nobody can tell what is in use")
+            raise AdapterError(f"{table.name}: no version could be read, so the files in use are not known")
         with table.lock:
             known = {
                 self._full(p)

@@ -19,7 +19,7 @@ from lakekeeper.testing.snapshot_contract import KV, keys
 from lakekeeper.testing.values import fingerprint
 
 LATER = 10**13
-"""A moment at which everything that a test of the contract made is old."""
+"""A time at which everything that a test of the contract created is old."""
 
 
 @dataclass(frozen=True)

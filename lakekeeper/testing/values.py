@@ -46,7 +46,7 @@ def at_path(row: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def text(value: Any) -> str:
-    """A value as text: the measure of its size, and a spelling that tells 0.0 from −0.0 and 1 from '1'."""
+    """A value as text: a measure of its size, spelled so that 0.0 and −0.0, or 1 and '1', differ."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{name}:{text(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, dt.datetime) and value.tzinfo is not None:

@@ -323,7 +323,7 @@ def test_a_column_that_files_store_differently_is_not_compared(files: tuple[pa.T
     for name, table in zip(("in", "out"), files, strict=True):
         disk.write(name, table, 10)
     lost, written = Lost(disk.source("in"), np.array([0])), Written(disk.source("out"), np.zeros(0, np.int64))
-    with pytest.raises(Declined, match="cannot be told"):
+    with pytest.raises(Declined, match="cannot be distinguished"):
         find([lost], [written], identity_of(files[1]), {})
 
 
@@ -334,7 +334,7 @@ def test_columns_that_are_left_out_are_not_taken_for_equal() -> None:
         disk.write(name, table, 10)
     lost, written = Lost(disk.source("in"), np.array([0])), Written(disk.source("out"), np.zeros(0, np.int64))
     assert find([lost], [written], identity_of(table), {})["out"].tolist() == [0]
-    with pytest.raises(Declined, match="cannot be told"):
+    with pytest.raises(Declined, match="cannot be distinguished"):
         find([lost], [written], identity_of(table, whole=False), {})
 
 

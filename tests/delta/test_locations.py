@@ -42,7 +42,7 @@ def test_what_a_writer_spells_is_what_is_there(steps: list[str]) -> None:
     "path", ["%2e%2e/%2e%2e/other/x", "..%2F..%2Fother/x", "%2e%2e/x", "file:/lake/t/..%2Fx"]
 )
 def test_what_leads_out_once_decoded_is_refused(path: str) -> None:
-    assert refusal(str(LOCATOR.of(path)), GROUNDS) == "it lies outside of the table's location"
+    assert refusal(str(LOCATOR.of(path)), GROUNDS) == "it is outside the table's location"
 
 
 def test_a_path_that_is_decoded_twice_is_found() -> None:

@@ -332,7 +332,7 @@ def test_an_unknown_outcome_deletes_no_file(scene: Scene, monkeypatch: pytest.Mo
     adapter, snapshot, held = found(scene, "v = 'v3'")
     real = Log.transaction
     monkeypatch.setattr(Log, "transaction", lambda log, state: Torn(real(log, state), lands=True))
-    with pytest.raises(Unknown, match="may have happened"):
+    with pytest.raises(Unknown, match="may have succeeded"):
         delete(adapter, snapshot, [held], "v = 'v3'")
     monkeypatch.undo()
     assert adapter.changes_since(snapshot).landed("run-1") == scene.version

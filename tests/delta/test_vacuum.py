@@ -103,7 +103,7 @@ def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
     anew.commit(add)
     anew.commit(removed(add), anew.add("newer.parquet"))
     anew.commit(anew.add("newest.parquet"))
-    with pytest.raises(Conflict, match="made anew"):
+    with pytest.raises(Conflict, match="created in its place"):
         before.sweep()
     looked = look(table.scene, storage=storage, since=40)  # the cursor of the former one
     assert looked.versions.newest == 3
@@ -168,7 +168,7 @@ def test_each_commit_is_read_once_however_many_batches_there_are(
         looked.storage.expire(looked.versions, looked.kept, looked.files)
     assert read == list(range(looked.versions.newest + 1, looked.versions.newest + 6))
     table.commit({"add": {**table.add("x.parquet")["add"], "path": "a.parquet"}})
-    with pytest.raises(Conflict, match="brought files back"):
+    with pytest.raises(Conflict, match="restored files that were to be deleted"):
         looked.storage.expire(looked.versions, looked.kept, looked.files)
 
 

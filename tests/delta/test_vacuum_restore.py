@@ -27,7 +27,7 @@ def test_what_is_restored_stays(table: ByHand) -> None:
     first = look(table.scene)
     assert first.names() == {"a.parquet"}
     table.commit(table.add("a.parquet", [0]))
-    with pytest.raises(Conflict, match="brought files back"):
+    with pytest.raises(Conflict, match="restored files that were to be deleted"):
         first.sweep()
     assert look(table.scene).plan.files == ()
     assert look(table.scene, storage=first.storage, since=1).plan.files == ()
@@ -54,7 +54,7 @@ def test_a_restore_between_two_deletes_stops_the_rest(scene: Scene) -> None:
     table = lk.table(scene.spark, scene.sql)
     report = table.vacuum(observer=restore, options=ONE_BY_ONE, **NOW)
     assert (report.deleted_files_count, report.failed_files_count, len(deleted)) == (2, 2, 2)
-    assert "brought files back" in report.ended
+    assert "restored files that were to be deleted" in report.ended
     assert [row.k for row in scene.spark.table(scene.sql).collect()] == [3]
     assert table.vacuum(options=ONE_BY_ONE, **NOW).deleted_files_count == 2
     scene.spark.catalog.clearCache()

@@ -41,7 +41,7 @@ def test_a_format_of_ours_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_foreign_format_names_the_formats_that_there_are() -> None:
-    with pytest.raises(AdapterError, match=r"'parquet' is installed \(there are: delta, iceberg\)") as raised:
+    with pytest.raises(AdapterError, match=r"'parquet' is installed \(installed: delta, iceberg\)") as raised:
         plugins.find_format("parquet", "db.t")
     assert "[parquet]" not in str(raised.value)
 

@@ -98,10 +98,10 @@ def test_a_delete_that_lost_its_files_to_maintenance_finds_its_rows(lake: Lake) 
         ("  ", "'true' deletes every row"),
         (None, "'true' deletes every row"),
         ("idd = 1", "did you mean 'id'"),
-        ("id =", "does not parse"),
-        ("id IN (SELECT 1)", "a subquery is none"),
+        ("id =", "it cannot be parsed"),
+        ("id IN (SELECT 1)", "not a subquery"),
         ("rand() < 0.5", "not deterministic"),
-        ("id < unix_timestamp()", "depends on the moment"),
+        ("id < unix_timestamp()", "depends on the current time"),
         ("v = current_user()", "depends on the session"),
     ],
 )

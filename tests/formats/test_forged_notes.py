@@ -154,7 +154,7 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
     assert own.exists()
     assert report.plan is not None
     if kind == "list":
-        assert "only the list of an earlier vacuum names it" in report.plan.spared[f"file:{own}"]
+        assert "only an earlier vacuum's list names it" in report.plan.spared[f"file:{own}"]
 
 
 def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(

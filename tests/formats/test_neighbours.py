@@ -51,7 +51,7 @@ def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice:
         report = later(lk.table(spark, each)).vacuum(options=ALL)
         assert {known: ice.fingerprint(known) for known in rows} == rows
         # Whose they are is certain, but two tables in one place are not looked through without a word.
-        assert "another table lies in or around this one" in str(report)
+        assert "another table is inside or around this one" in str(report)
         with pytest.raises(RetentionError, match="another table"):
             later(lk.table(spark, each)).vacuum(orphans=True, options=ALL)
 
@@ -161,7 +161,7 @@ def test_another_table_in_the_folder_of_a_dead_run(spark: SparkSession, lake: La
     assert lake.fingerprint(inner) == rows
     assert left <= files(folder)
     assert report.settled_runs == ()
-    assert "another table lies in or around this one" in str(report)
+    assert "another table is inside or around this one" in str(report)
     spark.sql(f"DROP TABLE {inner}")
     shutil.rmtree(folder / "inner")
     report = later(lk.table(spark, name)).vacuum(options=ALL)

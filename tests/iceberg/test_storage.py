@@ -455,7 +455,7 @@ def test_a_catalog_that_does_not_answer(scene: Scene) -> None:
     metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
     metadata.unlink()
     try:
-        with pytest.raises(AdapterError, match=rf"{broken.sql} cannot be asked where it lies"):
+        with pytest.raises(AdapterError, match=rf"{broken.sql} does not report its location"):
             scene.adapter().storage.strangers([])
     finally:
         metadata.write_bytes(text)

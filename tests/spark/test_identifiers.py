@@ -95,9 +95,9 @@ def test_paths(spark: SparkSession, home: Path) -> None:
         ("nothing", "no such table"),
         ("nocatalog.names.events", "this session has no catalog 'nocatalog'"),
         ("/no/such/path", "no table at this path"),
-        ("names.shown", "is a view: name the table under it"),
-        ("ice.names.shown", "is a view: name the table under it"),
-        ("names_temporary", "is a view: name the table under it"),
+        ("names.shown", "is a view; name its table"),
+        ("ice.names.shown", "is a view; name its table"),
+        ("names_temporary", "is a view; name its table"),
         ("ice.names.events.files", "a part of a table .*: name the table, ice.names.events"),
         ("ice.names.events.branch_main", "a part of a table"),
     ],
@@ -125,7 +125,7 @@ def test_no_name_at_all(spark: SparkSession, text: str) -> None:
 
 def test_a_format_without_adapter(spark: SparkSession, home: Path) -> None:
     for text in ("names.plain", f"parquet.`{home}/parquet`"):
-        with pytest.raises(AdapterError, match=r"'parquet'.*\(there are: delta, iceberg\)"):
+        with pytest.raises(AdapterError, match=r"'parquet'.*\(installed: delta, iceberg\)"):
             lk.table(spark, text)
 
 

@@ -4,7 +4,7 @@
     each key ─► the table re-sorted by it, on paper ─► files and bytes per query ─► gain ─► work / gain
 
 The table is taken as it would be after one full re-sort. Columns are taken to be independent of one another, and equal
-text as one value among many: what the statistics of blocks can not tell.
+text as one value of many, since the statistics of blocks do not show how many there are.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def advise(
     """
     if not len(workload):
         raise OptionError(
-            "workload", workload.source or "none", f"scans of {snapshot.table}; there is none in it"
+            "workload",
+            workload.source or "none",
+            f"scans of {snapshot.table}, but the workload contains none",
         )
     scale = scale_of(snapshot, options, now_ms, workload)
     blind = _blind(snapshot)
@@ -238,7 +240,7 @@ def _best(found: Sequence[Candidate], now: Load) -> Candidate | None:
 
 
 def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
-    """The best of them, and the present key wherever it stands."""
+    """The best candidates, and the current key whatever its rank."""
     unlike = list({str(one): one for one in found}.values())
     return tuple(one for i, one in enumerate(unlike) if i < most or one.present)
 
@@ -268,16 +270,16 @@ def _notes(
     notes = []
     if workload.unread:
         notes.append(
-            f"{workload.unread:,} scans have filters that could not be read: they count as scans of everything"
+            f"{workload.unread:,} scans have filters that could not be read; they count as scans of the whole table"
         )
     notes += [
-        f"{n:.0%} of the files have no statistics of {c}: each query reads them"
+        f"{n:.0%} of the files have no statistics for {c}: every query reads them"
         for c, n in blind.items()
         if n < 1
     ]
     text = {c.name for c in key.columns if c.kind in ("string", "binary")} if key else set()
     if text & {c for one in listed for c in one.columns}:
         notes.append(
-            "of text nobody knows how often a value repeats: equal text counts as one value among many"
+            "text has no known number of distinct values: each predicate on text counts as one value of many"
         )
     return tuple(notes)

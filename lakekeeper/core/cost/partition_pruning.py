@@ -5,7 +5,7 @@
 
 A partition field is known by its name: that of a column (identity), or as Iceberg names its transforms by default
 (``ts_day``, ``ts_hour``, ``ts_month``, ``ts_year``, ``id_bucket``). Of a bucket nothing says which one a value falls
-into, so each is read by its share of the values asked for. Any other field admits every value.
+into, so each is read by its share of the requested values. Any other field admits every value.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def partition_columns(partitions: Sequence[str]) -> frozenset[str]:
 
 
 def admitted(partitions: Sequence[str], filters: Filters) -> Floats:
-    """Per partition the share of the query's answers that may lie in it: 1 or 0, but for buckets."""
+    """Per partition the share of the query's answers that may be in it: 1 or 0, but for buckets."""
     share = np.ones(len(partitions))
     asked = {column.lower(): spans for column, spans in filters.items()}
     for name, values in fields_of(partitions).items():
@@ -105,7 +105,7 @@ def _ends(value: Any, unit: str, span: Span) -> tuple[Any, Any]:
 
 
 def _moments(span: Span) -> bool:
-    """Are the bounds moments (µs, or text with a time of day)? Else they are dates."""
+    """Are the bounds timestamps (µs, or text with a time of day)? Otherwise they are dates."""
     bound = next((b for b in (span.lo, span.hi) if b is not None), "")
     return isinstance(bound, int) or len(str(bound)) > 10
 

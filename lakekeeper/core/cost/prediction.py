@@ -37,7 +37,7 @@ def explained(
     """
     if not isinstance(plan.tasks, Tasks):
         raise TypeError(
-            f"explained: wants the plan as make_plan returned it, got tasks in a {type(plan.tasks)}"
+            f"explained: expected a plan as make_plan returns it, got tasks in a {type(plan.tasks)}"
         )
     scale = scale_of(snapshot, options, now_ms, workload)
     tasks = plan.tasks

@@ -1,6 +1,6 @@
 """A workload on one key column: its ranges as numbers that compare with the bounds of blocks, and their sums.
 
-Bounds of blocks and of queries become dense ranks of one line, doubled, so that an open end lies between two values:
+Bounds of blocks and of queries become dense ranks of one line, doubled, so that an open end is between two values:
 
     values      3         5         9            k > 3 and k <= 9  is  [1, 4]
     numbers     0    1    2    3    4            a block that ends at 3 (0) is not met
@@ -37,7 +37,7 @@ class Asked:
     lo, hi      N numbers; −2 where a block holds nothing but NULL, the whole line where statistics miss
     nulls       N flags: the block holds, or may hold, NULL
     ranks       value → rank, of each bound that a query named
-    held        how the blocks' bytes lie along the ranks
+    held        how the blocks' bytes are distributed over the ranks
     values      the values at the ranks, of kinds whose values can be counted; else empty
     wide        share of the bytes in blocks of more than one value: of the others the place is known exactly
     """
@@ -73,7 +73,7 @@ class Asked:
         return self._sum(number, self.held.upto, self.held.before, (number + 1) // 2)
 
     def unit(self, lo: Ints, hi: Ints) -> Floats:
-        """What one single value is of each [lo, hi], if all values there are alike; 0 where they can not be counted."""
+        """The share of a single value in each [lo, hi] of equally frequent values; 0 where they cannot be counted."""
         if not len(self.values):
             return np.zeros(len(lo))
         first, last = (self.values[np.clip(n // 2, 0, len(self.values) - 1)] for n in (lo, hi))
@@ -119,9 +119,9 @@ def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) ->
 def _held(
     lo: pa.Array, hi: pa.Array, asked: pa.Array, known: Bools, ranks: tuple[Ints, Ints], size: Ints
 ) -> tuple[Line, Floats]:
-    """How bytes lie along the ranks, and the values there.
+    """The distribution of bytes over the ranks, and the values there.
 
-    Each block's bytes lie evenly over its values; what queries name weighs nothing.
+    Each block's bytes are spread evenly over its values; values that only queries name have no weight.
     """
     low, high = ranks
     points = int(high.max(initial=-1)) + 1
@@ -187,7 +187,7 @@ class Stretches:
         return np.asarray(np.maximum(top - bottom, 0.0))
 
     def _under(self, mass: Floats, begun: Index, over: Index) -> Floats:
-        """Weighted bytes under a place: of what began there all that lies below, of what ended there all of it."""
+        """Weighted bytes below a rank: of blocks that began there, the part below it; of those that ended, all."""
         return (self.begun[begun] - self.over[over]) * mass - self.begun_mass[begun] + self.over_mass[over]
 
 
@@ -236,7 +236,7 @@ def _decimal(value: Any, kind: str) -> Decimal:
     try:
         return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR)
     except ArithmeticError as error:
-        raise ValueError(f"{value!r} is no {kind}") from error
+        raise ValueError(f"{value!r} is not a {kind}") from error
 
 
 def _days(text: str) -> int:
@@ -258,4 +258,4 @@ def _micros(text: str) -> int:
 
 
 def _refuse(value: Any, kind: str) -> Any:
-    raise ValueError(f"{value!r} is no {kind}")
+    raise ValueError(f"{value!r} is not a {kind}")

@@ -3,11 +3,11 @@
     queries      ├──┤   ├──────┤      ├┤            share of b = those that meet it, by weight
     block b         |─────────|
 
-    a merge of blocks with union U into n files: who meets U reads one file, and of the others as much as lies in
+    a merge of blocks with union U into n files: a query that meets U reads one file, and of the others as much as is in
     the query's range:   1 + (n − 1) · (bytes of the query's range in U) / (bytes of U)
 
 Where no workload is known, queries are taken to ask for a range of 1 % around a row, every row alike: a block is read
-by the share of its partition that lies in its range, and by 1 % beside it.
+by the share of its partition that is in its range, and by 1 % beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
 from lakekeeper.core.units import Floats, Ints
 
 RANGE = 0.01
-"""Of a partition's bytes: what a query asks for where nothing tells more."""
+"""The share of a partition's bytes that a query reads, where nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +84,12 @@ class Uniform:
         whole = self._whole[members[starts]]
         met = np.minimum(self._mass.share(lo, hi), whole)
         files = np.maximum(groups.files * (1 - null_share(self._blocks, 0, groups)), 1.0)
-        one = np.where(lo < hi, met, met * files)  # rows of one single key lie in all of its files
+        one = np.where(lo < hi, met, met * files)  # rows of a single key are in all of its files
         return Opened(met, np.minimum(one + files * RANGE * whole, files * whole))
 
 
 def null_share(blocks: BlockSet, column: int, groups: Groups) -> Floats:
-    """Share of each group's rows that are NULL in a key column, as far as statistics tell."""
+    """Share of each group's rows that are NULL in a key column, as far as statistics show."""
     nulls = np.maximum(blocks.null_count[column], 0)
     if not nulls.any():
         return np.zeros(len(groups.files))

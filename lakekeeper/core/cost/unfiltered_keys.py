@@ -8,9 +8,9 @@ from lakekeeper.core.workload.workload import Workload
 
 
 def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> str:
-    """Why no merge by the present key pays, and the column that would serve the workload; empty where the key is asked.
+    """Why no merge by the current key pays, and the column that would serve the workload; empty if queries use the key.
 
-    A key in layout ``linear`` is asked by a filter on its first column, one that follows a curve by one on any.
+    A filter on its first column uses a ``linear`` key; a filter on any column uses one that follows a curve.
     """
     key = snapshot.key
     if workload is None or key is None or not len(workload):

@@ -24,7 +24,7 @@ from lakekeeper.core.units import Floats, Ints
 from lakekeeper.core.workload.workload import Filters, Scan, Span, Workload
 
 _MOST_SHAPES = 300
-"""Queries over several columns or spans are asked one by one; of more kinds than this the heaviest stand for all."""
+"""Queries over several columns or spans are evaluated one by one, and the heaviest represent all beyond this number."""
 _MOST_PLACES = 64
 """Different choices of partitions, of which the heaviest stand for all."""
 CURVE_FLOOR = {"linear": 1.0, "zorder": 1.55, "hilbert": 1.2}
@@ -35,7 +35,7 @@ _Part = tuple[str, tuple[Span, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One kind of query over several columns, several spans, or NULL: per column its stretches and if NULL is asked."""
+    """One kind of query over several columns, several spans, or NULL: per column the ranges, and if it selects NULL."""
 
     weight: float
     parts: tuple[tuple[int, tuple[tuple[int, int], ...], bool], ...]
@@ -236,7 +236,7 @@ class Asking:
         return self._layout != "linear"
 
     def _along(self, c: int, meeting: Floats, inside: Floats, files: Floats, ordered: Bools) -> Floats:
-        """Files opened by queries on column ``c``: ``inside`` of the bytes lie in their ranges, summed by weight."""
+        """Files opened by queries on column ``c``: ``inside`` of the bytes are in their ranges, summed by weight."""
         if not self._curved:
             return np.where(ordered, meeting + (files - 1) * inside, meeting * files)
         if c >= self._keyed:
@@ -252,7 +252,7 @@ class Asking:
         opened = np.ones(len(files)) if self._curved else files.copy()
         deeper = (
             outputs.free
-        )  # linear: where a column is asked for one value, the next one orders what is left
+        )  # linear: where a query fixes one value of a column, the next column orders the rest
         for c, stretches, null in shape.parts:
             lo, hi = outputs.hulls[c]
             met &= _meets(lo, hi, stretches) | (outputs.holds[c] if null else False)

@@ -80,9 +80,7 @@ class ClusterKey:
         if self.layout not in LAYOUTS:
             raise OptionError("layout", self.layout, "one of " + ", ".join(LAYOUTS))
         if self.curved and len(self.columns) < 2:
-            expected = (
-                f"2 to {MAX_COLUMNS} columns for layout {self.layout}; one column is a line already: linear"
-            )
+            expected = f"2 to {MAX_COLUMNS} columns for layout {self.layout}; one column is linear already"
             raise OptionError("columns", [c.name for c in self.columns], expected)
 
     @property

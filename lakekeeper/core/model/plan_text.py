@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.text.formatting import duration, indent, size, table
+from lakekeeper.core.text.formatting import counted, duration, indent, size, table
 
 if TYPE_CHECKING:
     from lakekeeper.core.model.benefit import Worth
@@ -20,55 +20,55 @@ def render_plan(plan: Plan) -> str:
     levels = ", ".join(f"L{n}: {c:,}" for n, c in plan.levels.items()) or "none"
     lines = [
         head + (f", key {plan.key}" if plan.key else ""),
-        f"  {plan.blocks:,} blocks, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
+        f"  {counted(plan.blocks, 'block')}, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
     ]
     lines += _prediction(plan)
     if plan.drawing:
-        lines += ["  blocks over the deepest point of the key:", plan.drawing]
+        lines += ["  blocks at the deepest point of the key:", plan.drawing]
     if plan.tasks:
         lines.append(
-            f"  {len(plan.tasks):,} group{'' if len(plan.tasks) == 1 else 's'} to merge: {plan.input_files:,} files, "
+            f"  {counted(len(plan.tasks), 'group')} to merge: {counted(plan.input_files, 'file')}, "
             f"{size(plan.input_bytes)}"
         )
         lines.append(indent(_tasks(plan)))
     else:
         lines.append("  nothing to do")
     if plan.left:
-        lines.append("  left as they are:")
+        lines.append("  not merged:")
         lines.append(indent(_left(plan)))
     return "\n".join(lines)
 
 
 def _prediction(plan: Plan) -> list[str]:
     """What a query opens now and after the plan, the basis of the prediction, and when the work has paid for itself."""
-    told = plan.prediction
-    if told is None:
+    predicted = plan.prediction
+    if predicted is None:
         return []
-    before, after = told.worth.before, told.worth.after
-    lines = [f"  a query opens {before.files:,.2f} files, {size(before.bytes)}"]
+    before, after = predicted.worth.before, predicted.worth.after
+    lines = [f"  a query reads {before.files:,.2f} files, {size(before.bytes)}"]
     if plan.tasks:
         lines[0] += f"; after this plan {after.files:,.2f} files, {size(after.bytes)}"
-        lines.append(f"  score {told.worth.score:.0f} of 100: {_pays_back(told.worth)}")
-    lines.append(f"  predicted for {told.basis}")
+        lines.append(f"  score {predicted.worth.score:.0f} of 100: {_pays_back(predicted.worth)}")
+    lines.append(f"  predicted for {predicted.basis}")
     if plan.tasks:
-        c = told.costs
+        c = predicted.costs
         lines.append(
-            f"  costs are in bytes read: {size(c.open_bytes)} to open a file, {c.column_share:.0%} of its bytes; "
-            f"{c.rewrite:.3g} for each byte rewritten"
+            f"  costs in bytes read: {size(c.open_bytes)} to open a file and {c.column_share:.0%} of its bytes; "
+            f"{c.rewrite:.3g} per byte rewritten"
         )
-    if told.error is not None:
-        lines.append(f"  files predicted for these scans were off by {told.error:.0%} (median)")
-    if told.costs.error is not None:
-        off = f"off by {told.costs.error:.0%} (median)"
-        lines.append(f"  costs fitted to {told.costs.measured:,} measurements, {off}")
+    if predicted.error is not None:
+        lines.append(f"  files predicted for these scans were off by {predicted.error:.0%} (median)")
+    if predicted.costs.error is not None:
+        off = f"off by {predicted.costs.error:.0%} (median)"
+        lines.append(f"  costs fitted to {predicted.costs.measured:,} measurements, {off}")
     return lines
 
 
 def _pays_back(worth: Worth) -> str:
     after = worth.pays_back_seconds
     if after is None:
-        return "queries gain nothing by it"
-    return f"the work is paid back in {duration(after)}"
+        return "no benefit to queries"
+    return f"pays for itself in {duration(after)}"
 
 
 def _left(plan: Plan) -> str:
@@ -82,7 +82,7 @@ def _left(plan: Plan) -> str:
 
 def _tasks(plan: Plan) -> str:
     asked = plan.prediction is not None
-    weighed = ("files/query", "costs", "saves a day", "paid back in") if asked else ()
+    weighed = ("files/query", "cost", "saves a day", "payback") if asked else ()
     rows = [("group", "policy", "files", "size", *weighed, "level", "partition", "why")]
     rows += [
         (

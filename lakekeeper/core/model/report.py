@@ -197,9 +197,8 @@ class MetadataReport(Result):
         return asdict(self)
 
     def __str__(self) -> str:
-        would = "would open" if self.dry_run else "opens"
-        files = f"{self.files_after:,} metadata files ({self.files_before:,} before)"
-        return f"{self.table}: {self.ended}; planning {would} {files}"
+        would = " would be" if self.dry_run else ""
+        return f"{self.table}: {self.ended}; metadata files{would}: {self.files_before:,} -> {self.files_after:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ class KeyReport(Result):
 
     def __str__(self) -> str:
         verb = "would become" if self.dry_run else "->"
-        kept = f", kept as {self.kept_as}" if self.key_after else ""
+        kept = f", stored as {self.kept_as}" if self.key_after else ""
         lines = [
             f"{self.table}: cluster key {self.key_before or 'none'} {verb} {self.key_after or 'none'}{kept}"
         ]

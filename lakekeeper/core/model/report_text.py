@@ -24,38 +24,41 @@ def render_report(report: MergeReport) -> str:
             + f"in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> {report.version_after}",
         ]
         if report.rewritten_data_files_count:
+            rewritten, added = report.rewritten_data_files_count, report.added_data_files_count
             lines += [
-                f"  rewritten   {report.rewritten_data_files_count:,} files, {size(report.rewritten_bytes_count)}",
-                f"  added       {report.added_data_files_count:,} files, {size(report.added_bytes_count)}",
+                f"  rewritten   {counted(rewritten, 'file')}, {size(report.rewritten_bytes_count)}",
+                f"  added       {counted(added, 'file')}, {size(report.added_bytes_count)}",
             ]
         if report.removed_delete_files_count:
             instead = report.added_delete_files_count
             into = f", {instead:,} in their place" if instead else ""
-            lines.append(f"  removed     {report.removed_delete_files_count:,} delete files{into}")
-        rounds = f" in {report.rounds} rounds" if report.rounds else ""
-        lines.append(f"  commits     {report.commits}{rounds}; ended: {report.ended}")
+            lines.append(f"  removed     {counted(report.removed_delete_files_count, 'delete file')}{into}")
+        rounds = f", {counted(report.rounds, 'round')}" if report.rounds else ""
+        lines.append(f"  commits     {counted(report.commits, 'commit')}{rounds}: {report.ended}")
         lines.append(f"  run         {', '.join(report.run_ids)}")
     if report.depth_before is not None and report.depth_after is not None:
         lines.insert(
             1, f"  depth       {report.depth_before:g} -> {report.depth_after:g} (average per block)"
         )
     if report.files_per_query_before is not None and report.files_per_query_after is not None:
-        told = (
-            f"{report.files_per_query_before:,.2f} -> {report.files_per_query_after:,.2f} opened by a query"
+        opened = (
+            f"{report.files_per_query_before:,.2f} -> {report.files_per_query_after:,.2f} read by a query"
         )
         off = (
             f" (predicted {report.files_per_query_predicted:,.2f})"
             if report.files_per_query_predicted
             else ""
         )
-        lines.insert(2, f"  files       {told}{off}")
+        lines.insert(2, f"  files       {opened}{off}")
     if report.conflicts:
         replayed = (
-            f", {report.replayed_rows_count:,} deleted rows replayed" if report.replayed_rows_count else ""
+            f", {counted(report.replayed_rows_count, 'deleted row')} replayed"
+            if report.replayed_rows_count
+            else ""
         )
         lines.append(f"  conflicts   {report.conflicts}{replayed}")
     lost = [g for g in report.groups if g.status in ("dropped", "failed")]
-    lines += [f"  {g.status:<11} group {g.id} ({g.files_in} files): {g.detail}" for g in lost]
+    lines += [f"  {g.status:<11} group {g.id} ({counted(g.files_in, 'file')}): {g.detail}" for g in lost]
     return "\n".join(lines)
 
 
@@ -71,11 +74,11 @@ def render_delete(report: DeleteReport) -> str:
             f"  run         {report.run_id}",
         ]
     else:
-        lines = [f"{head}: no row matches, nothing was committed"]
+        lines = [f"{head}: no row matches; nothing was committed"]
     if report.retries:
         over = ", ".join(report.winners) or "concurrent commits"
         again = counted(report.followed_rows_count, "row")
-        lines.append(f"  retries     {report.retries}, {again} found again after {over}")
+        lines.append(f"  retries     {report.retries}; {again} found again after {over}")
     return "\n".join(lines)
 
 
@@ -87,13 +90,13 @@ def _unread(report: DeleteReport) -> str:
 def render_restore(report: RestoreReport) -> str:
     """What was restored, in one or two lines."""
     if report.kind == "files":
-        return f"{report.table}: {counted(report.files, 'file')} back from the recycle bin ({size(report.bytes)})"
+        return f"{report.table}: restored {counted(report.files, 'file')} from the recycle bin ({size(report.bytes)})"
     if report.already:
         return (
-            f"{report.table}: the rows where {report.where} came back with version {report.version} already"
+            f"{report.table}: the rows where {report.where} were already restored by version {report.version}"
         )
     rows, files = counted(report.rows, "row"), counted(report.files, "file")
     return (
-        f"{report.table}: {rows} where {report.where} are back, in {files}, version {report.version}\n"
+        f"{report.table}: restored {rows} where {report.where}, in {files}, version {report.version}\n"
         f"  run         {report.run_id}"
     )

@@ -38,7 +38,7 @@ def run_folder(table_uuid: str, run_id: str) -> str:
     """The name of the folder that a run of a table writes to. Raises ValueError for an invalid run id."""
     found = _RUN_ID.fullmatch(run_id)
     if found is None:
-        raise ValueError(f"{run_id!r} is no run id: letters and digits, a hyphen and a number are")
+        raise ValueError(f"{run_id!r} is not a run id: letters and digits, a hyphen and a number")
     table = hashlib.sha256(table_uuid.lower().encode()).hexdigest()[:12]
     return f"lk{table}{found[1]}n{found[2]}"
 

@@ -82,7 +82,7 @@ class Arrivals:
         return (commit + 1) * COMMIT_MS if self.at_ms is None else int(self.at_ms[commit])
 
     def after(self, commit: int) -> int:
-        """A moment between a commit and the next one, in ms: when maintenance runs."""
+        """A time between a commit and the next one, in ms: when maintenance runs."""
         if commit + 1 == self.commits:
             return self.moment(commit) + COMMIT_MS // 2
         return (self.moment(commit) + self.moment(commit + 1)) // 2

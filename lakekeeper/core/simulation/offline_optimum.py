@@ -1,6 +1,6 @@
 """The exact optimum on streams where every commit is one block over the whole key: a lower bound for every policy.
 
-Components are what lies over one another: a fresh commit is one, and so is the sorted run that a merge of the newest
+Components are blocks that overlap: a fresh commit is one, and so is the sorted run that a merge of the newest
 components leaves. With ``d`` components below, ``n`` commits to come, and the lowest of them last merged when it holds
 the first ``m`` commits,
 

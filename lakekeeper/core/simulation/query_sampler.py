@@ -1,7 +1,7 @@
 """Queries on a simulated table: how many files a lookup would open, and how large they are, over time.
 
-Queries ask at even shares of all data that was ever written, so that dense parts of the key are asked for more often,
-and two policies on the same stream are asked the same.
+Queries are spread evenly over all data ever written, so that dense parts of the key are queried more often and two
+policies on the same stream get the same queries.
 """
 
 from __future__ import annotations

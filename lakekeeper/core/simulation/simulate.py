@@ -106,8 +106,8 @@ def simulate(
 ) -> SimulationReport:
     """Play ``arrivals`` with maintenance after each ``every``-th commit; the same arguments give the same report.
 
-    With ``final`` a policy is asked until it chooses nothing, or brings the table no further; ``full``, which always
-    chooses, is asked once. Raises OptionError as the planner does. ``key`` is how the report names it.
+    With ``final`` a policy is applied until it chooses nothing or no longer improves the table; ``full``, which always
+    chooses, is applied once. Raises OptionError as the planner does. ``key`` is how the report names it.
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)

@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 def render_simulation(report: SimulationReport) -> str:
     """A simulation on one page: what it cost, what queries would have opened, and depth over time."""
-    rounds = "until nothing was left to do" if report.final else "one round"
+    rounds = "until nothing is left to do" if report.final else "one round each"
     by = ", ".join(report.policies)
     cost = f"{report.write_amplification:.2f} bytes per byte ingested"
     files = [
-        ("files opened by a query", "over time", "without maintenance"),
-        ("of one key", f"{report.depth:.2f}", f"{report.untouched_depth:.2f}"),
+        ("files read by a query", "over time", "without maintenance"),
+        ("for one key", f"{report.depth:.2f}", f"{report.untouched_depth:.2f}"),
         ("  95th percentile", f"{report.depth_p95:.2f}", ""),
         ("  at the end", f"{report.depth_at_end:.2f}", f"{report.course.untouched[-1]:.2f}"),
-        ("of 1 % of the data", f"{report.range_files:.2f}", ""),
+        ("for 1 % of the data", f"{report.range_files:.2f}", ""),
     ]
     lines = [
         f"simulation of {report.ingest}" + (f", key {report.key}" if report.key else ""),
-        f"  commits     {report.commits:,}; maintained by {by} after each {report.every} ({rounds})",
+        f"  commits     {report.commits:,}; {by} after every {report.every} ({rounds})",
         f"  ingested    {counted(report.ingested_files, 'file')}, {size(report.ingested_bytes)}",
         f"  rewritten   {counted(report.rewritten_files, 'file')}, {size(report.rewritten_bytes)}: {cost}",
-        f"  tasks       {report.tasks:,}, the largest {size(report.largest_task_bytes)}",
+        f"  tasks       {report.tasks:,}, largest {size(report.largest_task_bytes)}",
         f"  at the end  {counted(report.files_at_end, 'file')}",
         indent(table(files, right=frozenset({1, 2}))),
-        f"  read        {size(report.point_bytes)} by a query of one key, {size(report.range_bytes)} by one of 1 %",
+        f"  read        {size(report.point_bytes)} by a query for one key, {size(report.range_bytes)} for 1 %",
     ]
     if report.optimum is not None and report.optimum_ratio is not None:
         best = report.optimum
         course = f"{best.rewritten:.2f} bytes at depth {best.depth:.2f}"
         lines += [
-            f"  optimum     {report.optimum_ratio:.2f} times the cost of the best course that knows the future",
-            f"              ({course}, where opening a file costs {best.price:g} of rewriting it)",
+            f"  optimum     {report.optimum_ratio:.2f} times the cost of the offline optimum",
+            f"              ({course}, opening a file costs {best.price:g} of rewriting it)",
         ]
     lines += [
-        "  files opened by a query of one key, by commit:",
+        "  files read by a query for one key, by commit:",
         indent(chart(report.course.depth, report.course.commit)),
     ]
     return "\n".join(lines)

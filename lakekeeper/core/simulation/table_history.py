@@ -1,6 +1,6 @@
 """A table's own history as a stream of commits, from the metadata of its live blocks.
 
-When a block was added tells its commit. Blocks that were never reclustered are what writers brought:
+The time at which a block was added identifies its commit. Blocks that were never reclustered are what writers brought:
 
     replayed     those blocks again, commit by commit, into an empty table
     continued    the table as it is, and further commits like the recent ones, moved on where the key moves on
@@ -29,7 +29,7 @@ from lakekeeper.errors import OptionError
 SAME_COMMIT_MS = 1000
 """Blocks added with a shorter pause between them count as one commit."""
 _RECENT = 50
-_MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits stands still
+_MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits counts as fixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ def replayed(snapshot: Snapshot) -> Arrivals:
     past = _past(snapshot)
     at = past.order[past.fresh[past.order]]
     commit = np.unique(past.commit[at], return_inverse=True)[1]
-    name = f"{snapshot.table}, its commits played again"
+    name = f"the commits of {snapshot.table}"
     return _arrivals(snapshot, past, at, commit, name, (past.lo[at], past.hi[at]))
 
 
@@ -81,7 +81,7 @@ def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
     lo[len(past.order) :] += shift
     hi[len(past.order) :] += shift
     commit = np.concatenate([past.commit[past.order], past.commits + np.repeat(np.arange(commits), counts)])
-    name = f"{snapshot.table} as it is, and {commits:,} commits like its last {len(recent)}"
+    name = f"{snapshot.table} as it is, plus {commits:,} commits like its last {len(recent)}"
     return _arrivals(snapshot, past, at, commit, name, (lo, hi), present=past.commits)
 
 
@@ -98,7 +98,7 @@ def _speed(past: _Past, recent: Ints, frontier: Floats) -> float:
 
 def _past(snapshot: Snapshot) -> _Past:
     if snapshot.key is None:
-        raise OptionError("columns", None, f"a cluster key to simulate with; {snapshot.table} has none")
+        raise OptionError("columns", None, f"a cluster key to simulate with, since {snapshot.table} has none")
     blocks = snapshot.blocks
     fresh = blocks.level_under(snapshot.key) == 0
     times = np.sort(blocks.added_at[fresh])
@@ -186,5 +186,5 @@ def _numbers(bounds: pa.Array) -> Floats:
         bounds = bounds.cast(pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return np.full(len(bounds), np.nan)
-    # Safe casts refuse what a double can not hold exactly; here the nearest is good enough.
+    # Safe casts reject values that a double cannot hold exactly; here the nearest is good enough.
     return np.asarray(bounds.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A quantity over time as a text chart: one column per moment, with heights in eighths of a line."""
+"""A quantity over time as a text chart: one column per instant, with heights in eighths of a line."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Literal
 from lakekeeper.errors import RetentionError
 
 Region = Literal["data", "metadata", "bin"]
-"""Which part of a table a file has to lie in: among its data, in its metadata, in an entry of its recycle bin."""
+"""The part of a table in which a file must be: its data, its metadata, or an entry of its recycle bin."""
 
 NOTES = "_lakekeeper"
 """The folder below a table's location that is lakekeeper's own."""
@@ -74,41 +74,41 @@ def require_roots(table: str, grounds: Grounds) -> None:
         place = _place(root.rstrip("/") or "/")
         if place is None or not place.steps or _odd(place.steps):
             raise RetentionError(
-                f"{table}: its location {root} is no folder below a file system's root; nothing was deleted"
+                f"{table}: its location {root} is not a folder below the root of a file system; nothing was deleted"
             )
 
 
 def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
-    """Why a file must not be deleted, or moved away; empty where it may be. ``region`` is where it has to lie."""
+    """Why a file must not be deleted or moved; empty if it may be. ``region`` is where it must be."""
     place = _place(path)
     if place is None or not place.steps:
-        return "it is no absolute location"
+        return "it is not an absolute location"
     if path.endswith("/"):
-        return "it names a folder"
+        return "it is a folder"
     if _odd(place.steps):
-        return "its steps are not plain names"
+        return "its path has steps that are not plain names"
     for number, root in enumerate(grounds.roots):
         steps = _steps_below(place, root)
         if steps:
             return _refusal_within(steps, grounds.reserved, region) if number == 0 else _outside_bin(region)
     for root, name in grounds.barred.items():
         if _steps_below(place, root):
-            return f"it lies in {root}, which the table declares ({name}) and vacuum.allowed-locations does not name"
-    return "it lies outside of the table's location"
+            return f"it is in {root}, which the table declares ({name}) but vacuum.allowed-locations does not list"
+    return "it is outside the table's location"
 
 
 def _refusal_within(steps: Sequence[str], reserved: Sequence[str], region: Region) -> str:
     """The same for a file below the table's location."""
     in_bin = len(steps) > 3 and steps[:2] == (NOTES, BIN)
     if region == "bin":
-        return "" if in_bin else "it lies in no entry of the recycle bin"
+        return "" if in_bin else "it is in no entry of the recycle bin"
     if steps[0] == NOTES or (region == "data" and steps[0] in reserved):
-        return f"it lies in {steps[0]}, which is not this step's to delete from"
+        return f"it is in {steps[0]}, from which this step deletes nothing"
     return ""
 
 
 def _outside_bin(region: Region) -> str:
-    return "it lies in no entry of the recycle bin" if region == "bin" else ""
+    return "it is in no entry of the recycle bin" if region == "bin" else ""
 
 
 def move_refusal(source: str, target: str, grounds: Grounds) -> str:
@@ -156,7 +156,7 @@ def spelled(path: str) -> str:
 
 
 def below(path: str, roots: Sequence[str]) -> str:
-    """The path relative to the root that it lies under; the path itself if it is under no root. For messages."""
+    """The path relative to the root that contains it; the path itself if it is under no root. For messages."""
     for root in roots:
         place, home = _place(path), _place(root.rstrip("/"))
         if place and home and place.store == home.store and place.steps[: len(home.steps)] == home.steps:

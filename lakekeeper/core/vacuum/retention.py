@@ -51,12 +51,12 @@ class Ref:
 class Versions:
     """All versions that the log still knows, and who points at them.
 
-    linear       versions stand in one line and are kept from one on, never one by one (Delta)
+    linear       versions form one line and are kept from one on, never individually (Delta)
     min_age_ms, min_versions   what the table's own properties ask for; None where they say nothing
     usual_age_ms the format's default retention
     live_bytes   bytes of the newest version's files; None if unknown
     refused      why nothing may be deleted here, by a rule of the format; empty where it may
-    native       what the adapter wants to find again when it is asked for the garbage
+    native       state of the adapter, which it needs to find the garbage
     """
 
     table_uuid: str
@@ -81,7 +81,7 @@ class Stream:
     """What a stream has yet to read: a version of each of its sources, and all that came after it.
 
     checkpoint   the stream's checkpoint folder
-    positions    (uuid of the table, version) for each source; ``""`` where the offset does not tell the table, and
+    positions    (uuid of the table, version) for each source; ``""`` where the offset does not name the table, and
                  None for a source that has read nothing yet
     required     it is an error where none of the sources is the table at hand; a conf names the streams of many tables
     """
@@ -112,7 +112,7 @@ class Retention:
 class Kept:
     """What stays, each version with the first reason for it; what goes; names that go because they are too old.
 
-    ``age_ms`` and ``cutoff_ms`` are the grace that was in force, and the moment that it reaches back to.
+    ``age_ms`` and ``cutoff_ms`` are the grace in force, and the time to which it reaches back.
     """
 
     reasons: Mapping[int, str]
@@ -153,7 +153,7 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
             reasons.setdefault(version.id, why)
     for stream in retention.streams:
         for number in _to_read(table, versions, stream):
-            reasons.setdefault(number, f"the stream of {stream.checkpoint} has yet to read it")
+            reasons.setdefault(number, f"the stream with checkpoint {stream.checkpoint} still has to read it")
     if versions.linear:
         _keep_from(versions, retention, reasons)
     return Kept(
@@ -168,9 +168,9 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
 def _held(version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int) -> str:
     """Why a version stays that was the newest until ``ended``, whatever names it; empty where nothing holds it."""
     if version.at_ms is None or version.at_ms > now_ms:
-        return "its time is not known"
+        return "its commit time is not known"
     if ended is None or ended > now_ms - age_ms:
-        return f"the newest within the last {_hours(age_ms)}"
+        return f"current within the last {_hours(age_ms)}"
     if version.id in retention.named:
         return "named by the caller"
     return retention.active.get(version.id, "")
@@ -182,18 +182,18 @@ def _check(table: str, versions: Versions) -> None:
     known = {v.id for v in versions.items}
     if known and not any(r.name == "main" for r in versions.refs):
         raise RetentionError(
-            f"{table}: the table has no current version, only branches or tags, so that nobody can tell what it is to "
-            "be; nothing was deleted. Point main at a version first"
+            f"{table}: the table has branches or tags but no current version; nothing was deleted. Set "
+            "main to a version first"
         )
     if not known:
         raise RetentionError(
-            f"{table}: no version could be read, so nobody can tell what is in use; nothing was deleted"
+            f"{table}: no version could be read, so the files in use are not known; nothing was deleted"
         )
     for ref in versions.refs:
         if ref.head not in known:
             raise RetentionError(
-                f"{table}: '{ref.name}' points at version {ref.head}, which the log does not know: its history is "
-                "cut; nothing was deleted. Repair or drop the name first"
+                f"{table}: '{ref.name}' points at version {ref.head}, which is not in the log: its history is "
+                "incomplete; nothing was deleted. Repair or drop the ref first"
             )
 
 
@@ -206,14 +206,14 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
         return asked if retention.allow_unsafe else max(asked, FLOOR_MS)
     if asked < 0:
         raise RetentionError(
-            f"{table}: a retention of {_hours(asked)} reaches into the future; nothing was deleted"
+            f"{table}: a retention of {_hours(asked)} is negative, so it reaches into the future; nothing was deleted"
         )
     floor = max(FLOOR_MS, own or 0)
     if asked < floor and not retention.allow_unsafe:
         whose = "the table's own retention" if floor > FLOOR_MS else "the floor"
         raise RetentionError(
             f"{table}: a retention of {_hours(asked)} is under {whose} of {_hours(floor)}: readers and writers that "
-            f"began before could lose their files; nothing was deleted. Ask for {_hours(floor)} or more, or pass "
+            f"began earlier could lose their files; nothing was deleted. Set {_hours(floor)} or more, or pass "
             "allow_unsafe_retention=True in the call (--allow-unsafe-retention at the shell)"
         )
     return asked
@@ -222,7 +222,7 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
 def _until(versions: Versions) -> dict[int, int | None]:
     """When each version stopped being the newest of its line: the earliest child's time; heads are not in it.
 
-    A child of unknown time leaves None: the version may have been the newest up to this moment.
+    A child of unknown time leaves None: the version may have been the newest until now.
     """
     ended: dict[int, int | None] = {}
     heads = {r.head for r in versions.refs if r.branch}
@@ -310,8 +310,8 @@ def _not_ours(table: str, stream: Stream) -> OptionError:
     return OptionError(
         "vacuum.streaming-checkpoints",
         stream.checkpoint,
-        f"the checkpoint of a stream that reads {table}; this is one of another table, or the version that it goes "
-        "on from has expired",
+        f"the checkpoint of a stream that reads {table}; this is one of another table, or the version from which it "
+        "continues has expired",
     )
 
 
@@ -321,7 +321,7 @@ def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, str]
     oldest = min([*reasons, *active])
     for version in versions.items:
         if version.id >= oldest:
-            reasons.setdefault(version.id, f"after version {oldest}, which stays")
+            reasons.setdefault(version.id, f"after version {oldest}, which is kept")
 
 
 def _hours(age_ms: int) -> str:

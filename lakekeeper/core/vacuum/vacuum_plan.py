@@ -31,14 +31,14 @@ KINDS = (
     "orphan",
     "trash",
 )
-"""What a file is to its format; ``changes`` are files of a change feed, ``trash`` what lies in the recycle bin."""
+"""The role of a file in its format; ``changes`` are files of a change feed, ``trash`` files in the recycle bin."""
 
 METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
-"""Kinds that lie in a folder of the format's, or of ours."""
+"""Kinds that are in a folder of the format, or of lakekeeper."""
 
 
 def region_of(kind: str) -> Region:
-    """Where a file of a kind has to lie."""
+    """Where a file of a kind must be."""
     if kind == "trash":
         return "bin"
     return "metadata" if kind in METADATA_KINDS else "data"
@@ -49,7 +49,7 @@ class Dead:
     """A file that no kept version names.
 
     ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
-    format tells only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
+    format records only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
     itself says that it was part of the table and is no more, so that nothing about it is a surprise.
     """
 
@@ -107,7 +107,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file as the storage shows it. ``modified_ms`` is 0 where it does not tell; ``link``: reached by a link."""
+    """A file as the storage shows it. ``modified_ms`` is 0 where it is not reported; ``link``: reached by a link."""
 
     path: str
     bytes: int
@@ -232,9 +232,7 @@ def plan_vacuum(
 
     ``spared`` are paths that another table uses, each with that table. Nothing here decides that a file is garbage.
     """
-    left = {
-        path: refusal(path, grounds) or "it lies outside of the table's location" for path in garbage.outside
-    }
+    left = {path: refusal(path, grounds) or "it is outside the table's location" for path in garbage.outside}
     files: list[tuple[int, Doomed]] = []
     missing, taken = 0, set[str]()
     for dead in garbage.files:
@@ -292,17 +290,19 @@ def brake(plan: VacuumPlan, most: float) -> None:
     data = sum(file.bytes for file in files)
     if not data or most >= 1.0:
         return
-    found = f"{plan.table}: {len(files):,} files of {data:,} bytes would go of which the log does not say why"
+    found = (
+        f"{plan.table}: {len(files):,} files of {data:,} bytes that the log does not explain would be deleted"
+    )
     remedy = (
-        "nothing was deleted. Look at the dry run; if it is right, raise the bound: options={'vacuum.max-share': 1}, "
+        "nothing was deleted. Check the dry run; if it is right, raise the limit: options={'vacuum.max-share': 1}, "
         "or --option vacuum.max-share=1 at the shell"
     )
     if plan.live_bytes is None:
-        raise RetentionError(f"{found}, and the bytes of the table are not known; {remedy}")
+        raise RetentionError(f"{found}, and the size of the table is not known; {remedy}")
     share = data / (data + plan.live_bytes)
     if share > most:
         raise RetentionError(
-            f"{found}, {share:.0%} of the table's bytes and theirs; vacuum.max-share is {most:.0%}; {remedy}"
+            f"{found}, {share:.0%} of the table's bytes with them; vacuum.max-share is {most:.0%}; {remedy}"
         )
 
 

@@ -129,7 +129,7 @@ class _Delete:
                 if not self.in_doubt:
                     self._discard()
                 raise
-            # A commit that lost may leave files whose names nothing tells.
+            # A commit that lost may leave files whose names are not recorded anywhere.
             registration.clean = not self.loop.lost
         return self._report(first, commit, started)
 
@@ -276,7 +276,7 @@ class _Delete:
         self._note(changes, went, found)
 
     def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
-        """Keep what was prepared of files that are the same; prepare again what no longer stands though they are."""
+        """Keep what was prepared for unchanged files; prepare again what is no longer valid even though they are."""
         still = part.prepared.rows.keys() & same
         kept = self.adapter.deletes.keep(part.prepared, still, now)
         if kept.rows:
@@ -294,8 +294,8 @@ class _Delete:
         if layout and went != found and not self.unsure:
             raise AdapterError(
                 f"{self.adapter.table}: {went:,} rows to delete were in files that {', '.join(self.over.values())} "
-                f"rewrote, and {found:,} are in the new ones; no row was deleted. Somebody's rewrite lost or doubled "
-                "rows: compare the two versions before anything else is done to the table"
+                f"rewrote, but {found:,} are in the new files; no row was deleted. A rewrite has lost or doubled rows: "
+                "compare the two versions before you change the table again"
             )
 
     def _unknown(self, why: Exception) -> Unknown:

@@ -2,7 +2,7 @@
 
     boundaries/<key id>/0.json ─ outgrown ─► 1.json ─ outgrown ─► 2.json      each written once, never changed
 
-A generation that can not be read, or is about other columns, is passed over like one that is outgrown.
+A generation that cannot be read, or is about other columns, is passed over like one that is outgrown.
 """
 
 from __future__ import annotations

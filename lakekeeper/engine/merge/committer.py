@@ -93,14 +93,14 @@ class Committer:
         landed = changes.landed(self.run_id)
         if landed is not None:
             return self._done(self._proof(landed))
-        self.loop.undone = f"what was written for this commit was removed ({_written(self.pending)})"
+        self.loop.undone = f"the files written for this commit were removed ({_written(self.pending)})"
         # A replay is what wins the next race: that is best begun at once.
         return Retry(wait=not rebase(self.pending, changes).replay)
 
     def _up_to_date(self) -> Changes:
-        """The changes up to now, at a moment between users' statements; what is pending rests on them.
+        """The changes up to now, at a time between users' statements; pending work is based on them.
 
-        What is deleted while such a moment is waited for is replayed at once, so that little is left to do in it.
+        Deletes that arrive while it waits for such a time are replayed at once, so that little is left to do then.
         """
         while True:
             changes = self.quiet.look(lambda: self._changes(self.loop.lost))
@@ -160,7 +160,7 @@ class Committer:
         self.dropped += lost
         count = len(became) - len(lost)
         self.replays += count
-        reason = lost[0].reason if lost else "deletes that won were replayed"
+        reason = lost[0].reason if lost else "deletes that committed first were replayed"
         self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=reason)
         return left
 

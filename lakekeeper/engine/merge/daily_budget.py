@@ -1,12 +1,12 @@
 """How much was rewritten on a table in the last 24 hours, for ``budget-bytes-per-day``.
 
-No ledger is kept next to the table: it would be lost or shared wrongly. Three sources each know a part, and the one
-who knows most is believed:
+No ledger is kept next to the table: it would be lost or shared wrongly. Three sources each know a part, and the
+largest figure counts:
 
-* the table's log, where it tells without more reading (Iceberg: the summaries of our own snapshots);
+* the table's log, where it shows them without further reads (Iceberg: the summaries of our own snapshots);
 * else the live blocks that a merge of ours wrote in that time: about as many bytes as it read, but what was merged
   twice counts once, and blocks that were packed without a key are not known to be ours (Delta);
-* what this process rewrote itself, also where it did not land: a service's passes know of one another.
+* what this process rewrote itself, even if it was not committed: passes of a service share this figure.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def merge_deletes(
     except LakekeeperError as error:
         if not report.changed:
             raise
-        report = replace(report, ended=f"{report.ended}; the delete files were not tidied: {error}")
+        report = replace(report, ended=f"{report.ended}; the delete files were not merged: {error}")
     return replace(
         report,
         conflicts=report.conflicts + tidying.loop.lost,
@@ -83,7 +83,7 @@ class _Tidying:
 
     def __post_init__(self) -> None:
         self.loop = CommitLoop(
-            self.events, self.options, self.clock, "the tidying of delete files", "nothing was tidied"
+            self.events, self.options, self.clock, "the merge of delete files", "none was changed"
         )
         self.quiet = QuietWindow.of(self.options, self.clock)
 
@@ -94,7 +94,7 @@ class _Tidying:
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
         with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
-            # A commit that lost may leave files whose names nothing tells.
+            # A commit that lost may leave files whose names are not recorded anywhere.
             registration.clean = not self.loop.lost
         return tidied
 
@@ -121,7 +121,9 @@ class _Tidying:
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
             if landed is None:
-                raise unknown_outcome(self.adapter.table, self.run_id, "the tidying", doubt) from doubt
+                raise unknown_outcome(
+                    self.adapter.table, self.run_id, "the merge of delete files", doubt
+                ) from doubt
             return Tidied(landed)  # how many files it was, the log may not say
 
         return self._done(self.loop.run(attempt, after, settle))
@@ -154,5 +156,5 @@ def _with(report: MergeReport, tidied: Tidied, run_id: str) -> MergeReport:
         added_delete_files_count=report.added_delete_files_count + tidied.added_delete_files,
         commits=report.commits + 1,
         run_ids=(*report.run_ids, run_id),
-        ended="the delete files were tidied" if not report.commits else report.ended,
+        ended="delete files merged" if not report.commits else report.ended,
     )

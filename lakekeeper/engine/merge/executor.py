@@ -152,7 +152,7 @@ def _read(work: Work, task: MergeTask) -> Any:
 
 
 def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:
-    """Outputs of more than one row that are over the task's bounds; a single row can not be cut."""
+    """Outputs of more than one row that are over the task's bounds; a single row cannot be split."""
     return [
         o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > task.target_rows)
     ]
@@ -182,7 +182,7 @@ def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
         return rewrite
     work.adapter.discard([rewrite])
     if not rewrite.outputs and rewrite.rows_in is None:
-        said = "nothing proves that its inputs have no live row"
+        said = "its inputs cannot be shown to have no live row"
     else:
         said = f"{', '.join(f'{n:,}' for n in sorted(known)) or f'at most {task.input_rows:,}'} live rows were read"
     return Failed(task, f"wrote {rewrite.rows_out:,} rows where {said}; nothing was committed")

@@ -61,7 +61,7 @@ class Backoffs:
 
 
 def held_blocks(snapshot: Snapshot, resting: Iterable[str]) -> frozenset[str]:
-    """Paths of the snapshot's blocks that lie in these partitions."""
+    """Paths of the snapshot's blocks in these partitions."""
     wanted, blocks = frozenset(resting), snapshot.blocks
     if not wanted:
         return frozenset()

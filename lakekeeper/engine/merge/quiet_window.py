@@ -30,7 +30,7 @@ _MISSED = 6  # statements of a stream whose end may be missed
 class QuietWindow:
     """Finds a gap between the statements of users, for at most ``longest_ms`` from the first call, replays included.
 
-    A user who changed rows may do so again at any time. The best moment is right after such a commit: the next
+    A user who changed rows may do so again at any time. The best time is right after such a commit: the next
     statement has hardly begun, if it has begun at all. So if a writer changed rows within the last ``window_ms``, wait
     for its next commit, or until the window has passed without one:
 
@@ -141,4 +141,4 @@ class Watch:
         if 2 * len(gone) <= len(task.inputs):
             return ""
         by = ", ".join(str(w) for w in changes.winners)
-        return f"{len(gone)} of its {len(task.inputs)} inputs removed meanwhile, by {by}"
+        return f"{len(gone)} of its {len(task.inputs)} inputs removed in the meantime by {by}"

@@ -101,7 +101,7 @@ class Replayer:
     def _wrong(self, lost: Lost, matched: Matched[Any]) -> str:
         if lost.rows is not None and matched.lost != lost.rows:
             return (
-                f"the log says that {lost.rows:,} of its rows are gone, and a scan returned {matched.lost:,} of them: "
+                f"the log shows that {lost.rows:,} of its rows are gone, but a scan returned {matched.lost:,} of them: "
                 "is a file of the table missing or damaged?"
             )
         return self._too_many(lost, matched.lost) or _not_all(matched.lost, matched.found)
@@ -111,8 +111,8 @@ class Replayer:
         if total <= most:
             return ""
         return (
-            f"{total:,} of its {lost.rewrite.written.rows_out:,} rows are gone, over the bound of {most:,} "
-            "(replay.max-deleted-ratio, replay.max-rows): cheaper to plan anew"
+            f"{total:,} of its {lost.rewrite.written.rows_out:,} rows are gone, more than the limit of {most:,} "
+            "(replay.max-deleted-ratio, replay.max-rows): planning again is cheaper"
         )
 
     def _most(self, rewrite: Rewrite) -> int:

@@ -3,12 +3,12 @@
     register ─► write files ─► commit ─► remove         nothing is left
     register ─► write files ─► ✗ (killed)               the intent names the run, by which a vacuum finds what it left
 
-There is a fixed number of slots, each a note of its own, so that a vacuum reads all of them without a listing (seed
-004: the transaction log folder). A version that a live run has read is kept for it, until the intent is so old that the
-run counts as dead; from then on it commits nothing either.
+There is a fixed number of slots, each a note of its own, so that a vacuum reads all of them without a listing
+(StarRocks: its transaction log folder). A version that a live run has read is kept for it, until the intent is so old
+that the run counts as dead; from then on it commits nothing either.
 
-Notes lie where others may write, and tables may share a folder: an intent counts only for the table whose uuid it
-carries, says nothing about where files lie, and what it leads to is looked up in the table.
+Others may write notes too, and tables may share a folder: an intent counts only for the table whose uuid
+it carries, says nothing about where files are, and what it leads to is looked up in the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Intent:
     """A run on the table ``table_uuid``. Times are in ms since the epoch.
 
     read_version   kept for a rewrite or delete while it is alive; the version that a vacuum looked at
-    ended          the run is over, but left files whose names nothing tells
+    ended          the run is over, but left files whose names are not recorded
     parts          notes that list what a vacuum deletes
     timeout_ms     the timeout of the run itself, whatever a vacuum uses
     renewed_ms     when the run last said that it is alive; 0 before it did
@@ -161,7 +161,7 @@ class Registration:
     def _dead(self) -> Rejected:
         return Rejected(
             f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
-            "a vacuum may have deleted what it wrote, so nothing was committed. Run again, or raise the timeout"
+            "a vacuum may have deleted its files, so nothing was committed. Run it again, or raise the timeout"
         )
 
     def note(self, **changed: Any) -> None:
@@ -192,8 +192,8 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
         place = _given_up(notes, slots, intent, clock.now_ms())
         if place is None:
             raise AdapterError(
-                f"{table}: {SLOTS} runs are registered on it, nothing was written. Some of them were killed, or failed "
-                "and left files: run vacuum, which settles those that are older than vacuum.intent-timeout-hours"
+                f"{table}: {SLOTS} runs are registered on it; nothing was written. Some were killed, or failed and "
+                "left files: run vacuum, which cleans up after those older than vacuum.intent-timeout-hours"
             )
         notes.replace(place, text)
     return Registration(notes, place, intent, clock)

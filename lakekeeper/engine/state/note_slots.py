@@ -1,7 +1,7 @@
 """Notes that are found without a listing: a fixed number of slots, and long lists in parts.
 
 intents/00.json   intents/01.json   …                the first free one is taken, all are read
-vacuum/<run>/list-0000.json   …-0001.json   …        20,000 paths in each; how many there are stands elsewhere
+vacuum/<run>/list-0000.json   …-0001.json   …        20,000 paths in each; their number is stored elsewhere
 """
 
 from __future__ import annotations

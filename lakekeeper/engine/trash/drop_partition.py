@@ -3,7 +3,7 @@
     pending ─┬─► dropped (by version v) ──► restoring (since version w) ──► gone: the rows are back
              └─► gone: the delete is known not to have happened
 
-An entry is pending from before the delete until the log was seen to carry the delete's run id; what is pending can not
+An entry is pending from before the delete until the log was seen to carry the delete's run id; a pending entry cannot
 be restored. Any look at the bin settles what is pending: the log says whether the delete has happened, and what the log
 has not shown within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
 """
@@ -67,7 +67,7 @@ def drop_rows(
         with suppress(Exception):  # it stays pending, and the log will say that nothing has happened
             recycle_bin.forget(adapter, entry.name)
         raise
-    with suppress(Exception):  # the rows are gone: a note that can not be written is no failure of the drop
+    with suppress(Exception):  # the rows are gone: a note that cannot be written does not fail the drop
         if report.changed:
             settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
         else:
@@ -108,7 +108,7 @@ def settle_drops(
 
 
 def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | None:
-    """What was committed after ``version``; None where another table lies in the place of the entry's."""
+    """What was committed after ``version``; None where another table is in the place of the entry's."""
     seen = adapter.version()
     if seen.table_uuid != entry.table_uuid:
         return None

@@ -6,7 +6,7 @@
 Versions stay in the metadata meanwhile, on both formats: they can be read again once the files are back. Each entry has
 a slot of its own, so that the bin is read without a listing.
 
-Notes lie where others may write, and tables may share a folder: a table sees the entries that carry its own uuid, and a
+Others may write notes too, and tables may share a folder: a table sees the entries that carry its own uuid, and a
 move in a note counts only if it leads from a place of the table's files into the entry's own folder.
 """
 
@@ -115,7 +115,8 @@ def put(notes: Notes, table: str, entry: TrashEntry) -> None:
     text = json.dumps(asdict(entry))
     if claim(notes, _slots(), text) is None:
         raise AdapterError(
-            f"{table}: the recycle bin holds {SLOTS} entries, nothing was deleted. Empty it, or vacuum without trash"
+            f"{table}: the recycle bin holds {SLOTS} entries; nothing was deleted. Empty it, or "
+            "vacuum without it"
         )
 
 
@@ -190,7 +191,7 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
     if missing:
         raise AdapterError(
             f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
-            "others are back, and the entry stays. Run it again"
+            "others are back, and the entry is kept. Run the restore again"
         )
     # They are garbage again, which the next vacuum is to find, whatever one that is under way notes when it is done.
     adapter.notes.remove(CURSOR)

@@ -42,9 +42,9 @@ def restore(
 ) -> RestoreReport:
     """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
 
-    ``name`` may be the beginning of the entry's. Raises NotFound, also where the version before the drop can not be
+    ``name`` may be the beginning of the entry's. Raises NotFound, also where the version before the drop cannot be
     read any more; Unsupported for rows that would not come back as they were; AdapterError where files are still in
-    the bin, or nothing can tell whether the rows are back already; Conflict, Rejected, or Unknown. The entry stays
+    the bin, or whether the rows are back already is not known; Conflict, Rejected, or Unknown. The entry stays
     after any error: run it again.
     """
     clock = clock or Clock()
@@ -119,13 +119,13 @@ class _Restore:
         entry = self.entry
         if entry.state == PENDING:
             raise Unknown(
-                f"{self.adapter.table}: the outcome of the drop of run {entry.run_id} is not known (yet), so nothing "
-                "is restored; look for the run id in the table's history, or ask again later"
+                f"{self.adapter.table}: the outcome of the drop of run {entry.run_id} is not known yet, so nothing "
+                "was restored. Look for the run id in the table's history, or try again later"
             )
         if seen.table_uuid != entry.table_uuid or seen.version is None:
             raise NotFound(
                 self.adapter.table,
-                f"the entry '{entry.name}' belongs to another table, which lay in the same place before",
+                f"the entry '{entry.name}' belongs to an earlier table at the same location",
             )
         if entry.state == RESTORING:
             done = self._done_before()
@@ -147,10 +147,10 @@ class _Restore:
         if version is not None:
             return Commit(version, self._run_id, (), ())
         if changes is None or changes.obstacle:
-            why = changes.obstacle if changes else "another table lies in its place"
+            why = changes.obstacle if changes else "another table is in its place"
             raise AdapterError(
                 f"{self.adapter.table}: an earlier restore of '{self.entry.name}' began at version {self.entry.since}, "
-                f"and nothing can tell whether its rows are back ({why}); nothing was restored. Look for the rows "
+                f"and whether its rows are back is not known ({why}); nothing was restored. Look for the rows "
                 f"where {self.entry.where}, and empty the bin if they are there"
             )
         return None
@@ -184,7 +184,7 @@ class _Restore:
         return commit, rows, len(copies.rows)
 
     def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:
-        """Commit, and again after each conflict (bounded); None where the copies can not be committed any more."""
+        """Commit, and again after each conflict (bounded); None where the copies can no longer be committed."""
 
         def attempt() -> Commit | None:
             if not self.adapter.restores.keep(copies):
@@ -216,7 +216,7 @@ class _Restore:
         """The version that has the rows after all: a catalog may land a commit and answer that it lost.
 
         It is that commit, or the one of another restore of this entry: both carry one run id. Raises Unknown where
-        the log does not tell.
+        the log does not show it.
         """
         try:
             changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
@@ -233,7 +233,7 @@ class _Restore:
             self._run_id,
             "the restore",
             why,
-            ", or run it again later: it looks for its commit first",
+            ", or run it again later: it first looks for its commit",
         )
 
     def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
@@ -260,7 +260,7 @@ class _Restore:
         read = sum(copies.rows.values())
         if read != expected and all(live[path] >= 0 for path in whole):
             raise AdapterError(
-                f"{adapter.table}: {expected:,} rows were dropped where {entry.where}, and {read:,} were read to be "
+                f"{adapter.table}: {expected:,} rows were dropped where {entry.where}, but {read:,} were read to be "
                 "restored; nothing was committed"
             )
         return copies

@@ -77,7 +77,7 @@ class _Pace:
 class Removal:
     """Deletes what a plan names, or moves it to the bin.
 
-    ``check`` is asked before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
+    ``check`` is called before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
     versions cannot be locked: a user may restore an old one.
     """
 

@@ -17,7 +17,7 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class Neighbours:
-    """What was found for one vacuum; the catalog is asked once, however often the vacuum looks again."""
+    """Other tables found for one vacuum; the catalog is queried once, however often the vacuum plans again."""
 
     table: str
     storage: Storage
@@ -25,7 +25,7 @@ class Neighbours:
     _asked: frozenset[str] | None = frozenset()
 
     def refuse_orphans(self) -> None:
-        """Raise RetentionError where another table lies in or around anything that would be listed.
+        """Raise RetentionError where another table is inside or around anything that would be listed.
 
         Raises AdapterError where that cannot be found out.
         """
@@ -34,8 +34,8 @@ class Neighbours:
         found = self.storage.strangers(None)
         if found:
             raise RetentionError(
-                f"{self.table}: another table lies in or around its folders ({_some(found)}), and its files would look "
-                "like orphans; nothing was deleted. Give each table a folder of its own"
+                f"{self.table}: another table is inside or around its folders ({_some(found)}), and its files would "
+                "look like orphans; nothing was deleted. Give each table its own folder"
             )
         self._known, self._asked = "", None
 
@@ -45,9 +45,9 @@ class Neighbours:
             self._asked = frozenset(runs)
             try:
                 found = self.storage.strangers(runs)
-                self._known = f"another table lies in or around this one ({_some(found)})" if found else ""
+                self._known = f"another table is inside or around this one ({_some(found)})" if found else ""
             except AdapterError as error:
-                self._known = f"whether another table lies in or around this one is not known ({error})"
+                self._known = f"whether another table is inside or around this one is not known ({error})"
         return self._known
 
 

@@ -9,7 +9,7 @@
 
 The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it for a hint, and
 looks at each file of it again. Nothing is deleted that was not looked for in everything that stays. What the log itself
-does not explain goes only where no other table lies in or around this one's folders.
+does not explain goes only where no other table is inside or around this one's folders.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class VacuumRequest:
     """What a caller wants of a vacuum; ``options`` are resolved.
 
     age_ms      versions that were the newest within this time stay; None: as the table says
-    older_than_ms   a moment in its place: what was the newest after it stays
+    older_than_ms   a time instead: versions that were the newest after it are kept
     named       versions that stay in any case
     streams     what streams have yet to read
     users       adapters of tables that use this one's files (shallow clones)
@@ -206,7 +206,7 @@ class VacuumJob:
         again = self.storage.expire(look.versions, look.kept, _paths(plan))
         if not again:
             return look
-        spared = {**plan.spared, **dict.fromkeys(again, "a commit since the plan was made names it")}
+        spared = {**plan.spared, **dict.fromkeys(again, "a commit made after the plan references it")}
         files = tuple(file for file in plan.files if file.path not in again)
         return replace(look, plan=replace(plan, files=files, spared=spared))
 
@@ -253,7 +253,7 @@ class VacuumJob:
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
-                    f"{self.adapter.table}: the table has no version, so every file looks like an orphan; nothing "
+                    f"{self.adapter.table}: the table has no version, so every file would look like an orphan; nothing "
                     "was deleted"
                 )
             return None
@@ -300,15 +300,15 @@ class VacuumJob:
     def _believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
         """The garbage without what only an old list names and that may be another's; and that, each with why it stays.
 
-        The list lies beside the table, where others may write, and what it names the log has forgotten. The brake has
-        weighed it before the list was written.
+        The list is beside the table, where others may write, and the log has forgotten the files in it. The brake was
+        applied before the list was written.
         """
         hinted = [dead.path for dead in garbage.files if not dead.logged]
         if not hinted:
             return garbage, {}
         obstacle = self.neighbours.around(())
         known = set() if obstacle else self.storage.recognised(hinted)
-        why = f"only the list of an earlier vacuum names it, and {obstacle or 'no writer of the format names files so'}"
+        why = f"only an earlier vacuum's list names it, and {obstacle or 'no writer of the format uses such a name'}"
         doubted = {path: why for path in hinted if path not in known}
         files = tuple(replace(dead, logged=True) for dead in garbage.files if dead.path not in doubted)
         return replace(garbage, files=files), doubted
@@ -326,7 +326,7 @@ class VacuumJob:
             return []
         barred = self.storage.grounds.barred
         return [
-            f"{place} ({name}) was not listed: vacuum.allowed-locations does not name it"
+            f"{place} ({name}) was not listed: it is not in vacuum.allowed-locations"
             for place, name in barred.items()
         ]
 
@@ -408,5 +408,5 @@ def _paths(plan: VacuumPlan) -> frozenset[str]:
 
 def _ended(removed: Removed) -> str:
     if removed.stopped:
-        return f"stopped, {removed.failed:,} files stayed: {removed.stopped}"
-    return "some files stayed" if removed.failed else "done"
+        return f"stopped, {removed.failed:,} files remain: {removed.stopped}"
+    return "some files remain" if removed.failed else "done"

@@ -90,7 +90,7 @@ class Records:
             return _Cursor()
 
     def backlog(self, versions: Versions) -> Backlog:
-        """What the last vacuum noted, unless another table lay here then. What is no entry is left out."""
+        """What the last vacuum noted, unless another table was here then. Malformed entries are skipped."""
         cursor = self._cursor
         if cursor.table_uuid != versions.table_uuid:
             return NO_BACKLOG
@@ -129,7 +129,7 @@ class Records:
         self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
         if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
             raise AdapterError(
-                f"{plan.table}: the record of what is to be deleted could not be kept; nothing was deleted"
+                f"{plan.table}: the list of files to delete could not be recorded; nothing was deleted"
             )
 
     def _listing(self, plan: VacuumPlan, parts: Sequence[Sequence[str]]) -> Registration:
@@ -213,7 +213,7 @@ class Records:
         ``timeout_ms`` None: no run counts as dead.
 
         Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
-        file is still named may be of a vacuum at work, which is yet to expire what names it.
+        file is still named may be of a running vacuum, which has yet to expire the versions that name it.
         """
         now_ms = self.clock.now_ms()
         with suppress(AdapterError):

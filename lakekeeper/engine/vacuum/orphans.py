@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import Grounds, refusal, spelled
 from lakekeeper.core.vacuum.retention import Versions
@@ -22,7 +23,7 @@ from lakekeeper.spi.storage import Storage
 
 _SKEW_MS = HOUR_MS
 """Clocks of the storage and of the process that registered may differ by so much."""
-_AGELESS = "the storage does not tell how old it is, and no version names it: it may be a write under way"
+_AGELESS = "the storage does not report its age, and no version references it: a write may be in progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def leftovers_of(
 ) -> Leftovers:
     """List the folders of runs of this table that count as dead, or that ended and left files; and no others.
 
-    Nothing is listed where another table lies in or around such a folder, or where one may lie in a place that the
+    Nothing is listed where another table is inside or around such a folder, or where one may be in a place that the
     table declares and no operator allows.
     """
     timeout = options.ms("vacuum.intent-timeout-hours")
@@ -91,13 +92,13 @@ def leftovers_of(
         return Leftovers()
     runs = sorted({intent.folder for intent in settled.values()})
     barred = [
-        f"{name} is {place}, which vacuum.allowed-locations does not name"
+        f"{name} is {place}, which vacuum.allowed-locations does not list"
         for place, name in storage.grounds.barred.items()
     ]
     obstacle = "; ".join(barred) or neighbours.around(runs)
     if obstacle:
         return Leftovers(
-            note=f"what {len(runs):,} runs left that died or failed was not looked for: {obstacle}"
+            note=f"files of {counted(len(runs), 'run')} that died or failed were not searched for: {obstacle}"
         )
     until = max(intent.dies_ms(timeout) for intent in settled.values()) + grace
     files = [info for info in storage.left_by(runs) if info.modified_ms <= until]
@@ -113,7 +114,7 @@ def unnamed_leftovers(
     gone = asked.keys() - storage.named(versions, asked.keys()) if asked else ()
     return Unnamed(
         {path: asked[path] for path in sorted(gone)},
-        "a run that died or failed left it, and no version names it",
+        "left by a run that died or failed, and no version references it",
     )
 
 
@@ -137,14 +138,14 @@ def orphans_of(
     goes = sorted(unnamed & ours)
     return Unnamed(
         infos={path: listed[path] for path in goes if listed[path].modified_ms > 0},
-        why=f"no version names it, and it is older than {grace // HOUR_MS} h",
+        why=f"no version references it, and it is older than {grace // HOUR_MS} h",
         spared={path: _AGELESS for path in goes if listed[path].modified_ms <= 0},
         unrecognised=tuple(sorted(unnamed - ours)),
     )
 
 
 def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
-    """What was last changed before this moment was written by no run that is registered and alive."""
+    """No registered run that is alive wrote the files last changed before this time."""
     timeout = options.ms("vacuum.intent-timeout-hours")
     began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
     return min(began, default=now_ms) - _SKEW_MS

@@ -64,7 +64,7 @@ def test_the_spelling_of_a_uuid_does_not_matter() -> None:
 )
 def test_what_is_no_run_id_makes_no_folder(text: str) -> None:
     assert not is_run_id(text)
-    with pytest.raises(ValueError, match="no run id"):
+    with pytest.raises(ValueError, match="not a run id"):
         run_folder("u", text)
 
 

@@ -153,7 +153,7 @@ def test_one_store_under_several_names_and_declared_roots() -> None:
 
 @pytest.mark.parametrize("root", ["/", "file:/", "s3://bucket", "s3://bucket/", "t", "file:/a/../b", ""])
 def test_a_root_that_is_no_folder_is_refused(root: str) -> None:
-    with pytest.raises(RetentionError, match="no folder below"):
+    with pytest.raises(RetentionError, match="not a folder below"):
         require_roots("t", Grounds((root,)))
 
 

@@ -59,7 +59,7 @@ def test_each_reason_is_told() -> None:
 def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
     told = kept(line(900, 800, 700, 60, 30, linear=True), age_ms=24 * H, active={2: "a run"})
     assert sorted(told.reasons) == [2, 3, 4, 5]
-    assert told.reasons[3] == "after version 2, which stays"
+    assert told.reasons[3] == "after version 2, which is kept"
     assert told.oldest == 2
 
 

@@ -69,18 +69,18 @@ def test_what_must_not_go_is_told_and_stays() -> None:
     )
     assert [f.path for f in plan.files] == ["/t/a", "/t/metadata/m.avro"]
     assert plan.spared == {
-        "s3://other/x": "it lies outside of the table's location",
+        "s3://other/x": "it is outside the table's location",
         "/t/../u/x": "its steps are not plain names",
-        "/etc/passwd": "it lies outside of the table's location",
+        "/etc/passwd": "it is outside the table's location",
         "/t/metadata/x.avro": "it lies in metadata, which is not this step's to delete from",
         "/t/link": "it is reached through a symbolic link",
         "/t/used": "db.clone uses it",
     }
     assert plan.gone_before == 1
     text = str(plan)
-    assert "/etc/passwd: it lies outside" in text
-    assert "1 files were gone before" in text
-    assert "1 versions stay, 1 go" in text
+    assert "/etc/passwd: it is outside" in text
+    assert "already gone: 1 file" in text
+    assert "1 version kept, 1 expired" in text
 
 
 def stray(path: str) -> Dead:

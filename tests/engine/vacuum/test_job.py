@@ -303,7 +303,7 @@ def test_what_a_commit_names_again_before_the_expiry_stays() -> None:
     assert table.rows(table.current.number) == [{"k": 0}]
     assert report.plan is not None
     assert report.plan.spared == {
-        f"mem:/db.t/{path}": "a commit since the plan was made names it" for path in old
+        f"mem:/db.t/{path}": "a commit made after the plan references it" for path in old
     }
 
 
@@ -332,10 +332,10 @@ def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
 def test_without_a_rename_there_is_no_bin(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding 35: refused before anything is written, not a report of files that failed."""
     monkeypatch.setattr(
-        MemoryStorage, "refuses_bin", lambda _: "its storage (s3a) copies a file to rename it"
+        MemoryStorage, "refuses_bin", lambda _: "its storage (s3a) renames a file by copying it"
     )
     disk, notes = dict(table.disk), dict(table.notes)
-    with pytest.raises(Unsupported, match="copies a file to rename it; nothing was deleted"):
+    with pytest.raises(Unsupported, match="renames a file by copying it; nothing was deleted"):
         run(table, age_ms=DAY, trash=True)
     assert (dict(table.disk), dict(table.notes)) == (disk, notes)
 
@@ -385,7 +385,7 @@ def test_orphans_of_unknown_age_stay_and_stop_nothing_else(table: MemoryTable) -
     report = run(table, orphans=True, age_ms=100 * DAY)
     assert table.touched.deleted == [other]
     assert report.plan is not None
-    assert "how old it is" in report.plan.spared[f"mem:/db.t/{left}"]
+    assert "does not report its age" in report.plan.spared[f"mem:/db.t/{left}"]
     assert left in str(report)
 
 
