@@ -7,7 +7,7 @@ the first ``m`` commits,
     G(n, d) = min over m of  G(m - 1, d) + m·[m > 1] + price·(d + 1) + G(n - m, d + 1)
 
 is the least of (commits' worth rewritten + price × depth summed over time), knowing the future. Own derivation;
-``tests/core/simulation/test_offline_optimum.py`` tries all ways to merge on small cases. Where maintenance only comes
+``tests/bench/test_offline_optimum.py`` tries all ways to merge on small cases. Where maintenance only comes
 every so often, m > 1 must end on such a commit, and G depends on where in the interval it begins.
 """
 
