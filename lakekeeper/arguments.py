@@ -110,7 +110,7 @@ def streams_to_keep(spark: SparkSession, table: str, options: Options) -> list[S
 
 def version_numbers(versions: Sequence[int]) -> tuple[int, ...]:
     """Versions of a call. Raises OptionError for anything but whole numbers."""
-    if isinstance(versions, str) or not all(type(version) is int for version in versions):
+    if not all(type(version) is int for version in versions):
         raise OptionError("keep_versions", versions, "version numbers; tables go to shared_with")
     return tuple(versions)
 

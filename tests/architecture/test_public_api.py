@@ -61,7 +61,9 @@ def test_one_name_for_one_argument() -> None:
 
 
 def test_what_a_call_returns_can_be_named() -> None:
-    calls = [method for name, method in inspect.getmembers(lk.Table, inspect.isfunction) if name[0] != "_"]
+    calls: list[Callable[..., Any]] = [
+        method for name, method in inspect.getmembers(lk.Table, inspect.isfunction) if name[0] != "_"
+    ]
     calls += [lk.table, lk.listen, lk.run, lk.auto, lk.drop_table, lk.dropped_tables, lk.restore_table]
     named: set[str] = set()
     for call in calls:
