@@ -14,6 +14,8 @@ import pytest
 
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
@@ -80,11 +82,14 @@ class FakeTable:
         return [verb for verb, _ in self.asked]
 
 
-def report(verb: str, *statuses: str, reason: str = "nothing overlaps", **given: Any) -> MergeReport:
+def report(verb: str, *statuses: str, reason: str = "no_gain", **given: Any) -> MergeReport:
     """A report with one group for each status; without any, an idle one that gives the reason."""
-    groups = tuple(GroupResult(f"g{i}", s, 2, 100, detail=f"group {s}") for i, s in enumerate(statuses))
+    groups = tuple(
+        GroupResult(f"g{i}", s, 2, 100, detail=Reason.of(Code.FAILED, error=f"group {s}"))
+        for i, s in enumerate(statuses)
+    )
     committed = statuses.count("committed")
-    left = Left(reason, 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
+    left = Left(Reason.of(Code(reason)), 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
     plan = Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0)
     facts: dict[str, Any] = {
         "commits": min(committed, 1),
@@ -127,7 +132,8 @@ def test_what_lands_is_counted_and_said() -> None:
 def test_a_table_that_needs_nothing_says_why() -> None:
     (one,) = passed({"a": FakeTable()}).tables
     assert one.status == "idle"
-    assert one.reason == "recluster: nothing overlaps; compact: nothing overlaps"
+    why = Reason.of(Code.NO_GAIN)
+    assert one.reason == f"recluster: {why}; compact: {why}"
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.lakekeeper.auto.enabled": "true"}])

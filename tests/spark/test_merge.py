@@ -7,6 +7,8 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.spark.merge import POOL, SparkRunner
 
 MARKS = (
@@ -25,7 +27,7 @@ def task() -> MergeTask:
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     paths = ("a", "b")
     return MergeTask(
-        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, "why"
+        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, Reason.of(Code.NO_GAIN)
     )  # fmt: skip
 
 

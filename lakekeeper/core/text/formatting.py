@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -14,6 +15,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     raise AssertionError("unreachable")
+
+
+def percent(share: float) -> str:
+    """``0.125`` → ``12.5 %``; rounded down, so that a share below a threshold never reads as equal to it."""
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
 
 
 def bar(value: float, top: float, width: int = 30) -> str:

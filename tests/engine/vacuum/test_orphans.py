@@ -169,7 +169,7 @@ def test_a_run_that_is_late_writes_nothing_any_more() -> None:
 
     report = maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
     assert {group.status for group in report.groups} == {"failed"}
-    assert all("took longer than vacuum.intent-timeout-hours" in group.detail for group in report.groups)
+    assert all("took longer than vacuum.intent-timeout-hours" in str(group.detail) for group in report.groups)
     assert set(table.disk) == disk
 
 
