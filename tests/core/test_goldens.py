@@ -106,7 +106,7 @@ def parse_reason(line: str) -> Reason:
     """A code and its facts: ``many=3 share=0.1..0.2 by="version 9 (DELETE)"``."""
     code, *facts = shlex.split(line)
     named = dict(fact.split("=", 1) for fact in facts)
-    return Reason.of(Code(code), **{name: _fact(text) for name, text in named.items()})
+    return Reason.of(Code[code.upper()], **{name: _fact(text) for name, text in named.items()})
 
 
 def _fact(text: str) -> Fact:

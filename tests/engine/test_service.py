@@ -82,14 +82,14 @@ class FakeTable:
         return [verb for verb, _ in self.asked]
 
 
-def report(verb: str, *statuses: str, reason: str = "no_gain", **given: Any) -> MergeReport:
+def report(verb: str, *statuses: str, reason: Code = Code.NO_GAIN, **given: Any) -> MergeReport:
     """A report with one group for each status; without any, an idle one that gives the reason."""
     groups = tuple(
         GroupResult(f"g{i}", s, 2, 100, detail=Reason.of(Code.FAILED, error=f"group {s}"))
         for i, s in enumerate(statuses)
     )
     committed = statuses.count("committed")
-    left = Left(Reason.of(Code(reason)), 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
+    left = Left(Reason.of(reason), 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
     plan = Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0)
     facts: dict[str, Any] = {
         "commits": min(committed, 1),

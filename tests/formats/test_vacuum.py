@@ -215,7 +215,7 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
     with pytest.raises(RetentionError, match=r"spark\.lakekeeper\.vacuum\.streaming-checkpoints"):
         lk.table(spark, name).vacuum(**NOW)
     assert on_disk(lake.home(name)) == disk
-    assert lk.table(spark, name).compact(dry_run=True).ended
+    assert lk.table(spark, name).compact(dry_run=True).ended.code in ("dry_run", "nothing_to_do")
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # of a stream of another table

@@ -26,8 +26,9 @@ def marks(spark: SparkSession) -> list[str | None]:
 def task() -> MergeTask:
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     paths = ("a", "b")
+    why = Reason.of(Code.FULL_SORT, files=2)
     return MergeTask(
-        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, Reason.of(Code.NO_GAIN)
+        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, why
     )  # fmt: skip
 
 

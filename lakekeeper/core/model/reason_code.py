@@ -167,7 +167,7 @@ class Code(str, Enum):
     )
     SCAN_DISAGREES = (
         "scan_disagrees",
-        "not replayed: the log deletes {deleted:count row}, a scan finds {found:,}: is a file damaged?",
+        "not replayed: the log deletes {deleted:count row}, a scan finds {found:,} (damaged file?)",
     )
     NOT_ALL_FOUND = (
         "not_all_found",
@@ -191,7 +191,7 @@ class Code(str, Enum):
     ROWS_DIFFER = "rows_differ", "wrote {written:count row}, read {read:,} live rows: not committed"
     ROWS_NOT_PROVEN = (
         "rows_not_proven",
-        "no output, and no proof that all input rows are deleted: not committed",
+        "no output, though input rows may be live: not committed",
     )
 
     # Why a call ended
