@@ -35,9 +35,7 @@ class FakeTable:
     conf: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    freed: VacuumReport | Exception = field(
-        default_factory=lambda: VacuumReport("t", False, 1, ended="nothing to do")
-    )
+    freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
 
     @property
     def automatic(self) -> bool:
@@ -268,7 +266,9 @@ def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
 
 
 def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
-    freed = VacuumReport("t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended="done")
+    freed = VacuumReport(
+        "t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended=Reason.of(Code.DONE)
+    )
     table = FakeTable(freed=freed)
     passed({"a": table})
     assert table.verbs == ["recluster", "compact"]

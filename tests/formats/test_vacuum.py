@@ -60,7 +60,7 @@ def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSess
     data = [p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts]
     assert len(data) == table.blocks().count()
     again = table.vacuum(**NOW)
-    assert (again.deleted_files_count, again.ended) == (0, "nothing to do")
+    assert (again.deleted_files_count, again.ended.code) == (0, "nothing_to_do")
     assert "nothing to delete" in str(again)
 
 

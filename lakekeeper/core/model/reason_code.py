@@ -204,4 +204,8 @@ class Code(str, Enum):
     NO_PROGRESS = "no_progress", "the last round made no progress"
     DELETE_FILES_MERGED = "delete_files_merged", "delete files merged"
     DELETE_FILES_NOT_MERGED = "delete_files_not_merged", "delete files not merged: {error}"
+    DONE = "done", "done"
+    FILES_REMAIN = "files_remain", "{files:count file} could not be deleted"
+    STOPPED = "stopped", "stopped, {files:count file} remain: {error}"
+    NO_VERSIONS = "no_versions", "the table has no version yet"
     DEPTH_UNKNOWN = "depth_unknown", "the depth afterwards is not known: {error}"
