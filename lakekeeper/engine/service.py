@@ -279,7 +279,7 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
     elif not groups and not landed:
         status, reason = "idle", "; ".join(f"{r.verb}: {_why_idle(r)}" for r in reports)
     elif lost and not landed:
-        status, reason = "failed", next(g.detail for g in groups if g.status in ("failed", "dropped"))
+        status, reason = "failed", next(str(g.detail) for g in groups if g.status in ("failed", "dropped"))
     else:
         status, reason = ("partial" if lost else "done"), said
     return TableResult(
@@ -315,7 +315,7 @@ def _with_freed(result: TableResult, freed: VacuumReport | None) -> TableResult:
 
 def _why_idle(report: MergeReport) -> str:
     left = report.plan.left if report.plan else ()
-    return left[0].reason if left else "no blocks"
+    return str(left[0].reason) if left else "no blocks"
 
 
 def _what_was_done(report: MergeReport) -> str:

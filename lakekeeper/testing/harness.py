@@ -22,6 +22,7 @@ from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES, NO_ROW_BOUND
 from lakekeeper.core.layout.rank_boundaries import placed
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask, task_id
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner
 from lakekeeper.testing.values import Row
@@ -160,7 +161,7 @@ def task_for(
         input_rows=int(blocks.rows.sum()),
         live_rows=None,
         score=1.0,
-        reason="contract",
+        reason=Reason.of("contract", "a test of the contract suite"),
         boundaries=placed(snapshot).boundaries,
     )
 

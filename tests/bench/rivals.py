@@ -10,6 +10,7 @@ import numpy as np
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.policy import Env
 
 
@@ -33,12 +34,12 @@ class Cubes:
         partial = (cube == 0) | (np.bincount(cube, size)[cube] < self.least)
         at = np.flatnonzero(partial)
         if not len(at) or (len(np.unique(cube[at])) == 1 and cube[at[0]] > 0):
-            return [Skip(candidates, "nothing to add to a cube")]
+            return [Skip(candidates, Reason.of("full_cube", "nothing to add to a cube"))]
         at = at[np.argsort(cube[at], kind="stable")]
         choices: list[Choice] = []
         for group in _bins(at, size, 1.5 * self.least):
             self.made += 1
-            choices.append(Merge(group, self.made, 1.0, "a cube"))
+            choices.append(Merge(group, self.made, 1.0, Reason.of("cube", "a cube")))
         return choices
 
 
@@ -51,7 +52,10 @@ class SortAll:
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         size = snapshot.blocks.bytes / options.integer("target-file-size-bytes")
-        return [Merge(group, 1, 1.0, "all") for group in _bins(candidates, size, self.most)]
+        return [
+            Merge(group, 1, 1.0, Reason.of("bin", "all files of a bin"))
+            for group in _bins(candidates, size, self.most)
+        ]
 
 
 def _bins(at: Index, size: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> list[Index]:

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import lakekeeper as lk
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import reason
 from tests.oracles.rest_catalog import rest_catalog
 
@@ -116,8 +117,8 @@ def finished(report: Any) -> str:
     groups = [g for g in getattr(report, "groups", ()) if g.status not in ("committed", "skipped")]
     if groups:
         return f"{groups[0].status}: {groups[0].detail}"
-    ended = str(getattr(report, "ended", ""))
-    return ended if "stopped" in ended or "stayed" in ended else ""
+    ended: Reason | None = getattr(report, "ended", None)
+    return str(ended) if ended and {"stopped", "files_remain"} & set(ended.codes) else ""
 
 
 def beside(

@@ -16,6 +16,8 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import DeleteReport, GroupResult, MergeReport
 from lakekeeper.errors import LakekeeperError
 
@@ -184,7 +186,10 @@ def test_errors_are_one_line(
 def test_a_run_whose_groups_all_failed_has_failed(
     run: Run, monkeypatch: pytest.MonkeyPatch, statuses: list[str], commits: int, code: int
 ) -> None:
-    groups = tuple(GroupResult("g", status, 2, 10, detail="lost executor") for status in statuses)
+    groups = tuple(
+        GroupResult("g", status, 2, 10, detail=Reason.of(Code.FAILED, error="lost executor"))
+        for status in statuses
+    )
 
     class Fake:
         def recluster(self, *_: Any, **__: Any) -> MergeReport:

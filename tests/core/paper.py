@@ -62,8 +62,8 @@ def inputs(plan: Plan) -> list[str]:
 
 
 def reasons(plan: Plan) -> dict[str, int]:
-    """Why blocks are left, and how many."""
-    return {left.reason: left.blocks for left in plan.left}
+    """The codes of why blocks are left, and how many."""
+    return {left.reason.code: left.blocks for left in plan.left}
 
 
 def shares(values: list[float]) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from lakekeeper.core.layout.ranks import Intervals
 from lakekeeper.core.layout.snapshot_index import table_line
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.model.reason import Fact, Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.deletes import DELETES
@@ -23,6 +27,7 @@ from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env, Policy
+from lakekeeper.core.text.formatting import size
 from lakekeeper.testing.drawing import parse_blocks, parse_key, print_blocks
 from lakekeeper.testing.golden import Case, run_golden
 
@@ -43,6 +48,7 @@ class State:
             "depth": self.depth,
             "pick": self.pick,
             "information": self.information,
+            "reasons": self.reasons,
         }
         return commands[case.command](case)
 
@@ -91,6 +97,28 @@ class State:
         plan = make_plan(self.snapshot, policies, options, Env(now_ms=now))
         return "\n".join([*map(_task, plan.tasks), *_left(plan)])
 
+    def reasons(self, case: Case) -> str:
+        """Reasons, one a line as its code and facts, in the sentences that are printed."""
+        return "\n".join(str(parse_reason(line)) for line in case.input.splitlines())
+
+
+def parse_reason(line: str) -> Reason:
+    """A code and its facts: ``many=3 share=0.1..0.2 by="version 9 (DELETE)"``."""
+    code, *facts = shlex.split(line)
+    named = dict(fact.split("=", 1) for fact in facts)
+    return Reason.of(Code[code.upper()], **{name: _fact(text) for name, text in named.items()})
+
+
+def _fact(text: str) -> Fact:
+    if ".." in text:
+        least, most = text.split("..")
+        return _number(least), _number(most)
+    return _number(text) if re.fullmatch(r"[\d.]+", text) else text
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
 
 def _names(snapshot: Snapshot, intervals: Intervals) -> list[str]:
     """The value at each point; of NULL and of unknown bounds, what stands for them."""
@@ -109,15 +137,31 @@ def _names(snapshot: Snapshot, intervals: Intervals) -> list[str]:
 
 def _task(task: MergeTask) -> str:
     cuts = f" cut at {', '.join(map(str, task.cuts))}" if task.cuts else ""
-    size = f"{task.input_bytes / 1e6:g}MB"
-    return (
-        f"merge L{task.input_level} -> L{task.level}: {' '.join(task.inputs)} ({size}){cuts}  # {task.reason}"
-    )
+    megabytes = f"{task.input_bytes / 1e6:g}MB"
+    merge = f"merge L{task.input_level} -> L{task.level}: {' '.join(task.inputs)} ({megabytes}){cuts}"
+    return f"{merge}  # {said(task.reason)}"
 
 
 def _left(plan: Plan) -> list[str]:
-    found = [(sorted(item.paths.to_pylist()), item.reason) for item in plan.left]
+    found = [(sorted(item.paths.to_pylist()), said(item.reason)) for item in plan.left]
     return [f"left {' '.join(paths)}: {reason}" for paths, reason in sorted(found)]
+
+
+def said(reason: Reason) -> str:
+    """The codes with their facts; the sentences are in reasons.txt."""
+    facts = [f"{name}={_value(name, value)}" for name, value in reason.facts]
+    return "; ".join([" ".join([reason.code, *facts]), *map(said, reason.also)])
+
+
+def _value(name: str, value: Fact) -> str:
+    """Bytes in the unit of the drawings where they are whole, ranges as ``least..most``."""
+    if isinstance(value, tuple):
+        return "..".join(dict.fromkeys(_value(name, each) for each in value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if name.endswith("bytes") and isinstance(value, int):
+        return f"{value // 10**6}MB" if value % 10**6 == 0 else size(value).replace(" ", "")
+    return str(value)
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)

@@ -80,7 +80,7 @@ def test_a_changed_input_is_a_conflict_that_names_the_winner(
     assert changes.removed or changes.delete_ids
     rebased = rebase(done, changes)
     assert not rebased.keep
-    assert operation in why(*touched(done[0], changes), changes)
+    assert operation in str(why(*touched(done[0], changes), changes))
     assert bool(rebased.drop) == (operation == "OPTIMIZE"), "a replay would find nothing left to put in"
 
 

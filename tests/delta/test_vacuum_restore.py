@@ -54,7 +54,7 @@ def test_a_restore_between_two_deletes_stops_the_rest(scene: Scene) -> None:
     table = lk.table(scene.spark, scene.sql)
     report = table.vacuum(observer=restore, options=ONE_BY_ONE, **NOW)
     assert (report.deleted_files_count, report.failed_files_count, len(deleted)) == (2, 2, 2)
-    assert "restored files that were to be deleted" in report.ended
+    assert "restored files that were to be deleted" in str(report.ended)
     assert [row.k for row in scene.spark.table(scene.sql).collect()] == [3]
     assert table.vacuum(options=ONE_BY_ONE, **NOW).deleted_files_count == 2
     scene.spark.catalog.clearCache()

@@ -14,6 +14,8 @@ import pytest
 
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
@@ -33,9 +35,7 @@ class FakeTable:
     conf: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    freed: VacuumReport | Exception = field(
-        default_factory=lambda: VacuumReport("t", False, 1, ended="nothing to do")
-    )
+    freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
 
     @property
     def automatic(self) -> bool:
@@ -80,11 +80,14 @@ class FakeTable:
         return [verb for verb, _ in self.asked]
 
 
-def report(verb: str, *statuses: str, reason: str = "nothing overlaps", **given: Any) -> MergeReport:
+def report(verb: str, *statuses: str, reason: Code = Code.NO_GAIN, **given: Any) -> MergeReport:
     """A report with one group for each status; without any, an idle one that gives the reason."""
-    groups = tuple(GroupResult(f"g{i}", s, 2, 100, detail=f"group {s}") for i, s in enumerate(statuses))
+    groups = tuple(
+        GroupResult(f"g{i}", s, 2, 100, detail=Reason.of(Code.FAILED, error=f"group {s}"))
+        for i, s in enumerate(statuses)
+    )
     committed = statuses.count("committed")
-    left = Left(reason, 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
+    left = Left(Reason.of(reason), 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
     plan = Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0)
     facts: dict[str, Any] = {
         "commits": min(committed, 1),
@@ -127,7 +130,8 @@ def test_what_lands_is_counted_and_said() -> None:
 def test_a_table_that_needs_nothing_says_why() -> None:
     (one,) = passed({"a": FakeTable()}).tables
     assert one.status == "idle"
-    assert one.reason == "recluster: nothing overlaps; compact: nothing overlaps"
+    why = Reason.of(Code.NO_GAIN)
+    assert one.reason == f"recluster: {why}; compact: {why}"
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.lakekeeper.auto.enabled": "true"}])
@@ -262,7 +266,9 @@ def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
 
 
 def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
-    freed = VacuumReport("t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended="done")
+    freed = VacuumReport(
+        "t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended=Reason.of(Code.DONE)
+    )
     table = FakeTable(freed=freed)
     passed({"a": table})
     assert table.verbs == ["recluster", "compact"]

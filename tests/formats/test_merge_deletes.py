@@ -49,10 +49,9 @@ def test_files_at_or_above_the_ratio_are_written_anew_together(lake: Lake, keyed
     assert [g.status for g in report.groups] == ["committed"]
     assert (report.rewritten_data_files_count, report.added_data_files_count) == (2, 1)
     assert report.plan is not None
-    assert "50 %" in report.plan.tasks[0].reason
-    assert sorted(left.reason[:20] for left in report.plan.left) == sorted(
-        ["no delete applies to", "10 % of its rows del"]
-    )
+    due = report.plan.tasks[0].reason
+    assert (due.code, due["share"]) == ("deleted_rows", 0.5)
+    assert sorted(left.reason.code for left in report.plan.left) == ["few_deleted", "no_deletes"]
     assert lake.fingerprint(name) == rows
     assert {v: lake.fingerprint(name, v) for v in versions} == versions
     after = {row.path: row for row in table.blocks().collect()}
@@ -70,7 +69,7 @@ def test_a_second_call_reads_no_data_and_commits_nothing(lake: Lake) -> None:
     assert table.merge_deletes().changed
     versions, files, phases = lake.versions(name), lake.on_disk(name), Phases()
     report = table.merge_deletes(observer=phases)
-    assert (report.changed, report.ended) == (False, "nothing to do")
+    assert (report.changed, report.ended.code) == (False, "nothing_to_do")
     assert "read" not in phases.names
     assert "committed" not in phases.names
     assert stages_of_group(lake.spark, phases.run_id) == ([], 0)

@@ -60,7 +60,7 @@ def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSess
     data = [p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts]
     assert len(data) == table.blocks().count()
     again = table.vacuum(**NOW)
-    assert (again.deleted_files_count, again.ended) == (0, "nothing to do")
+    assert (again.deleted_files_count, again.ended.code) == (0, "nothing_to_do")
     assert "nothing to delete" in str(again)
 
 
@@ -215,7 +215,7 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
     with pytest.raises(RetentionError, match=r"spark\.lakekeeper\.vacuum\.streaming-checkpoints"):
         lk.table(spark, name).vacuum(**NOW)
     assert on_disk(lake.home(name)) == disk
-    assert lk.table(spark, name).compact(dry_run=True).ended
+    assert lk.table(spark, name).compact(dry_run=True).ended.code in ("dry_run", "nothing_to_do")
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # of a stream of another table

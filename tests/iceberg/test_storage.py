@@ -142,7 +142,7 @@ def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(
         VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
         observer=lambda phase, _: looks.append(phase),
     )
-    assert (report.ended, report.retries, looks.count("planned")) == ("done", 3, 1)
+    assert (report.ended.code, report.retries, looks.count("planned")) == ("done", 3, 1)
     assert report.expired_snapshots_count == 3
     assert scene.spark.table(scene.sql).count() == 7
     assert scene.leftovers() == scene.metadata_leftovers() == set()

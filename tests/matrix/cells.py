@@ -142,9 +142,10 @@ def outcome(report: MergeReport) -> str:
 
 def _fate(group: GroupResult) -> str:
     if group.status == "committed":
-        return "replayed" if "deleted meanwhile" in group.detail else "kept"
+        return "replayed" if group.detail and group.detail.code == "replayed" else "kept"
     if group.status == "dropped":
-        return "dropped" if "of its inputs" in group.detail else "obstacle"
+        obstacle = group.detail is None or group.detail.code == "table_changed"
+        return "obstacle" if obstacle else "dropped"
     return group.status
 
 

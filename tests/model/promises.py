@@ -173,8 +173,10 @@ def _count(world: World, trace: Trace, done: Done) -> None:
         counts["replay landed"] += report.replayed_rows_count > 0
         counts["drop"] += any(group.status == "dropped" for group in report.groups)
         counts["failed"] += any(group.status == "failed" for group in report.groups)
-        counts["came back"] += any("came back" in group.detail for group in report.groups)
-        counts["early abort"] += any("stopped early" in group.detail for group in report.groups)
+        counts["came back"] += any("came back" in str(group.detail) for group in report.groups)
+        counts["early abort"] += any(
+            group.detail is not None and "stopped_early" in group.detail.codes for group in report.groups
+        )
     if isinstance(done.value, DeleteReport) and done.value.changed:
         counts["delete followed rows"] += done.value.followed_rows_count > 0
         counts["delete over a rewrite"] += any("lakekeeper run" in w for w in done.value.winners)

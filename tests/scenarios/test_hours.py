@@ -116,7 +116,7 @@ def test_what_is_ready_is_committed_before_a_registration_ends_that_cannot_be_re
     request = scene.request(options={"max-concurrent-file-group-rewrites": 1})
     report = maintain(scene.adapter, scene.runner, request, clock=hours.clock, observer=observer)
     assert [g.status for g in report.groups] == ["committed"] * 5 + ["failed"] * 3
-    assert all("took longer than" in g.detail for g in report.groups if g.status == "failed")
+    assert all("took longer than" in str(g.detail) for g in report.groups if g.status == "failed")
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
 

@@ -47,7 +47,9 @@ def test_a_concurrent_delete_is_replayed_or_costs_its_group_alone(phase: str, wh
         assert (raced.status, raced.replayed_rows, report.replayed_rows_count) == ("committed", 1, 1)
     else:
         assert (raced.status, raced.replayed_rows) == ("dropped", 0)
-        assert "DELETE" in raced.detail
+        assert raced.detail is not None
+        assert raced.detail.code == "inputs_removed"
+        assert "DELETE" in str(raced.detail["winners"])
     assert _same(scene, expected)
     assert scene.table.leftovers() == set()
 
@@ -85,11 +87,11 @@ def test_two_runs_on_one_table_lose_no_row_and_no_file() -> None:
     rival = Scene(scene.table)
     ours = scene.run(observer=At("before_commit", rival.run))
     assert {group.status for group in ours.groups} == {"dropped"}
-    assert all("lakekeeper run" in group.detail for group in ours.groups)
+    assert all("lakekeeper run" in str(group.detail) for group in ours.groups)
     assert ours.commits == 0
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
-    assert scene.run().ended == "nothing to do"
+    assert scene.run().ended.code == "nothing_to_do"
 
 
 def test_a_foreign_rewrite_of_inputs_wins() -> None:
@@ -117,7 +119,8 @@ def test_a_concurrent_schema_change_drops_all_groups_and_says_so(
     scene = groups_apart(2)
     report = scene.run(observer=At(phase, lambda: change(scene)))
     assert {group.status for group in report.groups} == {"dropped"}
-    assert all("changed meanwhile" in group.detail for group in report.groups)
+    assert {group.detail and group.detail.code for group in report.groups} == {"table_changed"}
+    assert all("changed meanwhile" in str(group.detail) for group in report.groups)
     assert scene.table.leftovers() == set()
     assert len(scene.table.rows()) == 48
 
@@ -220,9 +223,10 @@ def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> Non
     report = scene.run(options=options | {"max-concurrent-file-group-rewrites": 1})
     assert report.commits >= 1
     assert {g.status for g in report.groups} == {"committed", "dropped"}
-    assert any("gave up after 1 attempts" in g.detail for g in report.groups)
+    assert any("gave up after 1 attempts" in str(g.detail) for g in report.groups)
     assert any(
-        re.search(r"was removed \(groups: \d+, files: [1-9]\d*, bytes: ", g.detail) for g in report.groups
+        re.search(r"was removed \(groups: \d+, files: [1-9]\d*, bytes: ", str(g.detail))
+        for g in report.groups
     )
     assert scene.table.leftovers() == set()
 

@@ -111,6 +111,8 @@ def test_a_rewrite_that_stays_over_its_bound_is_never_committed() -> None:
     report = scene.run(options={"max-rows-per-file": 10, "target-file-size-bytes": 1 << 20})
     assert report.commits == 0
     assert [g.status for g in report.groups] == ["failed"]
-    assert "max-rows-per-file" in report.groups[0].detail
+    assert report.groups[0].detail is not None
+    assert report.groups[0].detail.code == "output_too_large"
+    assert "max-rows-per-file" in str(report.groups[0].detail)
     assert table.fingerprint() == before
     assert set(table.disk) == disk

@@ -156,7 +156,7 @@ def test_a_read_that_fails_for_good_costs_its_group_alone() -> None:
 
     report = run(scene, Line(broken=broken))
     assert sorted(g.status for g in report.groups) == ["committed"] * 3 + ["failed"]
-    assert "503 Slow Down" in next(g.detail for g in report.groups if g.status == "failed")
+    assert "503 Slow Down" in next(str(g.detail) for g in report.groups if g.status == "failed")
 
 
 def test_a_log_that_cannot_be_read_before_the_first_attempt_leaves_no_file() -> None:

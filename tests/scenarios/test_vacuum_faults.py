@@ -69,7 +69,7 @@ def shot(table: MemoryTable, port: Port, **wanted: Any) -> str:
     """The name of what came out."""
     adapter = Faulty(MemoryAdapter(table), port)
     try:
-        return swept(table, adapter, **wanted).ended
+        return swept(table, adapter, **wanted).ended.code
     except (Exception, Dead) as error:
         return type(error).__name__
 

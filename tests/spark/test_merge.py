@@ -7,6 +7,8 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.spark.merge import POOL, SparkRunner
 
 MARKS = (
@@ -24,8 +26,9 @@ def marks(spark: SparkSession) -> list[str | None]:
 def task() -> MergeTask:
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     paths = ("a", "b")
+    why = Reason.of(Code.FULL_SORT, files=2)
     return MergeTask(
-        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, "why"
+        "t1", "ranges", "db.t", "uuid", 1, paths, ("", ""), "", 0, key, 0, 1, 100, 10, 200, 50, 5, 5, 1.0, why
     )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
 def _basis(workload: Workload | None, scale: Scale) -> str:
     rate = f"{scale.rate * 3600:,.3g} an hour"
     if workload is None:
-        return f"no workload: queries for 1 % of the data around each row, {rate}"
+        return f"queries of 1 % of the data, {rate} (no workload is known)"
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
     return f"{len(workload):,} scans{unread}, {rate}" + (
         f", from {workload.source}" if workload.source else ""

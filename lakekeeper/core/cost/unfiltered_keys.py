@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from lakekeeper.core.cost.partition_pruning import partition_columns
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.workload.workload import Workload
 
 
-def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> str:
-    """Why no merge by the current key pays, and the column that would serve the workload; empty if queries use the key.
+def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> Reason | None:
+    """Why no merge by the current key pays, and the column that would serve the workload; None if queries use the key.
 
     A filter on its first column uses a ``linear`` key; a filter on any column uses one that follows a curve.
     """
     key = snapshot.key
     if workload is None or key is None or not len(workload):
-        return ""
+        return None
     asked = {
         column.lower()
         for scan in workload.scans
@@ -23,11 +25,14 @@ def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> s
     }
     leading = key.columns if key.curved else key.columns[:1]
     if asked & {column.name.lower() for column in leading}:
-        return ""
+        return None
+    named = ", ".join(column.name for column in leading)
     other = [
-        f"{column} ({share:.0%})"
+        (column, share)
         for column, share in workload.filtered(now_ms).items()
         if column.lower() in asked - partition_columns(snapshot.blocks.partitions)
     ]
-    help_ = f"; most filter by {other[0]}: cluster by it, see advise()" if other else ""
-    return f"no query filters by the key ({', '.join(column.name for column in leading)}){help_}"
+    if not other:
+        return Reason.of(Code.KEY_NOT_FILTERED, key=named)
+    column, share = other[0]
+    return Reason.of(Code.OTHER_KEY_FILTERED, key=named, column=column, share=round(float(share), 4))

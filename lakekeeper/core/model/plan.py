@@ -24,6 +24,7 @@ from lakekeeper.core.model.coefficients import Coefficients
 from lakekeeper.core.model.keys import ClusterKey, key_from_json, key_to_json
 from lakekeeper.core.model.plan_table import plan_table
 from lakekeeper.core.model.plan_text import render_plan
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.units import Floats, Ints
 
@@ -36,7 +37,7 @@ class Merge:
     """Merge these blocks into one sorted run at ``level``.
 
     score      ranks the merges of one policy (higher first)
-    reason     names the rule and its numbers
+    reason     the rule that chose it, with its numbers
     packs      the merge serves queries that read everything: it reduces the number of files, not the bytes that a
                query opens
     born_ms    mean time (ms since the epoch) at which the merged data was added, if a size bound cut this merge out of
@@ -46,7 +47,7 @@ class Merge:
     blocks: Index
     level: int
     score: float
-    reason: str
+    reason: Reason
     packs: bool = False
     born_ms: int = 0
 
@@ -56,7 +57,7 @@ class Freeze:
     """These blocks are full and constant in the key: no merge can improve them."""
 
     blocks: Index
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,7 @@ class Skip:
     """These blocks were considered and left unchanged, for this reason."""
 
     blocks: Index
-    reason: str
+    reason: Reason
 
 
 Choice = Merge | Freeze | Skip
@@ -108,7 +109,7 @@ class MergeTask:
     input_rows: int
     live_rows: int | None
     score: float
-    reason: str
+    reason: Reason
     cut_column: int = 0
     cuts: tuple[Any, ...] = ()
     boundaries: Boundaries | None = None
@@ -117,14 +118,19 @@ class MergeTask:
 
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` restores an equal task."""
-        data = {**asdict(self), "key": key_to_json(self.key) if self.key else None}
+        data = {
+            **asdict(self),
+            "key": key_to_json(self.key) if self.key else None,
+            "reason": self.reason.to_dict(),
+        }
         return json.dumps(data, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> MergeTask:
-        """Inverse of :meth:`to_json`; raises ValueError or TypeError for invalid input."""
+        """Inverse of :meth:`to_json`; raises ValueError, TypeError or KeyError for invalid input."""
         data = json.loads(text)
         data["key"] = key_from_json(data["key"]) if data["key"] else None
+        data["reason"] = Reason.from_dict(data["reason"])
         kept = data.get("boundaries")
         data["boundaries"] = boundaries_from(kept) if kept else None
         data["worth"] = Worth.from_dict(data["worth"]) if data.get("worth") else None
@@ -214,7 +220,7 @@ class Left:
     blocks, else None; ``files_per_query`` is how many of them a query opens on average, None if not predicted.
     """
 
-    reason: str
+    reason: Reason
     blocks: int
     bytes: int
     at: Index
@@ -234,8 +240,8 @@ class Left:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without the paths: a plan of a large table can leave a million blocks."""
-        plain = ("reason", "blocks", "bytes", "level", "files_per_query")
-        return {name: getattr(self, name) for name in plain}
+        plain = ("blocks", "bytes", "level", "files_per_query")
+        return {"reason": self.reason.to_dict(), **{name: getattr(self, name) for name in plain}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

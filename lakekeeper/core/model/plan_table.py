@@ -17,7 +17,8 @@ def plan_table(plan: Plan) -> pa.Table:
 
     path, bytes, files_per_query   the block, its size, and the share of the queries that open it
     action                         ``merge``, ``leave``, or ``freeze`` (full and constant in the key)
-    reason, policy                 the reason, and the policy that chose the merge (NULL for blocks that are left)
+    reason, reason_text            the code of the reason, and the reason as text
+    policy                         the policy that chose the merge (NULL for blocks that are left)
     group, partition, level        of the merge that contains the block; the level is that of the outputs
     group_files_before, group_files_after, group_bytes_saved, group_score   of the whole group, per query
 
@@ -36,7 +37,8 @@ def plan_table(plan: Plan) -> pa.Table:
 
     text, whole, number = pa.string(), pa.int64(), pa.float64()
     actions = ["freeze" if item.frozen else "leave" for item in left]
-    reasons = pa.array([t.reason for t in tasks] + [item.reason for item in left], text)
+    reasons = [t.reason for t in tasks] + [item.reason for item in left]
+    owner = pa.array(np.repeat(np.arange(len(reasons)), counts[0] + counts[1]))
     worths = [t.worth for t in tasks]
     size, share = _facts(plan, path)
     return pa.table(
@@ -45,7 +47,8 @@ def plan_table(plan: Plan) -> pa.Table:
             "bytes": size,
             "files_per_query": share,
             "action": pa.array(["merge"] * merged + np.repeat(actions, counts[1]).tolist(), text),
-            "reason": reasons.take(pa.array(np.repeat(np.arange(len(reasons)), counts[0] + counts[1]))),
+            "reason": pa.array([str(reason.code) for reason in reasons], text).take(owner),
+            "reason_text": pa.array([str(reason) for reason in reasons], text).take(owner),
             "policy": of_tasks([t.policy for t in tasks], text),
             "group": of_tasks([t.id for t in tasks], text),
             "partition": of_tasks([t.partition for t in tasks], text),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.text.formatting import counted, duration, indent, size, table
+from lakekeeper.core.text.formatting import counted, duration, indent, size, table, wrapped
 
 if TYPE_CHECKING:
     from lakekeeper.core.model.benefit import Worth
-    from lakekeeper.core.model.plan import Plan
+    from lakekeeper.core.model.plan import MergeTask, Plan
 
 _SHOWN_TASKS = 20
+_WIDTH = 80
 
 
 def render_plan(plan: Plan) -> str:
@@ -18,25 +19,24 @@ def render_plan(plan: Plan) -> str:
     version = "no version yet" if plan.version is None else f"version {plan.version}"
     head = f"plan for {plan.table} ({version}) by {', '.join(plan.policies)}"
     levels = ", ".join(f"L{n}: {c:,}" for n, c in plan.levels.items()) or "none"
-    lines = [
-        head + (f", key {plan.key}" if plan.key else ""),
-        f"  {counted(plan.blocks, 'block')}, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}",
-    ]
-    lines += _prediction(plan)
+    facts = (
+        f"{counted(plan.blocks, 'block')}, {size(plan.bytes)}, average depth {plan.depth:g}, levels {levels}"
+    )
+    lines = [head + (f", key {plan.key}" if plan.key else ""), *map(_line, [facts, *_prediction(plan)])]
     if plan.drawing:
         lines += ["  blocks at the deepest point of the key:", plan.drawing]
     if plan.tasks:
-        lines.append(
-            f"  {counted(len(plan.tasks), 'group')} to merge: {counted(plan.input_files, 'file')}, "
-            f"{size(plan.input_bytes)}"
-        )
-        lines.append(indent(_tasks(plan)))
+        groups, files = counted(len(plan.tasks), "group"), counted(plan.input_files, "file")
+        lines += [f"  {groups} to merge: {files}, {size(plan.input_bytes)}", _tasks(plan)]
     else:
-        lines.append("  nothing to do")
+        lines.append("  nothing to merge")
     if plan.left:
-        lines.append("  not merged:")
-        lines.append(indent(_left(plan)))
+        lines += ["  not merged:", indent(_left(plan), 2)]
     return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    return wrapped(text, first="  ", rest="    ")
 
 
 def _prediction(plan: Plan) -> list[str]:
@@ -45,22 +45,22 @@ def _prediction(plan: Plan) -> list[str]:
     if predicted is None:
         return []
     before, after = predicted.worth.before, predicted.worth.after
-    lines = [f"  a query reads {before.files:,.2f} files, {size(before.bytes)}"]
+    lines = [f"a query reads {before.files:,.2f} files, {size(before.bytes)}"]
     if plan.tasks:
         lines[0] += f"; after this plan {after.files:,.2f} files, {size(after.bytes)}"
-        lines.append(f"  score {predicted.worth.score:.0f} of 100: {_pays_back(predicted.worth)}")
-    lines.append(f"  predicted for {predicted.basis}")
+        lines.append(f"score {predicted.worth.score:.0f} of 100: {_pays_back(predicted.worth)}")
+    lines.append(f"predicted for {predicted.basis}")
     if plan.tasks:
         c = predicted.costs
         lines.append(
-            f"  costs in bytes read: {size(c.open_bytes)} to open a file and {c.column_share:.0%} of its bytes; "
+            f"costs in bytes read: {size(c.open_bytes)} to open a file and {c.column_share:.0%} of its bytes; "
             f"{c.rewrite:.3g} per byte rewritten"
         )
     if predicted.error is not None:
-        lines.append(f"  files predicted for these scans were off by {predicted.error:.0%} (median)")
+        lines.append(f"files predicted for these scans were off by {predicted.error:.0%} (median)")
     if predicted.costs.error is not None:
         off = f"off by {predicted.costs.error:.0%} (median)"
-        lines.append(f"  costs fitted to {predicted.costs.measured:,} measurements, {off}")
+        lines.append(f"costs fitted to {predicted.costs.measured:,} measurements, {off}")
     return lines
 
 
@@ -76,30 +76,31 @@ def _left(plan: Plan) -> str:
     rows = [("blocks", "size", *(("files/query",) if asked else ()), "why")]
     for item in plan.left:
         files = (f"{item.files_per_query or 0:,.2f}",) if asked else ()
-        rows.append((f"{item.blocks:,}", size(item.bytes), *files, item.reason))
-    return table(rows, right=frozenset({0, 1, 2} if asked else {0, 1}))
+        rows.append((f"{item.blocks:,}", size(item.bytes), *files, str(item.reason)))
+    return table(rows, right=frozenset({0, 1, 2} if asked else {0, 1}), width=_WIDTH - 2)
 
 
 def _tasks(plan: Plan) -> str:
+    """Each group in a row, with the reason in lines of its own below it."""
     asked = plan.prediction is not None
-    weighed = ("files/query", "cost", "saves a day", "payback") if asked else ()
-    rows = [("group", "policy", "files", "size", *weighed, "level", "partition", "why")]
+    shown = plan.tasks[:_SHOWN_TASKS]
+    rows = [("group", "files", "size", *(("files/query", "cost", "saves/day", "payback") if asked else ()))]
     rows += [
-        (
-            task.id,
-            task.policy,
-            f"{len(task.inputs):,}",
-            size(task.input_bytes),
-            *(_weighed(task.worth) if asked else ()),
-            f"L{task.input_level}->L{task.level}",
-            task.partition or "-",
-            task.reason,
-        )
-        for task in plan.tasks[:_SHOWN_TASKS]
+        (task.id, f"{len(task.inputs):,}", size(task.input_bytes), *(_weighed(task.worth) if asked else ()))
+        for task in shown
     ]
+    heading, rule, *lines = table(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
+    text = [heading, rule]
+    for task, line in zip(shown, lines, strict=True):
+        text += [line, wrapped(_why(plan, task), _WIDTH - 2, first="  ", rest="  ")]
     more = len(plan.tasks) - _SHOWN_TASKS
-    right = frozenset({2, 3, 4, 5, 6, 7} if asked else {2, 3})
-    return table(rows, right=right) + (f"\n… and {more:,} more groups" if more > 0 else "")
+    return indent("\n".join([*text, *([f"… and {more:,} more groups"] if more > 0 else [])]), 2)
+
+
+def _why(plan: Plan, task: MergeTask) -> str:
+    policy = [f"by {task.policy}"] if len(plan.policies) > 1 else []
+    partition = [task.partition] if task.partition else []
+    return f"{task.reason} ({', '.join([*policy, f'L{task.input_level}->L{task.level}', *partition])})"
 
 
 def _weighed(worth: Worth | None) -> tuple[str, str, str, str]:

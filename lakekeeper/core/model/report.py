@@ -7,8 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report_text import render_delete, render_report, render_restore
 from lakekeeper.core.text.result import Result
+
+_NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,23 @@ class GroupResult:
     bytes_out: int = 0
     level: int = 0
     partition: str = ""
-    reason: str = ""
-    detail: str = ""
+    reason: Reason | None = None
+    detail: Reason | None = None
     replayed_rows: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["reason"] = self.reason.to_dict() if self.reason else None
+        plain["detail"] = self.detail.to_dict() if self.detail else None
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
 class MergeReport(Result):
     """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts use Iceberg's names.
 
+    ended            why the call ended, such as ``nothing_to_do`` or ``max_rounds`` (``ended.code``)
     run_ids          one per commit, as recorded in the table's log
     depth_*          mean block depth before and after (equal in a dry run); None without a key
     duration_ms      wall time of the call
@@ -68,7 +80,7 @@ class MergeReport(Result):
     replayed_rows_count: int = 0
     duration_ms: int = 0
     run_ids: tuple[str, ...] = ()
-    ended: str = ""
+    ended: Reason = _NOTHING_TO_DO
     groups: tuple[GroupResult, ...] = ()
     files_per_query_before: float | None = None
     files_per_query_predicted: float | None = None
@@ -93,7 +105,8 @@ class MergeReport(Result):
         }
         plain["run_ids"] = list(self.run_ids)
         plain["prediction_error"] = self.prediction_error
-        plain["groups"] = [asdict(group) for group in self.groups]
+        plain["ended"] = self.ended.to_dict()
+        plain["groups"] = [group.to_dict() for group in self.groups]
         plain["plan"] = self.plan.to_dict() if self.plan else None
         return plain
 

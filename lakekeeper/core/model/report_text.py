@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.model.plan_text import render_plan
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.text.formatting import counted, size
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def render_report(report: MergeReport) -> str:
             into = f", {instead:,} in their place" if instead else ""
             lines.append(f"  removed     {counted(report.removed_delete_files_count, 'delete file')}{into}")
         rounds = f", {counted(report.rounds, 'round')}" if report.rounds else ""
-        lines.append(f"  commits     {counted(report.commits, 'commit')}{rounds}: {report.ended}")
+        ended = "" if report.ended.codes == (Code.ONE_ROUND,) else f": {report.ended}"
+        lines.append(f"  commits     {counted(report.commits, 'commit')}{rounds}{ended}")
         lines.append(f"  run         {', '.join(report.run_ids)}")
     if report.depth_before is not None and report.depth_after is not None:
         lines.insert(

@@ -26,6 +26,8 @@ from lakekeeper.core.layout.overlap_groups import Groups, bounded_groups
 from lakekeeper.core.layout.ranks import Intervals, rank_blocks
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Freeze, Merge, Skip
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import Ints
 
 Hot = Callable[[DepthCurve, Gates], Bools]
@@ -54,7 +56,7 @@ def select_by_depth(
     others on every stream that keeps level 0 above its gate.
     """
     if snapshot.key is None:
-        return [Skip(candidates, "the table has no cluster key")]
+        return [Skip(candidates, Reason.of(Code.NO_KEY))]
     if not len(candidates):
         return []
     everything = len(candidates) == len(snapshot.blocks)
@@ -88,9 +90,9 @@ def _field(
     keep = ~still & ~done
     choices: list[Choice] = []
     if still.any():
-        choices.append(Freeze(candidates[still], "full and constant in the key (level -1)"))
+        choices.append(Freeze(candidates[still], Reason.of(Code.CONSTANT)))
     if done.any():
-        choices.append(Skip(candidates[done], f"reached max-level {top}"))
+        choices.append(Skip(candidates[done], Reason.of(Code.MAX_LEVEL, level=top)))
     if keep.all():
         return _Field(candidates, blocks, level, place, group, intervals), choices
     at = candidates[keep]
@@ -186,7 +188,7 @@ def _merges(field: _Field, groups: Groups, run: Ints, peak: Counts, waiting: Boo
         strict=True,
     )
     return [
-        Merge(at[a:b], own + 1, float(deep), f"level {own}: {b - a} blocks overlap, up to {deep} deep")
+        Merge(at[a:b], own + 1, float(deep), Reason.of(Code.DEEP, files=b - a, level=own, depth=deep))
         for a, b, own, deep in described
     ]
 
@@ -201,24 +203,21 @@ def _left(
     free = ~merged[field.at]
     enough = ~gate.above[field.group]
     reasons = (
-        (
-            free & enough,
-            "its level is clustered well enough (average depth {average:.2f}, threshold {threshold:g})",
-        ),
-        (free & ~enough & waiting, "waits: another level of its partition is deeper on average"),
-        (
-            free & ~enough & cut & ~waiting,
-            "bounded: with any overlapping neighbour the group would be too large",
-        ),
-        (free & ~enough & (run < 0), "outside the deep ranges of its level"),
-        (free & ~enough & (run >= 0) & ~waiting & ~cut, "no overlapping block left to merge with"),
+        (free & ~enough & waiting, Code.DEEPER_LEVEL_FIRST),
+        (free & ~enough & cut & ~waiting, Code.NO_ROOM),
+        (free & ~enough & (run < 0), Code.DEEPER_RANGE_FIRST),
+        (free & ~enough & (run >= 0) & ~waiting & ~cut, Code.NO_PARTNER),
     )
     left: list[Choice] = []
-    for mask, reason in reasons:
-        at = np.flatnonzero(mask)
-        if len(at):
-            average, threshold = gate.average[field.group[at]], gate.threshold[field.group[at]]
-            worst = average.max()
-            text = reason.format(average=worst, threshold=threshold[average == worst].min())
-            left.append(Skip(field.at[at], text))
+    if (free & enough).any():
+        left.append(Skip(field.at[free & enough], _shallow(gate, field.group[free & enough])))
+    left += [Skip(field.at[mask], Reason.of(code)) for mask, code in reasons if mask.any()]
     return left
+
+
+def _shallow(gate: Gates, group: Ints) -> Reason:
+    """Of the deepest of the levels that are below their gates."""
+    average, threshold = gate.average[group], gate.threshold[group]
+    deepest = average.max()
+    nearest = threshold[average == deepest].min()
+    return Reason.of(Code.SHALLOW, depth=round(float(deepest), 2), threshold=float(nearest))

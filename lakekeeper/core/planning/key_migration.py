@@ -19,10 +19,10 @@ import numpy as np
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Bools, Index, Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policy import Policy, converges, lays_out
 from lakekeeper.core.units import Ints
-
-WAITS = "clustered by another key: taken in step by step, at most {share} a round (key-change-ratio)"
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Share:
     left: int
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         """Why a block waits."""
-        return WAITS.format(share=f"{self.most:,} bytes")
+        return Reason.of(Code.KEY_CHANGE, round_bytes=self.most)
 
     def needed(self, every: Index, starts: Ints) -> list[int]:
         """Of groups of blocks that stand one after another in ``every``, the bytes of other keys."""

@@ -29,15 +29,12 @@ from lakekeeper.core.model.plan import (
     Tasks,
     task_id,
 )
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.key_migration import Share, bounded, share_of
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import OptionError
-
-_OVER_BUDGET = "over the budget of this call"
-_OVER_DAY = (
-    "over the budget of a day: {spent:,} bytes were rewritten in the last 24 hours (budget-bytes-per-day)"
-)
 
 
 def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, env: Env) -> Plan:
@@ -51,7 +48,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     ledger = _Ledger(len(blocks))
     if env.busy:
         busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
-        ledger.leave(np.flatnonzero(busy), "held by other work, or resting after a race", final=True)
+        ledger.leave(np.flatnonzero(busy), Reason.of(Code.BACKING_OFF), final=True)
     share = share_of(snapshot, policies, options)
     merges: list[tuple[Policy, Merge]] = []
     for policy in policies:
@@ -84,7 +81,7 @@ class _Ledger:
     """Which blocks are taken, and why the others are left: one code per block into a table of reasons."""
 
     def __init__(self, n: int) -> None:
-        self._reasons: list[tuple[str, bool]] = [("no policy looked at it", False)]  # text, frozen
+        self._reasons: list[tuple[Reason, bool]] = [(Reason.of(Code.NOT_CONSIDERED), False)]  # and frozen
         self._code = np.zeros(n, np.int32)
         self._closed = np.zeros(n, dtype=np.bool_)
         self.taken = np.zeros(n, dtype=np.bool_)
@@ -97,22 +94,22 @@ class _Ledger:
         self.taken[at] = True
         self._closed[at] = True
 
-    def give_back(self, at: Index, reason: str) -> None:
+    def give_back(self, at: Index, reason: Reason) -> None:
         self.taken[at] = False
         self._code[at] = 0
         self.leave(at, reason, final=True)
 
-    def leave(self, at: Index, reason: str, *, final: bool, frozen: bool = False) -> None:
+    def leave(self, at: Index, reason: Reason, *, final: bool, frozen: bool = False) -> None:
         """Where an earlier policy left the block too, both reasons are kept."""
         for code in np.unique(self._code[at]):
             old, _ = self._reasons[code]
-            text = reason if code == 0 or old == reason else f"{old}; {reason}"
+            both = reason if code == 0 else old.plus(reason)
             mine = at[self._code[at] == code]
-            self._code[mine] = self._intern(text, frozen)
+            self._code[mine] = self._intern(both, frozen)
         self._closed[at] |= final
 
-    def _intern(self, text: str, frozen: bool) -> int:
-        entry = (text, frozen)
+    def _intern(self, reason: Reason, frozen: bool) -> int:
+        entry = (reason, frozen)
         if entry not in self._reasons:
             self._reasons.append(entry)
         return self._reasons.index(entry)
@@ -122,10 +119,10 @@ class _Ledger:
         found = []
         for number in np.unique(code[code >= 0]):
             at = np.flatnonzero(code == number)
-            text, frozen = self._reasons[int(number)]
+            reason, frozen = self._reasons[int(number)]
             found.append(
                 Left(
-                    reason=text,
+                    reason=reason,
                     blocks=len(at),
                     bytes=int(blocks.bytes[at].sum()),
                     at=at,
@@ -160,6 +157,8 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
             f"{blocks.path[at].as_py()} is named {why}, first in the group of {_group(blocks, group)}",
         )
     for choice in choices:
+        if not isinstance(choice.reason, Reason):
+            raise OptionError("policy", name, "reasons made by Reason.of; its plan is refused")
         if isinstance(choice, Merge) and not len(choice.blocks):
             raise OptionError("policy", name, "merges of at least one block; its plan is refused")
     merges = [choice for choice in choices if isinstance(choice, Merge)]
@@ -216,11 +215,12 @@ def _within_budget(
     if not merges:
         return _tasks(snapshot, [], [], options)
     spent, day = 0, options.integer("budget-bytes-per-day") - env.spent_bytes
-    over_day = _OVER_DAY.format(spent=env.spent_bytes)
+    over_day = Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=env.spent_bytes)
     if day <= 0:
         ledger.give_back(np.concatenate([merge.blocks for _, merge in merges]), over_day)
         return _tasks(snapshot, [], [], options)
     budget = min(options.integer("budget-bytes"), day)
+    over = over_day if budget == day else Reason.of(Code.OVER_BUDGET, budget_bytes=budget)
     length = np.array([len(merge.blocks) for _, merge in merges])
     every = np.concatenate([merge.blocks for _, merge in merges])
     starts = np.cumsum(length) - length
@@ -232,7 +232,7 @@ def _within_budget(
     spent_on: list[int] = []
     for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):
         if kept and spent + size > budget:
-            ledger.give_back(merge.blocks, over_day if budget == day else _OVER_BUDGET)
+            ledger.give_back(merge.blocks, over)
             continue
         if not share.takes(policy, needed):
             ledger.give_back(merge.blocks, share.reason)

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.workload.workload import Workload
 
 
@@ -40,6 +42,11 @@ class Env:
     workload: Workload | None = None
     parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
     spent_bytes: int = 0
+
+
+def no_queries(env: Env) -> Reason:
+    """Why nothing pays where the scale has no queries."""
+    return Reason.of(Code.EMPTY_WORKLOAD if env.workload is not None else Code.NO_QUERIES)
 
 
 class Policy(Protocol):

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class Dropped:
     """A rewrite that may not be committed any more, and why."""
 
     rewrite: Rewrite
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 
     for rewrite in rewrites:
         gone, deleted = touched(rewrite, changes)
         if changes.obstacle:
-            drop.append(Dropped(rewrite, changes.obstacle))
+            drop.append(Dropped(rewrite, Reason.of(Code.TABLE_CHANGED, change=changes.obstacle)))
         elif not gone and not deleted:
             keep.append(rewrite)
         elif _gone(rewrite, changes) > most_gone * len(rewrite.task.inputs):
@@ -216,9 +218,11 @@ def _gone(rewrite: Rewrite, changes: Changes) -> int:
     return sum(path in changes.removed for path in rewrite.task.inputs)
 
 
-def why(gone: Sequence[str], deleted: Sequence[str], changes: Changes) -> str:
-    """What happened to a group's inputs, and who did it."""
-    by = ", ".join(str(w) for w in changes.winners) or "a concurrent commit"
-    what = [f"{len(gone)} of its inputs removed"] if gone else []
-    what += [f"rows of {len(deleted)} of its inputs deleted"] if deleted else []
-    return f"{' and '.join(what)} meanwhile, by {by}"
+def why(gone: Sequence[str], deleted: Sequence[str], changes: Changes) -> Reason:
+    """What happened to a group's inputs, and which commits did it."""
+    by = tuple(map(str, changes.winners)) or ("a concurrent commit",)
+    if not deleted:
+        return Reason.of(Code.INPUTS_REMOVED, removed=len(gone), winners=by)
+    if not gone:
+        return Reason.of(Code.ROWS_DELETED, changed=len(deleted), winners=by)
+    return Reason.of(Code.INPUTS_CHANGED, removed=len(gone), changed=len(deleted), winners=by)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import Ints
 
 
@@ -36,11 +38,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The ``runs`` newest runs become one run of ``level``; ``why`` names the rule with its numbers."""
+    """The ``runs`` newest runs become one run of ``level``; ``why`` is the rule with its numbers."""
 
     runs: int
     level: int
-    why: str
+    why: Reason
 
 
 def rules_of(options: Options) -> Rules:
@@ -75,49 +77,51 @@ def pick(level: Ints, size: Ints, rules: Rules, since_full_ms: int | None) -> Un
     top = highest_level(rules, int(level.max()))
     due = _early_full(level, size, rules, top, since_full_ms)
     if due:
-        return Unit(count, top, f"{due}, full compaction of {count} sorted runs")
+        return Unit(count, top, due.plus(Reason.of(Code.FULL_COMPACTION, runs=count)))
     if count >= rules.trigger:
         newer, oldest = int(size[:-1].sum()), int(size[-1])
         if newer * 100 > rules.amplification * oldest:
-            why = (
-                f"size amplification: {newer:,} bytes in newer sorted runs, {oldest:,} in the oldest, above "
+            why = Reason.of(
+                Code.SIZE_AMPLIFICATION, newer_bytes=newer, oldest_bytes=oldest, limit=rules.amplification
             )
-            return Unit(count, top, f"{why}{rules.amplification} %, full compaction of {count} sorted runs")
+            return Unit(count, top, why.plus(Reason.of(Code.FULL_COMPACTION, runs=count)))
         found = _by_size_ratio(level, size, rules, 1, force=False)
         if found:
-            why = f"size ratio {rules.ratio} %: {_newest(size, found)}"
-            return _unit(level, top, found, why)
+            return _unit(level, top, found, _size_ratio(size, found, rules))
     if count > rules.trigger:
         found = _by_size_ratio(level, size, rules, count - rules.trigger + 1, force=False)
-        return _unit(level, top, found, f"run count: {count} sorted runs, above {rules.trigger}")
+        return _unit(level, top, found, Reason.of(Code.RUN_COUNT, runs=count, limit=rules.trigger))
     fresh = int((level == 0).sum()) if rules.force_level_0 else 0
     if fresh:
         found = _by_size_ratio(level, size, rules, fresh, force=True)
-        return _unit(level, top, found, f"forced level 0: {fresh} of {count} sorted runs are of level 0")
+        return _unit(level, top, found, Reason.of(Code.LEVEL_0_FORCED, level_0=fresh, runs=count))
     return None
 
 
-def _newest(size: Ints, count: int) -> str:
-    held = f"the {count} newest of {len(size)} sorted runs hold {int(size[:count].sum()):,} bytes"
-    return held if count == len(size) else f"{held}, the next {int(size[count]):,}"
+def _size_ratio(size: Ints, count: int, rules: Rules) -> Reason:
+    held: dict[str, int] = {"newest": count, "runs": len(size), "bytes": int(size[:count].sum())}
+    if count == len(size):
+        return Reason.of(Code.SIZE_RATIO_OF_ALL, ratio=rules.ratio, **held)
+    return Reason.of(Code.SIZE_RATIO, ratio=rules.ratio, next_bytes=int(size[count]), **held)
 
 
-def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: int | None) -> str:
-    """What makes a full compaction due before the others are asked; empty if nothing does."""
+def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: int | None) -> Reason | None:
+    """What makes a full compaction due before the others are asked."""
     if len(level) == 1:
-        return ""
-    if rules.interval_ms:
-        if since_full_ms is None:
-            return "optimization interval: there was no full compaction"
-        if since_full_ms > rules.interval_ms:
-            return f"optimization interval: {since_full_ms:,} ms since the last, above {rules.interval_ms:,}"
+        return None
+    interval = rules.interval_ms
+    if interval and since_full_ms is None:
+        return Reason.of(Code.NEVER_COMPACTED, interval_ms=interval)
+    if interval and since_full_ms is not None and since_full_ms > interval:
+        return Reason.of(Code.COMPACTION_INTERVAL, since_ms=since_full_ms, interval_ms=interval)
     total = int(size.sum())
     if total < rules.total_bytes:
-        return f"total size {total:,} bytes, below {rules.total_bytes:,}"
+        return Reason.of(Code.TOTAL_SIZE, total_bytes=total, limit_bytes=rules.total_bytes)
     newer = int(size[level != top].sum())
     if rules.incremental_bytes and newer > rules.incremental_bytes:
-        return f"incremental size {newer:,} bytes below level {top}, above {rules.incremental_bytes:,}"
-    return ""
+        limit = rules.incremental_bytes
+        return Reason.of(Code.INCREMENTAL_SIZE, newer_bytes=newer, level=top, limit_bytes=limit)
+    return None
 
 
 def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: bool) -> int:
@@ -137,8 +141,8 @@ def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: 
     return taken if taken > 1 or force else 0
 
 
-def _unit(level: Ints, top: int, count: int, why: str) -> Unit:
+def _unit(level: Ints, top: int, count: int, why: Reason) -> Unit:
     """The ``count`` newest runs, to the level below the next run. That is above 0: no unit stops at levels 0 and 1."""
     if count == len(level):
-        return Unit(count, top, f"{why}, full compaction of {count} sorted runs")
+        return Unit(count, top, why.plus(Reason.of(Code.FULL_COMPACTION, runs=count)))
     return Unit(count, int(level[count]) - 1, why)

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.model.blocks import BlockSet, Bools, Index
+from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.core.units import Floats, Ints
 
 OLD_MS = 7 * 86_400_000
 """The age at which a block counts as old."""
-_STEPS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,17 +43,6 @@ class Youth:
         falls = fresh * (old / fresh) ** (np.maximum(self.age_ms, 0) / OLD_MS)
         return np.asarray(np.where(self.age_ms < 0, 0.0, falls))
 
-    def described(self, at: Index | Bools) -> str:
-        """The ages of some blocks in words: `` at an age of 2 d``; empty without a clock."""
-        age = self.age_ms[at]
-        if not self.known or not len(age):
-            return ""
-        least, most = _age(int(age[age >= 0].min(initial=1 << 62))), _age(int(age.max()))
-        if age.max() < 0:
-            return " at an unknown age"
-        or_unknown = " or an unknown one" if age.min() < 0 else ""
-        return f" at an age of {least if least == most else f'{least} to {most}'}{or_unknown}"
-
 
 def youth_of(blocks: BlockSet, now_ms: int) -> Youth:
     """The youth of each block at ``now_ms`` (ms since the epoch; 0: no clock). One yet to be born is fresh."""
@@ -62,11 +50,3 @@ def youth_of(blocks: BlockSet, now_ms: int) -> Youth:
         return Youth(np.zeros(len(blocks), np.int64), known=False)
     born = blocks.added_at
     return Youth(np.where(born > 0, np.maximum(now_ms - born, 0), -1), known=True)
-
-
-def _age(ms: int) -> str:
-    """Rounded down to the largest unit that fits twice, so that ``2 d`` is never less than two days."""
-    for unit, size in _STEPS:
-        if ms >= 2 * size:
-            return f"{ms // size} {unit}"
-    return f"{ms // 1000} s"

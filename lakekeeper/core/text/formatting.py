@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_NARROWEST = 30  # of a wrapped column
 
 
 def size(count: float) -> str:
@@ -16,6 +19,11 @@ def size(count: float) -> str:
     raise AssertionError("unreachable")
 
 
+def percent(share: float) -> str:
+    """``0.125`` → ``12.5 %``; rounded down, so that a share below a threshold never reads as equal to it."""
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
+
+
 def bar(value: float, top: float, width: int = 30) -> str:
     """A bar in eighths of a character, ``width`` characters for ``top``; any value above zero is visible."""
     if top <= 0 or value <= 0:
@@ -24,8 +32,12 @@ def bar(value: float, top: float, width: int = 30) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:
-    """Rows (the first is the heading) as aligned columns; columns in ``right`` are right-aligned."""
+def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(), width: int = 0) -> str:
+    """Rows (the first is the heading) as aligned columns; columns in ``right`` are right-aligned.
+
+    With ``width``, the last column is wrapped so that lines are no wider, as far as its words allow.
+    """
+    rows = _wrapped_last(rows, width) if width else rows
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -35,6 +47,29 @@ def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset())
     ]
     lines.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _wrapped_last(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
+    others = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    room = max(width - sum(others) - 2 * len(others), _NARROWEST)
+    blank = [""] * len(others)
+    return [
+        (*(row[:-1] if number == 0 else blank), part)
+        for row in rows
+        for number, part in enumerate(wrapped(row[-1], room).splitlines() or [""])
+    ]
+
+
+def wrapped(text: str, width: int = 80, *, first: str = "", rest: str = "") -> str:
+    """Text in lines of at most ``width``, words whole, the first line after ``first`` and the others after ``rest``."""
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def bars(counts: Mapping[str, int]) -> str:
@@ -55,9 +90,9 @@ def duration(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def indent(text: str) -> str:
-    """Indent each line by four spaces."""
-    return "\n".join("    " + line for line in text.splitlines())
+def indent(text: str, by: int = 4) -> str:
+    """Indent each line by so many spaces."""
+    return "\n".join(" " * by + line for line in text.splitlines())
 
 
 def counted(count: int, what: str) -> str:

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_plan import VacuumPlan
 from lakekeeper.core.vacuum.vacuum_text import render_vacuum
+
+_NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class VacuumReport(Result):
     expired_snapshots_count   versions that can no longer be read (Delta: of those that the log still knows)
     settled_runs     runs that died or failed, whose leftovers were looked for
     trash            the name under which the files can be restored; empty where they were deleted
+    ended            why the call ended, such as ``done`` or ``stopped`` (``ended.code``)
     proof            the note that was written before the first delete; empty where nothing was deleted
     """
 
@@ -38,7 +43,7 @@ class VacuumReport(Result):
     run_id: str = ""
     trash: str = ""
     proof: str = ""
-    ended: str = ""
+    ended: Reason = _NOTHING_TO_DO
     duration_ms: int = 0
     plan: VacuumPlan | None = field(default=None, compare=False, repr=False)
 
@@ -54,6 +59,7 @@ class VacuumReport(Result):
         }
         plain["deleted_by_kind"] = {kind: list(counts) for kind, counts in self.deleted_by_kind.items()}
         plain["settled_runs"] = list(self.settled_runs)
+        plain["ended"] = self.ended.to_dict()
         plain["plan"] = self.plan.to_dict() if self.plan else None
         return plain
 

@@ -84,5 +84,5 @@ def render_vacuum(report: VacuumReport) -> str:
         lines.append(f"planned again after concurrent commits: {counted(report.retries, 'time')}")
     if report.proof:
         lines.append(f"record: {report.proof}")
-    lines.append(report.ended)
+    lines.append(str(report.ended))
     return "\n".join(lines)

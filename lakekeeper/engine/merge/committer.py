@@ -160,7 +160,7 @@ class Committer:
         self.dropped += lost
         count = len(became) - len(lost)
         self.replays += count
-        reason = lost[0].reason if lost else "deletes that committed first were replayed"
+        reason = str(lost[0].reason) if lost else "deletes that committed first were replayed"
         self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=reason)
         return left
 

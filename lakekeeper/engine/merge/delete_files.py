@@ -17,6 +17,8 @@ from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
@@ -60,7 +62,9 @@ def merge_deletes(
     except LakekeeperError as error:
         if not report.changed:
             raise
-        report = replace(report, ended=f"{report.ended}; the delete files were not merged: {error}")
+        report = replace(
+            report, ended=report.ended.plus(Reason.of(Code.DELETE_FILES_NOT_MERGED, error=str(error)))
+        )
     return replace(
         report,
         conflicts=report.conflicts + tidying.loop.lost,
@@ -156,5 +160,5 @@ def _with(report: MergeReport, tidied: Tidied, run_id: str) -> MergeReport:
         added_delete_files_count=report.added_delete_files_count + tidied.added_delete_files,
         commits=report.commits + 1,
         run_ids=(*report.run_ids, run_id),
-        ended="delete files merged" if not report.commits else report.ended,
+        ended=Reason.of(Code.DELETE_FILES_MERGED) if not report.commits else report.ended,
     )

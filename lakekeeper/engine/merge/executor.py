@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
@@ -29,7 +31,7 @@ class Failed:
     """A task without a rewrite, and why; its files are deleted again. ``raced``: a concurrent commit won its inputs."""
 
     task: MergeTask
-    detail: str
+    detail: Reason
     raced: bool = False
 
 
@@ -101,9 +103,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
 
     Raises Unsupported or OptionError, which hold for every group.
     """
-    in_vain = work.watch.lost(task) if work.watch else ""
+    in_vain = work.watch.lost(task) if work.watch else None
     if in_vain:
-        return Failed(task, f"{in_vain}; the work was stopped early", raced=True)
+        return Failed(task, in_vain.plus(Reason.of(Code.STOPPED_EARLY)), raced=True)
     with work.runner.working(work.run_id, task):
         try:
             rewrite = _write(work, task)
@@ -112,8 +114,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             if isinstance(error, Unsupported | OptionError):
                 raise
             # The job may have failed because a concurrent commit, or an expiry, removed what it was to read.
-            in_vain, told = work.watch.lost(task, at_once=True) if work.watch else "", reason(error)
-            return Failed(task, f"{in_vain} ({told})" if in_vain else told, raced=bool(in_vain))
+            in_vain = work.watch.lost(task, at_once=True) if work.watch else None
+            failed = Reason.of(Code.FAILED, error=reason(error))
+            return Failed(task, in_vain.plus(failed) if in_vain else failed, raced=in_vain is not None)
         finally:
             with suppress(Exception):  # memory that is not freed must not cost the group
                 work.adapter.release(task)
@@ -140,11 +143,9 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         work.adapter.discard([rewrite])
         attempt = _finer(task, attempt, over)
     worst = max(over, key=lambda o: o.rows)
-    return Failed(
-        task,
-        f"a file of {worst.rows:,} rows and {worst.bytes:,} bytes came out after {_FINER_TRIES} attempts, over "
-        f"{task.target_rows:,} rows or {task.max_bytes:,} bytes; nothing was committed. Raise max-rows-per-file",
-    )
+    bounds = {"limit_rows": task.target_rows, "limit_bytes": task.max_bytes}
+    facts = {"rows": worst.rows, "bytes": worst.bytes, "attempts": _FINER_TRIES, **bounds}
+    return Failed(task, Reason.of(Code.OUTPUT_TOO_LARGE, **facts))
 
 
 def _read(work: Work, task: MergeTask) -> Any:
@@ -182,7 +183,6 @@ def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
         return rewrite
     work.adapter.discard([rewrite])
     if not rewrite.outputs and rewrite.rows_in is None:
-        said = "its inputs cannot be shown to have no live row"
-    else:
-        said = f"{', '.join(f'{n:,}' for n in sorted(known)) or f'at most {task.input_rows:,}'} live rows were read"
-    return Failed(task, f"wrote {rewrite.rows_out:,} rows where {said}; nothing was committed")
+        return Failed(task, Reason.of(Code.ROWS_NOT_PROVEN))
+    read = tuple(sorted(known)) or (0, task.input_rows)
+    return Failed(task, Reason.of(Code.ROWS_DIFFER, written=rewrite.rows_out, read=read))

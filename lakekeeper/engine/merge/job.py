@@ -11,6 +11,8 @@ from lakekeeper.core.cost.scoring import scale_of
 from lakekeeper.core.layout.clustering_info import mean_depth
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.policy import converges
@@ -84,7 +86,7 @@ class MergeJob:
         ended = self._rounds()
         return self._report(ended, self.clock.now_ms())
 
-    def _rounds(self) -> str:
+    def _rounds(self) -> Reason:
         """Run the rounds; returns why they ended."""
         request, tally = self.request, self.tally
         budget = request.options.integer("budget-bytes")
@@ -96,17 +98,17 @@ class MergeJob:
                 "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=tally.rounds + 1, plan=plan
             )
             if not plan.tasks:
-                return "nothing left to do" if tally.rounds else "nothing to do"
+                return Reason.of(Code.NOTHING_LEFT if tally.rounds else Code.NOTHING_TO_DO)
             if request.dry_run:
                 tally.planned(plan)
-                return "dry run"
+                return Reason.of(Code.DRY_RUN)
             if tally.rounds and tally.spent + plan.tasks[0].input_bytes > budget:
-                return "the budget of this call is spent"
+                return Reason.of(Code.BUDGET_SPENT)
             tally.rounds += 1
             tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
             if not self._round(snapshot, plan):
-                return "the last round brought the table no further"
-        return f"max-rounds {most} reached" if request.final else "one round done"
+                return Reason.of(Code.NO_PROGRESS)
+        return Reason.of(Code.MAX_ROUNDS, rounds=most) if request.final else Reason.of(Code.ONE_ROUND)
 
     def _repeats(self) -> bool:
         """Whether a round may follow another: a policy that does not converge would never end."""
@@ -211,7 +213,7 @@ class MergeJob:
         if self.request.backoff:
             self.request.backoff.raced(task.partition, self.clock.now_ms())
 
-    def _report(self, ended: str, ended_ms: int) -> MergeReport:
+    def _report(self, ended: Reason, ended_ms: int) -> MergeReport:
         if self.first is None:
             raise AssertionError("max-rounds is at least 1")
         (snapshot, plan), tally = self.first, self.tally
@@ -226,7 +228,7 @@ class MergeJob:
             except Exception as error:
                 # What is committed is committed: a failed look afterwards must not hide it.
                 after = opens = None
-                ended = f"{ended}; the depth afterwards is not known ({reason(error)})"
+                ended = ended.plus(Reason.of(Code.DEPTH_UNKNOWN, error=reason(error)))
         return MergeReport(
             table=snapshot.table,
             verb=self.request.verb,

@@ -16,7 +16,9 @@ from typing import Any
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.rebase import Changes, Winner, why
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
@@ -119,8 +121,8 @@ class Watch:
     _next_ms: int = -1
     _seen: Changes | None = None
 
-    def lost(self, task: MergeTask, *, at_once: bool = False) -> str:
-        """Why ``task`` can no longer land; empty as long as it may.
+    def lost(self, task: MergeTask, *, at_once: bool = False) -> Reason | None:
+        """Why ``task`` can no longer land; None as long as it may.
 
         Looks every ``every_ms`` at most, or ``at_once``. A look that fails says nothing: it is there to save work.
         """
@@ -134,11 +136,10 @@ class Watch:
                 self._next_ms = self.clock.now_ms() + self.every_ms
             changes = self._seen
         if changes is None:
-            return ""
+            return None
         if changes.obstacle:
-            return changes.obstacle
+            return Reason.of(Code.TABLE_CHANGED, change=changes.obstacle)
         gone = [path for path in task.inputs if path in changes.removed]
         if 2 * len(gone) <= len(task.inputs):
-            return ""
-        by = ", ".join(str(w) for w in changes.winners)
-        return f"{len(gone)} of its {len(task.inputs)} inputs removed in the meantime by {by}"
+            return None
+        return why(gone, (), changes)

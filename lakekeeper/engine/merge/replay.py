@@ -21,6 +21,8 @@ from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import (
     Changes,
     Dropped,
@@ -63,15 +65,15 @@ class Replayer:
                     with suppress(Exception):  # memory that is not freed must not cost the group
                         self.adapter.release(rewrite.task)
         except Conflict as error:
-            return Dropped(rewrite, f"{cause}; not replayed: {error}")
+            return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=str(error))))
         except Halted:
             raise
         except Exception as error:
             # A lost executor, a value that cannot be compared: the group is lost, the table is not touched.
-            return Dropped(rewrite, f"{cause}; not replayed: {reason(error)}")
-        return Dropped(rewrite, f"{cause}; not replayed: {masked}") if isinstance(masked, str) else masked
+            return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=reason(error))))
+        return Dropped(rewrite, cause.plus(masked)) if isinstance(masked, Reason) else masked
 
-    def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | str:
+    def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Reason:
         """The rewrite with the deletes applied, or why it was dropped."""
         lost = self.adapter.deletes.lost(rewrite, self.snapshot, changes)
         if lost.rows is not None:
@@ -85,7 +87,7 @@ class Replayer:
                 return wrong or self._proven(self.adapter.deletes.mask(lost, places), lost, lost.rows)
         return self._matched(lost)
 
-    def _matched(self, lost: Lost) -> Rewrite | str:
+    def _matched(self, lost: Lost) -> Rewrite | Reason:
         """Masked by a scan of the touched inputs and of all outputs."""
         most = self._most(lost.rewrite) - lost.base.replayed
         matched = self.runner.match(self.adapter.deletes.traces(lost), most)
@@ -98,43 +100,39 @@ class Replayer:
             self.runner.release(matched)
         return self._proven(masked, lost, matched.lost)
 
-    def _wrong(self, lost: Lost, matched: Matched[Any]) -> str:
+    def _wrong(self, lost: Lost, matched: Matched[Any]) -> Reason | None:
         if lost.rows is not None and matched.lost != lost.rows:
-            return (
-                f"the log shows that {lost.rows:,} of its rows are gone, but a scan returned {matched.lost:,} of them: "
-                "is a file of the table missing or damaged?"
-            )
+            return Reason.of(Code.SCAN_DISAGREES, deleted=lost.rows, found=matched.lost)
         return self._too_many(lost, matched.lost) or _not_all(matched.lost, matched.found)
 
-    def _too_many(self, lost: Lost, rows: int) -> str:
+    def _too_many(self, lost: Lost, rows: int) -> Reason | None:
         total, most = lost.base.replayed + rows, self._most(lost.rewrite)
         if total <= most:
-            return ""
-        return (
-            f"{total:,} of its {lost.rewrite.written.rows_out:,} rows are gone, more than the limit of {most:,} "
-            "(replay.max-deleted-ratio, replay.max-rows): planning again is cheaper"
-        )
+            return None
+        written = lost.rewrite.written.rows_out
+        return Reason.of(Code.TOO_MANY_DELETED, deleted=total, rows=written, limit=most)
 
     def _most(self, rewrite: Rewrite) -> int:
         share = self.options.number("replay.max-deleted-ratio") * rewrite.written.rows_out
         return min(self.options.integer("replay.max-rows"), int(share))
 
-    def _proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | str:
+    def _proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | Reason:
         """The masked rewrite if it may be committed; else why not, and its files are removed."""
         written, total = masked.written, lost.base.replayed + rows
-        wrong = ""
+        wrong: Reason | None = None
         if masked.replayed != total or masked.rows_out != written.rows_out - total:
-            wrong = f"{total:,} of {written.rows_out:,} rows are gone, and {masked.rows_out:,} are left after masking"
+            rows_out = {"rows": written.rows_out, "left": masked.rows_out}
+            wrong = Reason.of(Code.MASK_DISAGREES, deleted=total, **rows_out)
         elif masked.applied != applied_now(masked.task, lost.changes):
-            wrong = "the adapter masked the outputs for another version of the inputs"
+            wrong = Reason.of(Code.MASKED_OTHER_VERSION)
         if wrong:
             self.adapter.discard([replace(masked, outputs=())])
             return wrong
         return masked
 
 
-def _not_all(lost: int, found: int) -> str:
-    return "" if found == lost else f"{lost:,} rows are gone, and {found:,} of them were found in the outputs"
+def _not_all(lost: int, found: int) -> Reason | None:
+    return None if found == lost else Reason.of(Code.NOT_ALL_FOUND, deleted=lost, found=found)
 
 
 def discard(adapter: Adapter[Any], rewrites: Iterable[Rewrite]) -> None:

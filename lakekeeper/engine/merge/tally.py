@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.planning.policy import Part
 from lakekeeper.core.planning.rebase import Rewrite
@@ -54,7 +56,8 @@ class Tally:
         """A whole commit did not land."""
         self.conflicts += 1
         status = "dropped" if isinstance(failure, Conflict) else "failed"
-        self.groups += [_group(rewrite.task, status, detail=str(failure)) for rewrite in rewrites]
+        why = Reason.of(Code.FAILED, error=str(failure))
+        self.groups += [_group(rewrite.task, status, detail=why) for rewrite in rewrites]
 
     def landed(self, run_id: str, landed: Landed) -> None:
         """A commit landed, with all or some of its groups; or none of them was left to commit."""
@@ -72,13 +75,13 @@ class Tally:
             self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_told(kept)))
 
 
-def _replay_told(rewrite: Rewrite) -> str:
-    if rewrite.unmasked is None:
-        return ""
-    return f"{rewrite.replayed:,} rows that were deleted meanwhile are deleted in the outputs too"
+def _replay_told(rewrite: Rewrite) -> Reason | None:
+    return None if rewrite.unmasked is None else Reason.of(Code.REPLAYED, rows=rewrite.replayed)
 
 
-def _group(task: MergeTask, status: str, *, rewrite: Rewrite | None = None, detail: str = "") -> GroupResult:
+def _group(
+    task: MergeTask, status: str, *, rewrite: Rewrite | None = None, detail: Reason | None = None
+) -> GroupResult:
     return GroupResult(
         id=task.id,
         status=status,

@@ -21,6 +21,8 @@ from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.vacuum.path_guard import require_roots
 from lakekeeper.core.vacuum.retention import (
     Kept,
@@ -184,15 +186,17 @@ class VacuumJob:
         """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
         look = self._look()
         if look is None:
-            return VacuumReport(self.adapter.table, self.request.dry_run, None, ended="the table is empty")
+            return VacuumReport(
+                self.adapter.table, self.request.dry_run, None, ended=Reason.of(Code.NO_VERSIONS)
+            )
         plan = look.plan
         self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
         if self.request.dry_run:
-            return self._report(look, foretold(plan), "dry run")
+            return self._report(look, foretold(plan), Reason.of(Code.DRY_RUN))
         if not plan.files and not self._expires(look) and not plan.expired_refs:
             self._take_over(look)
             self._finish(look)
-            return self._report(look, NOTHING, "nothing to do")
+            return self._report(look, NOTHING, Reason.of(Code.NOTHING_TO_DO))
         brake(plan, self.request.options.number("vacuum.max-share"))
         self.records.before(plan)
         self._take_over(look)
@@ -377,7 +381,7 @@ class VacuumJob:
                 spared |= dict.fromkeys(named, f"{user.table} uses it")
         return spared
 
-    def _report(self, look: _Look, removed: Removed, ended: str) -> VacuumReport:
+    def _report(self, look: _Look, removed: Removed, ended: Reason) -> VacuumReport:
         plan = look.plan
         deleted = removed is not NOTHING and not self.request.dry_run
         return VacuumReport(
@@ -406,7 +410,7 @@ def _paths(plan: VacuumPlan) -> frozenset[str]:
     return frozenset(file.path for file in plan.files)
 
 
-def _ended(removed: Removed) -> str:
+def _ended(removed: Removed) -> Reason:
     if removed.stopped:
-        return f"stopped, {removed.failed:,} files remain: {removed.stopped}"
-    return "some files remain" if removed.failed else "done"
+        return Reason.of(Code.STOPPED, files=removed.failed, error=removed.stopped)
+    return Reason.of(Code.FILES_REMAIN, files=removed.failed) if removed.failed else Reason.of(Code.DONE)

@@ -54,6 +54,7 @@ def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
     told = plan.rows().to_pydict()
     assert sorted(told["path"]) == sorted(snapshot.blocks.path.to_pylist())
     assert all(told["reason"])
+    assert all(told["reason_text"])
     assert set(told["action"]) <= {"merge", "leave", "freeze"}
     in_group = [g is not None for g in told["group"]]
     assert in_group == [a == "merge" for a in told["action"]]

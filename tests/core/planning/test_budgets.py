@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.deletes import DELETES
@@ -42,7 +44,12 @@ def test_no_budget_is_exceeded_by_more_than_the_first_task(
         assert sum(tasks) <= min(call, day - spent)
     # What no budget would have had merged either may be held back by one all the same.
     merged = {path for task in free.tasks for path in task.inputs}
-    held = {i.reason for i in plan.left if "budget" in i.reason and merged.intersection(i.paths.to_pylist())}
+    held = {
+        why
+        for i in plan.left
+        for why in (i.reason, *i.reason.also)
+        if why.code in ("over_budget", "over_daily_budget") and merged.intersection(i.paths.to_pylist())
+    }
     assert bool(held) == (len(plan.tasks) < len(free.tasks))
     if free.tasks and spent >= day:
-        assert all(f"{spent:,} bytes were rewritten in the last 24 hours" in reason for reason in held)
+        assert held == {Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=spent)}

@@ -78,7 +78,11 @@ def test_every_block_is_in_one_task_or_left_for_a_reason(
     used = [path for task in plan.tasks for path in task.inputs]
     left = [path for item in plan.left for path in item.paths.to_pylist()]
     assert sorted(used + left) == sorted(snapshot.blocks.path.to_pylist())
-    assert all(item.reason and item.blocks == len(item.paths) for item in plan.left)
+    assert all(item.blocks == len(item.paths) for item in plan.left)
+    assert all(
+        str(reason)
+        for reason in [*(task.reason for task in plan.tasks), *(item.reason for item in plan.left)]
+    )
 
 
 @many

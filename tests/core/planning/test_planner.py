@@ -14,6 +14,8 @@ import pytest
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Freeze, Merge, Plan, Skip
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env, converges, lays_out
@@ -43,7 +45,7 @@ class Scripted:
 
 
 def merge(*at: int) -> Merge:
-    return Merge(np.array(at, np.intp), 1, 1.0, "because")
+    return Merge(np.array(at, np.intp), 1, 1.0, Reason.of("theirs", "because"))
 
 
 def plan_of(*policies: Scripted) -> Plan:
@@ -54,7 +56,7 @@ def plan_of(*policies: Scripted) -> Plan:
     "choices, said",
     [
         ([merge(0, 1), merge(1)], r"b is named more than once, first in the group of a, b \(because\)"),
-        ([merge(0, 1), Skip(np.array([0]), "no")], "a is named more than once"),
+        ([merge(0, 1), Skip(np.array([0]), Reason.of("theirs", "no"))], "a is named more than once"),
         ([merge(0, 0)], "a is named more than once, first in the group of a, a"),
         ([merge(0, 1), merge(2, 1)], "b is named more than once"),
         ([merge(1, 2)], r"one partition and spec.*differ in the group of b, c \(because\)"),
@@ -94,12 +96,13 @@ def test_a_policy_sees_what_those_before_it_left() -> None:
 THEIRS = """
 from dataclasses import dataclass
 from lakekeeper.core.model.plan import Skip
+from lakekeeper.core.model.reason import Reason
 
 @dataclass(frozen=True)
 class Lazy:
     name: str = "lazy"
     def choose(self, snapshot, candidates, options, env):
-        return [Skip(candidates, "tomorrow")]
+        return [Skip(candidates, Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000))]
 
 LAZY = Lazy()
 """
@@ -107,13 +110,13 @@ LAZY = Lazy()
 
 def test_blocks_are_frozen_by_the_choice_and_not_by_its_text() -> None:
     choices: list[Choice] = [
-        Freeze(np.array([0]), "nothing to gain"),
-        Skip(np.array([1]), "not really (level -1)"),
+        Freeze(np.array([0]), Reason.of("theirs", "nothing to gain")),
+        Skip(np.array([1]), Reason.of(Code.CONSTANT)),
     ]
     plan = plan_of(Scripted(lambda _: choices))
-    assert {left.reason: left.frozen for left in plan.left if left.reason != "no policy looked at it"} == {
-        "nothing to gain": True,
-        "not really (level -1)": False,
+    assert {left.reason.code: left.frozen for left in plan.left if left.reason.code != "not_considered"} == {
+        "theirs": True,
+        "constant": False,
     }
 
 
@@ -153,7 +156,9 @@ def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
         lazy, sizes = find_policies(["lazy", "sizes"])
         assert sizes is SIZES
         plan = make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [lazy], resolve(), Env())
-        assert [left.reason for left in plan.left] == ["tomorrow"]
+        assert [(left.reason.code, str(left.reason)) for left in plan.left] == [
+            ("sleeping", "due in 2 hours")
+        ]
         with pytest.raises(OptionError, match="did you mean 'lazy'"):
             find_policies(["lasy"])
     finally:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import (
     Changes,
     Output,
@@ -56,8 +58,8 @@ def test_a_rewrite_that_lost_most_of_its_inputs_is_dropped_and_the_winner_named(
     assert found.keep == (made[0], made[2])
     (lost,) = found.drop
     assert lost.rewrite is made[1]
-    assert "2 of its inputs" in lost.reason
-    assert "version 9 (DELETE, lakekeeper run run-9)" in lost.reason
+    assert (lost.reason.code, lost.reason["removed"]) == ("inputs_removed", 2)
+    assert lost.reason["winners"] == ("version 8 (WRITE)", "version 9 (DELETE, lakekeeper run run-9)")
 
 
 def test_what_a_replay_has_applied_is_kept_and_what_came_after_is_replayed_again() -> None:
@@ -84,7 +86,8 @@ def test_deletes_that_we_read_with_are_no_change() -> None:
 
 def test_an_obstacle_drops_all_with_its_reason() -> None:
     found = rebase(rewrites(), Changes(9, obstacle="another table was created in its place"))
-    assert (found.keep, {d.reason for d in found.drop}) == ((), {"another table was created in its place"})
+    changed = Reason.of(Code.TABLE_CHANGED, change="another table was created in its place")
+    assert (found.keep, {d.reason for d in found.drop}) == ((), {changed})
 
 
 def test_the_order_of_rewrites_does_not_matter() -> None:

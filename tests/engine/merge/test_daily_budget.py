@@ -46,7 +46,7 @@ def test_a_day_s_budget_outlives_the_call_and_comes_back_after_24_hours() -> Non
     third = run_at(scene, START + DAY_MS // 2 + 1, spent)
     assert third.rewritten_bytes_count == 0
     assert third.plan is not None
-    assert any("budget-bytes-per-day" in item.reason for item in third.plan.left)
+    assert any("over_daily_budget" in item.reason.codes for item in third.plan.left)
     later = run_at(scene, START + 3 * DAY_MS, day)
     assert later.rewritten_bytes_count > 0
 

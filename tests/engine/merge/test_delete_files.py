@@ -66,9 +66,9 @@ def test_half_empty_neighbours_become_full_files_of_the_same_level(keyed: bool) 
     assert scene.table.fingerprint() == before[max(before)]
     assert scene.table.leftovers() == set()
     assert report.plan is not None
-    assert [left.reason for left in report.plan.left] == ["no delete applies to it"]
+    assert [left.reason.codes for left in report.plan.left] == [("no_deletes",)]
     scene.untouched(lambda: merged(scene))
-    assert merged(scene).ended == "nothing to do"
+    assert merged(scene).ended.code == "nothing_to_do"
 
 
 def test_the_level_and_the_key_of_what_was_reclustered_stay() -> None:
@@ -151,7 +151,7 @@ def test_delete_files_are_tidied_where_nothing_is_to_be_rewritten() -> None:
     before = scene.table.fingerprint()
     report = merged(scene, options={"delete-ratio-threshold": 1}, where="k = 3")
     assert (report.commits, report.rewritten_data_files_count, report.removed_delete_files_count) == (1, 0, 2)
-    assert report.ended == "delete files merged"
+    assert report.ended.code == "delete_files_merged"
     assert report.changed
     assert len(report.run_ids) == 1
     assert scene.table.fingerprint() == before
@@ -186,10 +186,10 @@ def test_retries_are_bounded_and_a_loss_after_the_rewrites_is_only_told() -> Non
     scene.adapter.faults.races.extend([lambda: None, *[rival_tidies(scene)] * 9])
     report = merged(scene, options={"commit.retry.num-retries": 2, "commit.quiet-window-ms": 0})
     assert (report.commits, report.conflicts) == (1, 3)
-    assert "the delete files were not merged" in report.ended
-    assert "gave up after 3 attempts" in report.ended
-    assert "another tidying" in report.ended
-    assert report.ended in str(report)
+    assert report.ended.codes == ("one_round", "delete_files_not_merged")
+    assert "gave up after 3 attempts" in str(report.ended)
+    assert "another tidying" in str(report.ended)
+    assert str(report.ended) in str(report)
     assert scene.pauses == [0.1, 0.2]
     assert scene.table.leftovers() == set()
 
@@ -219,7 +219,7 @@ def test_a_tidying_that_fails_costs_no_rewrite(fault: Any, kind: type[Exception]
     scene.adapter.faults.outcomes.extend([None, fault])  # type: ignore[list-item]  # None: the rewrites land
     report = merged(scene)
     assert (report.commits, report.rewritten_data_files_count) == (1, 4)
-    assert "the delete files were not merged" in report.ended
+    assert "delete_files_not_merged" in report.ended.codes
     scene.adapter.faults.outcomes.append(fault)
     with pytest.raises(kind):
         merged(scene)

@@ -218,7 +218,7 @@ def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
     options = {"max-concurrent-file-group-rewrites": 1, "early-abort-interval-ms": 1}
     report = scene.run(observer=observe, options=options)
     assert {g.status for g in report.groups} == {"dropped"}
-    early = [g for g in report.groups if "stopped early" in g.detail]
+    early = [g for g in report.groups if g.detail and "stopped_early" in g.detail.codes]
     assert len(early) == 6 - len(reads) >= 4
     assert scene.table.leftovers() == set()
 
@@ -234,8 +234,8 @@ def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(scene.adapter, "read", gone)
     report = scene.run(options={"max-concurrent-file-group-rewrites": 1})
     assert {g.status for g in report.groups} == {"dropped"}
-    assert all("removed meanwhile" in g.detail for g in report.groups)
-    assert "FileNotFoundError: f000001" in report.groups[0].detail
+    assert {g.detail and g.detail.codes for g in report.groups} == {("inputs_removed", "failed")}
+    assert "FileNotFoundError: f000001" in str(report.groups[0].detail)
 
 
 def test_a_short_run_never_looks_at_the_log_early() -> None:
@@ -313,7 +313,7 @@ def test_a_raced_partition_is_left_alone_in_the_next_pass() -> None:
     second = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
     assert {g.partition for g in second.groups} == {"p=1"}
     assert second.plan is not None
-    assert any("resting after a race" in item.reason for item in second.plan.left)
+    assert any(item.reason.code == "backing_off" for item in second.plan.left)
 
 
 def test_held_blocks_are_those_of_the_partitions() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict
@@ -133,7 +135,8 @@ def test_a_scan_that_returns_fewer_rows_than_the_log_counts_is_not_believed(
     report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
     (group,) = report.groups
     assert group.status == "dropped"
-    assert "the log says that 2 of its rows are gone, and a scan returned 1 of them" in group.detail
+    assert group.detail is not None
+    assert group.detail.also == (Reason.of(Code.SCAN_DISAGREES, deleted=2, found=1),)
     assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
     assert scene.table.leftovers() == set()
 
@@ -235,7 +238,9 @@ def test_rows_that_came_back_drop_the_group() -> None:
     assert scene.table.versions[-2] == deleted
     (group,) = report.groups
     assert group.status == "dropped"
-    assert "came back" in group.detail
+    assert group.detail is not None
+    assert "not_replayed" in group.detail.codes
+    assert "came back" in str(group.detail)
     assert 3 in {row["k"] for row in scene.table.rows()}
     assert scene.table.leftovers() == set()
 
@@ -245,7 +250,8 @@ def test_too_much_deleted_is_planned_anew() -> None:
     report = scene.run(observer=At("written", lambda: scene.table.delete(lambda row: row["k"] % 5 != 0)))
     (group,) = report.groups
     assert group.status == "dropped"
-    assert "replay.max-deleted-ratio" in group.detail
+    assert group.detail is not None
+    assert group.detail.also == (Reason.of(Code.TOO_MANY_DELETED, deleted=48, rows=60, limit=30),)
     assert len(scene.table.rows()) == 12
     assert scene.table.leftovers() == set()
 
@@ -262,7 +268,8 @@ def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, foun
     report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
     (group,) = report.groups
     assert group.status == "dropped"
-    assert "2 rows are gone" in group.detail
+    assert group.detail is not None
+    assert group.detail.also == (Reason.of(Code.NOT_ALL_FOUND, deleted=2, found=found),)
     assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
     assert scene.table.leftovers() == set()
 
@@ -276,7 +283,8 @@ def test_places_that_are_not_all_the_lost_rows_are_not_believed(
     report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3 or k = 4")))
     (group,) = report.groups
     assert group.status == "dropped"
-    assert "2 rows are gone" in group.detail or "2 of 60 rows are gone, and 59 are left" in group.detail
+    assert group.detail is not None
+    assert {"not_all_found", "mask_disagrees"} & set(group.detail.codes)
     assert sorted(r["k"] for r in scene.table.rows()) == [k for k in range(60) if k not in (3, 4)]
     assert scene.table.leftovers() == set()
 
@@ -290,7 +298,8 @@ def test_an_error_in_the_replay_costs_the_group_and_nothing_else(monkeypatch: py
     monkeypatch.setattr(scene.runner, "match", fail)
     report = scene.run(observer=At("written", lambda: scene.table.delete("k = 3")))
     (group,) = report.groups
-    assert group.detail.endswith("not replayed: RuntimeError: executor lost")
+    assert group.detail is not None
+    assert group.detail.also == (Reason.of(Code.NOT_REPLAYED, error="RuntimeError: executor lost"),)
     assert scene.table.leftovers() == set()
 
 

@@ -21,19 +21,15 @@ from lakekeeper.core.layout.levels import frozen
 from lakekeeper.core.layout.snapshot_index import order_of, table_line
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Freeze, Merge, Skip
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.merge_candidates import Found, find
-from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.planning.policy import Env, no_queries
 from lakekeeper.core.planning.ski_rental import Field, field_of
-from lakekeeper.core.text.formatting import size
+from lakekeeper.core.units import DAY_MS, HOUR_MS
 
-_WAITS = {
-    3600.0: "an hour",
-    86_400.0: "a day",
-    7 * 86_400.0: "a week",
-    30 * 86_400.0: "a month",
-    365.25 * 86_400.0: "a year",
-}
-"""Seconds in words: blocks that are not due yet are grouped by the time until they are."""
+_WAITS_MS = (HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 365 * DAY_MS)
+"""Blocks that are not due yet are grouped by the time until they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Adaptive:
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:
-            return [Skip(candidates, "the table has no cluster key")]
+            return [Skip(candidates, Reason.of(Code.NO_KEY))]
         if not len(candidates):
             return []
         blocks = snapshot.blocks
@@ -55,17 +51,16 @@ class Adaptive:
         blind = line.missing & (blocks.level_under(snapshot.key) > 0) & shown & ~still
         choices: list[Choice] = []
         if still.any():
-            choices.append(Freeze(np.flatnonzero(still), "full and constant in the key (level -1)"))
+            choices.append(Freeze(np.flatnonzero(still), Reason.of(Code.CONSTANT)))
         if blind.any():
-            why = "merged before, and still without statistics: another merge would bring none either"
-            choices.append(Skip(np.flatnonzero(blind), why))
+            choices.append(Skip(np.flatnonzero(blind), Reason.of(Code.NO_STATISTICS)))
         order = order_of(snapshot)
         at = order[(shown & ~still & ~blind)[order]]
         scale = scale_of(snapshot, options, env.now_ms, env.workload)
         if not len(at):
             return choices
         if not scale.rate:
-            return [*choices, Skip(at, _no_queries(env))]
+            return [*choices, Skip(at, no_queries(env))]
         field = field_of(snapshot, at, scale, options, env.now_ms, env.parts)
         found = find(field)
         merges = _merges(snapshot, field, found, options, env)
@@ -95,18 +90,14 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
     return [merges[i] for i in np.argsort(-score, kind="stable").tolist()]
 
 
-def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> str:
-    if len(at) == 1:
-        whole = f"1 file of {size(float(field.bytes[at[0]]))}: reading it whole"
-        then = (
-            "cutting it"
-            if field.bytes[at[0]] <= field.max_bytes
-            else "cutting it, alone above the bound of a group,"
-        )
+def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> Reason:
+    if len(at) > 1:
+        why = Reason.of(Code.OVERLAP_PAID, files=len(at), overlap_bytes=int(rent), merge_bytes=int(work))
     else:
-        whole, then = f"{len(at):,} files overlap: reading them apart", "merging them"
-    bound = "; one of several parts: the whole is above the bounds of a group" if part else ""
-    return f"{whole} has cost {size(rent)} too much so far, {then} costs {size(work)}{bound}"
+        why = Reason.of(Code.LARGE_FILE_PAID, extra_bytes=int(rent), cut_bytes=int(work))
+        if field.bytes[at[0]] > field.max_bytes:
+            why = why.plus(Reason.of(Code.ABOVE_GROUP_LIMIT))
+    return why.plus(Reason.of(Code.PART_OF_MERGE)) if part else why
 
 
 def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
@@ -118,26 +109,21 @@ def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env
     instead = key_instead(snapshot, env.workload, env.now_ms)
     if instead:
         return [Skip(field.at[free], instead)]
-    wait = found.wait / scale.rate
-    step = np.searchsorted(list(_WAITS), wait)
-    left: list[Choice] = []
-    for number, words in enumerate(_WAITS.values()):
-        mine = free & (step == number)
-        if mine.any():
-            left.append(Skip(field.at[mine], f"overlaps, but merging does not pay yet: due within {words}"))
-    late, never = free & (step == len(_WAITS)) & np.isfinite(wait), free & ~np.isfinite(wait)
-    if late.any():
-        left.append(
-            Skip(field.at[late], "overlaps, but merging would not pay within a year at this rate of queries")
-        )
-    if never.any():
-        left.append(Skip(field.at[never], "overlaps nothing that a merge would spare its readers"))
+    wait_ms = 1000 * found.wait / scale.rate
+    step = np.searchsorted(_WAITS_MS, wait_ms)
+    hourly = round(scale.rate * 3600, 3)
+    reasons = [
+        *(Reason.of(Code.NOT_DUE, within_ms=within_ms, queries_per_hour=hourly) for within_ms in _WAITS_MS),
+        Reason.of(Code.NOT_DUE_SOON, queries_per_hour=hourly),
+    ]
+    never = ~np.isfinite(wait_ms)
+    masks = [free & (step == number) & ~never for number in range(len(reasons))]
+    left: list[Choice] = [
+        Skip(field.at[mine], why) for mine, why in zip(masks, reasons, strict=True) if mine.any()
+    ]
+    if (free & never).any():
+        left.append(Skip(field.at[free & never], Reason.of(Code.NO_GAIN)))
     return left
-
-
-def _no_queries(env: Env) -> str:
-    seen = "the workload has none" if env.workload is not None else "queries-per-hour is 0"
-    return f"no queries ({seen}): no reader would gain by a merge"
 
 
 ADAPTIVE = Adaptive()

@@ -24,7 +24,6 @@ ends because no delete applies to what was written.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,11 +43,12 @@ from lakekeeper.core.model.blocks import (
     Snapshot,
 )
 from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.model.reason import Reason, between
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.block_age import delete_ages
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.ski_rental import DUE
 from lakekeeper.core.planning.time_decay import Youth, youth_of
-from lakekeeper.core.text.formatting import size
 
 Shares = npt.NDArray[np.float64]
 _ROW_BYTES = 8  # of a delete file, where nothing tells how many rows it names: no row takes less
@@ -79,11 +79,11 @@ class Deletes:
         skips = [
             Skip(candidates[mask], reason)
             for mask, reason in (
-                (~found.applies, "no delete applies to it"),
+                (~found.applies, Reason.of(Code.NO_DELETES)),
                 (found.applies & ~found.due, _below(found)),
-                (found.due & ~fits, f"above max-file-group-size-bytes {most:,}: no group may read it"),
+                (found.due & ~fits, Reason.of(Code.FILE_ABOVE_GROUP_LIMIT, limit_bytes=most)),
             )
-            if mask.any()
+            if reason is not None and mask.any()
         ]
         return [*sorted(merges, key=lambda merge: -merge.score), *skips]
 
@@ -93,6 +93,7 @@ class _Judged:
     """Per block: does any delete apply, is the number of deleted rows known, their share (or what it is on average).
 
     due        the share is at the threshold, or the rent is half of the work
+    falls      thresholds fall as blocks age
     rent       what opening the deletes has cost queries so far, in byte-equivalents, and ``work``, what a rewrite costs
     """
 
@@ -103,6 +104,7 @@ class _Judged:
     rent: Shares
     work: Shares
     youth: Youth
+    falls: bool
 
     @property
     def due(self) -> Bools:
@@ -125,6 +127,7 @@ def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env) ->
         rent=rent[candidates],
         work=scale.work()[candidates],
         youth=youth,
+        falls=options.number("delete-ratio-threshold-old") < options.number("delete-ratio-threshold"),
     )
 
 
@@ -160,57 +163,57 @@ def _freed(blocks: BlockSet, found: _Judged, at: Index) -> float:
     return spared / max(int(read.sum() + deletes.sum()), 1)
 
 
-def _why(blocks: BlockSet, found: _Judged, at: Index) -> str:
-    said = [_deleted(blocks, found, at)]
+def _why(blocks: BlockSet, found: _Judged, at: Index) -> Reason:
+    first, *more = _deleted(blocks, found, at)
     over = found.share[at] >= found.threshold[at]
     if over.any():
-        said.append(f"the threshold is {_span(found.threshold[at][over])}{found.youth.described(at[over])}")
+        more += _due_at(found, at[over])
     if not over.all():
         late = at[~over]
-        paid, work = size(float(found.rent[late].sum())), size(float(found.work[late].sum()))
-        said.append(f"queries have paid {paid} for opening its deletes, a rewrite costs {work}")
-    return f"{_files(at)}: {'; '.join(said)}"
+        paid, work = int(found.rent[late].sum()), int(found.work[late].sum())
+        more.append(Reason.of(Code.DELETES_PAID, deletes_bytes=paid, rewrite_bytes=work))
+    return first.plus(*more)
 
 
-def _deleted(blocks: BlockSet, found: _Judged, at: Index) -> str:
+def _deleted(blocks: BlockSet, found: _Judged, at: Index) -> list[Reason]:
     known = found.known[at]
-    rows, dead = int(blocks.rows[at][known].sum()), int(blocks.deleted_rows[at][known].sum())
-    said = [f"{dead:,} of {rows:,} rows deleted ({_percent(dead / max(rows, 1))})"] if known.any() else []
+    reasons = []
+    if known.any():
+        rows, dead = int(blocks.rows[at][known].sum()), int(blocks.deleted_rows[at][known].sum())
+        reasons.append(Reason.of(Code.DELETED_ROWS, deleted=dead, rows=rows, share=dead / max(rows, 1)))
     unsure = at[~known]
     if len(unsure):
-        where = f" of {len(unsure):,} of them" if known.any() else ""
-        deletes = int(blocks.delete_files[unsure].max())
-        said.append(
-            f"about {_span(found.share[unsure])} of the rows{where} deleted, by up to {deletes:,} delete files"
+        files = int(blocks.delete_files[unsure].max())
+        reasons.append(
+            Reason.of(Code.DELETED_ROWS_ABOUT, share=between(found.share[unsure]), delete_files=files)
         )
-    return ", ".join(said)
+    return reasons
 
 
-def _below(found: _Judged) -> str:
-    """Why blocks with deletes are left, and when they would not be."""
+def _due_at(found: _Judged, at: Index) -> list[Reason]:
+    """The thresholds of blocks that are over theirs."""
+    if not found.youth.known:
+        return [Reason.of(Code.DUE_AT, threshold=between(found.threshold[at]))]
+    age = found.youth.age_ms[at]
+    dated = at[age >= 0]
+    reasons = []
+    if len(dated):
+        ages = between(found.youth.age_ms[dated])
+        reasons.append(Reason.of(Code.DUE_AT_AGE, threshold=between(found.threshold[dated]), age_ms=ages))
+    if len(dated) < len(at):
+        reasons.append(Reason.of(Code.DUE_AGE_UNKNOWN))
+    return reasons
+
+
+def _below(found: _Judged) -> Reason | None:
+    """Why blocks with deletes are left, and when they would not be; thresholds are rounded up to 0.1 %."""
     under = found.applies & ~found.due
     if not under.any():
-        return ""
-    threshold = _span(np.ceil(found.threshold[under] * 1000 - 1e-9) / 1000)
-    about = "" if found.known[under].all() else "about "
-    return (
-        f"{about}{_span(found.share[under])} of its rows deleted: due at {threshold}{found.youth.described(under)}, "
-        "falling as it ages"
-    )
-
-
-def _span(share: Shares) -> str:
-    least, most = _percent(float(share.min())), _percent(float(share.max()))
-    return most if least == most else f"{least} to {most}"
-
-
-def _percent(share: float) -> str:
-    """Rounded down, so that what is under a threshold never looks like it; not ``0 %`` for a few rows."""
-    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
-
-
-def _files(at: Index) -> str:
-    return "1 file" if len(at) == 1 else f"{len(at):,} neighbours"
+        return None
+    code = Code.FEW_DELETED if found.known[under].all() else Code.FEW_DELETED_ABOUT
+    threshold = between(np.ceil(found.threshold[under] * 1000 - 1e-9) / 1000)
+    due = Code.DUE_AT_LESS if found.falls else Code.DUE_AT
+    return Reason.of(code, share=between(found.share[under])).plus(Reason.of(due, threshold=threshold))
 
 
 DELETES = Deletes()

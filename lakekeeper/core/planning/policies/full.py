@@ -13,6 +13,8 @@ from lakekeeper.core.layout.overlap_groups import by_name, fill
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Merge, Skip
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policy import Env
 
 
@@ -25,7 +27,7 @@ class Full:
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:
-            return [Skip(candidates, "the table has no cluster key")]
+            return [Skip(candidates, Reason.of(Code.NO_KEY))]
         if not len(candidates):
             return []
         blocks = snapshot.blocks.take(candidates)
@@ -42,9 +44,8 @@ class Full:
         choices: list[Choice] = []
         for group in np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1):
             out = min(int(level[group].max()) + 1, top)
-            choices.append(
-                Merge(candidates[group], out, float(len(group)), f"full: {len(group)} blocks re-sorted")
-            )
+            why = Reason.of(Code.FULL_SORT, files=len(group))
+            choices.append(Merge(candidates[group], out, float(len(group)), why))
         return choices
 
 

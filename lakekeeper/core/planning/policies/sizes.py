@@ -32,9 +32,11 @@ from lakekeeper.core.layout.adjacency import group_of, line_of, split, stretches
 from lakekeeper.core.layout.levels import frozen
 from lakekeeper.core.layout.overlap_groups import fill
 from lakekeeper.core.layout.ranks import rank_blocks
-from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
+from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Merge, Skip
-from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.model.reason import Reason, between
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.policy import Env, no_queries
 from lakekeeper.core.planning.time_decay import youth_of
 from lakekeeper.core.units import Floats
 
@@ -57,17 +59,18 @@ class Sizes:
             return []
         scale = scale_of(snapshot, options, env.now_ms, env.workload)
         if not scale.rate:
-            return [Skip(candidates, "no queries: no reader would gain by packing")]
+            return [Skip(candidates, no_queries(env))]
         blocks = snapshot.blocks.take(candidates)
         level = blocks.level_under(snapshot.key)
         group = group_of(blocks, level)
         target = options.integer("target-file-size-bytes")
         full = options.number("min-file-size-ratio") * target
         small = blocks.live_bytes < full
-        intervals = None
+        intervals, still = None, np.zeros(len(blocks), dtype=np.bool_)
         if snapshot.key is not None:
             intervals = rank_blocks(blocks, group, null_region=False)
-            small &= ~frozen(blocks, intervals, options)
+            still = frozen(blocks, intervals, options)
+            small &= ~still
         found = stretches(
             blocks,
             line_of(blocks, group, intervals),
@@ -77,14 +80,15 @@ class Sizes:
         )
         factor = youth_of(blocks, env.now_ms).between(GROWTH, _OLD)
         facts = _Facts(blocks.live_bytes.astype(np.float64), factor, _files_worth(blocks, options), full)
-        packs = [part for one in found for part in _packed(facts, one, options.integer("min-input-files"))]
+        fewest = options.integer("min-input-files")
+        packs = [part for one in found for part in _packed(facts, one, fewest)]
         merges, dear = _paying(snapshot, candidates, packs, options, env)
         choices: list[Choice] = [
             Merge(
                 candidates[at],
                 int(level[at[0]]),
                 float(len(at)),
-                f"{len(at):,} small neighbours of level {level[at[0]]}",
+                Reason.of(Code.SMALL_FILES, files=len(at), level=int(level[at[0]])),
                 packs=True,
             )
             for at in sorted(merges, key=lambda at: -len(at))
@@ -92,14 +96,31 @@ class Sizes:
         done = np.zeros(len(blocks), dtype=np.bool_)
         for at in (*merges, *dear):
             done[at] = True
-        skips = (
-            (~small, "not a small file"),
-            (small & ~done, "small, but its neighbours do not weigh enough yet to pack it with"),
-        )
         if dear:
-            why = "small, but the queries of the workload would read more of a packed file"
-            choices.append(Skip(candidates[np.concatenate(dear)], why))
-        return [*choices, *(Skip(candidates[mask], why) for mask, why in skips if mask.any())]
+            choices.append(Skip(candidates[np.concatenate(dear)], Reason.of(Code.PACKING_COSTS)))
+        if still.any():
+            choices.append(Skip(candidates[still], Reason.of(Code.CONSTANT)))
+        if (~small & ~still).any():
+            choices.append(Skip(candidates[~small & ~still], Reason.of(Code.NOT_SMALL, full_bytes=int(full))))
+        waiting = _waiting(facts, found, small & ~done, fewest)
+        return [*choices, *(Skip(candidates[at], why) for at, why in waiting)]
+
+
+def _waiting(facts: _Facts, found: list[Index], free: Bools, fewest: int) -> list[tuple[Index, Reason]]:
+    """Small files in no group: those with too few neighbours, and those whose neighbours are too light."""
+    if not free.any():
+        return []
+    missing = np.zeros(len(free), np.int64)
+    count = np.array([len(one) for one in found])
+    missing[np.concatenate(found)] = np.repeat(np.maximum(fewest - count, 0), count)
+    few, light = np.flatnonzero(free & (missing > 0)), np.flatnonzero(free & (missing == 0))
+    waiting: list[tuple[Index, Reason]] = []
+    if len(few):
+        waiting.append((few, Reason.of(Code.FEW_NEIGHBOURS, more=between(missing[few]))))
+    if len(light):
+        factor = between(np.round(facts.factor[light], 2))
+        waiting.append((light, Reason.of(Code.LIGHT_NEIGHBOURS, factor=factor, full_bytes=int(facts.full))))
+    return waiting
 
 
 @dataclass(frozen=True, slots=True, eq=False)

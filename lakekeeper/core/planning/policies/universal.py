@@ -29,6 +29,8 @@ from lakekeeper.core.layout.ranks import Intervals
 from lakekeeper.core.layout.snapshot_index import place_of, table_line
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Freeze, Merge, Skip
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.sorted_runs import (
     Rules,
@@ -48,7 +50,7 @@ class Universal:
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:
-            return [Skip(candidates, "the table has no cluster key")]
+            return [Skip(candidates, Reason.of(Code.NO_KEY))]
         if not len(candidates):
             return []
         blocks = snapshot.blocks.take(candidates)
@@ -57,13 +59,12 @@ class Universal:
         still = frozen(blocks, line, options)
         choices: list[Choice] = []
         if still.any():
-            choices.append(Freeze(candidates[still], "full and constant in the key (level -1)"))
+            choices.append(Freeze(candidates[still], Reason.of(Code.CONSTANT)))
         order, wall = _along(blocks, line, place, still, options)
         apart = np.zeros(len(blocks), dtype=np.bool_)
         apart[order[wall]] = True
         if (apart & ~still).any():
-            why = f"overlaps nothing, and is full or has no small neighbour: {int((apart & ~still).sum())} blocks"
-            choices.append(Skip(candidates[apart & ~still], why))
+            choices.append(Skip(candidates[apart & ~still], Reason.of(Code.NO_OVERLAP)))
         picked = _pick(blocks, place, level, ~apart, rules_of(options), env.now_ms)
         merges, left = _merges(blocks, level, picked, (order, wall), options)
         ranked = sorted(merges, key=lambda merge: -merge.score)
@@ -80,7 +81,7 @@ class _Picked:
 
     of: Ints
     units: list[Unit]
-    left: dict[str, list[Index]]
+    left: dict[Reason, list[Index]]
 
 
 def _along(
@@ -117,7 +118,7 @@ def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules
     """What is due in each partition, of the runs that the blocks ``among`` make."""
     of = np.full(len(blocks), -1, np.int64)
     units: list[Unit] = []
-    left: dict[str, list[Index]] = {}
+    left: dict[Reason, list[Index]] = {}
     at = np.flatnonzero(among)
     if not len(at):
         return _Picked(of, units, left)
@@ -142,7 +143,7 @@ def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules
         of[taken] = len(units)
         units.append(unit)
         if len(taken) < len(mine):
-            why = f"waits: not in the {unit.runs} newest of {b - a} sorted runs"
+            why = Reason.of(Code.OLDER_RUN, newest=unit.runs, runs=b - a)
             left.setdefault(why, []).append(mine[len(taken) :])
     return _Picked(of, units, left)
 
@@ -155,18 +156,15 @@ def _since_full(blocks: BlockSet, mine: Index, level: Ints, rules: Rules, now_ms
     return now_ms - int(blocks.added_at[full].max()) if len(full) else None
 
 
-def _not_due(count: int, rules: Rules) -> str:
+def _not_due(count: int, rules: Rules) -> Reason:
     if count < rules.trigger:
-        return f"no rule is due: {count} sorted runs, of {rules.trigger} that trigger one"
-    return (
-        f"no rule is due: {count} sorted runs, size amplification at most {rules.amplification} %, and the newest is "
-        f"more than {rules.ratio} % smaller than the next"
-    )
+        return Reason.of(Code.FEW_RUNS, runs=count, trigger=rules.trigger)
+    return Reason.of(Code.BALANCED_RUNS, runs=count, amplification=rules.amplification, ratio=rules.ratio)
 
 
 def _merges(
     blocks: BlockSet, level: Ints, picked: _Picked, along: tuple[Index, Bools], options: Options
-) -> tuple[list[Merge], dict[str, list[Index]]]:
+) -> tuple[list[Merge], dict[Reason, list[Index]]]:
     """The units as groups along the key, within bounds, none across a wall; and what is left, by reason."""
     left = dict(picked.left)
     order, wall = along
@@ -190,10 +188,10 @@ def _merges(
         number = int(picked.of[at[a]])
         unit, cut = picked.units[number], int(groups[number])
         if low == unit.level:
-            why = f"on its output level {unit.level} already, and no block of another run is in its group"
+            why = Reason.of(Code.ON_OUTPUT_LEVEL, level=unit.level)
             left.setdefault(why, []).append(at[a:b])
             continue
-        why = unit.why if cut == 1 else f"{unit.why}; one of {cut} groups along the key"
+        why = unit.why if cut == 1 else unit.why.plus(Reason.of(Code.GROUP_OF_RUNS, groups=cut))
         merges.append(Merge(at[a:b], unit.level, float(unit.runs), why))
     return merges, left
 

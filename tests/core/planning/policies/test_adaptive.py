@@ -17,6 +17,8 @@ from lakekeeper.core.cost.prediction import explained
 from lakekeeper.core.cost.scoring import scale_of
 from lakekeeper.core.model.blocks import Snapshot, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.merge_candidates import find, ladder
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
@@ -58,21 +60,20 @@ def test_two_files_are_due_once_reading_them_apart_has_cost_what_a_merge_does() 
     assert plan_of(two, at(31 / 60)).tasks == ()
     plan = plan_of(two, at(32 / 60))
     assert inputs(plan) == ["ab"]
-    assert plan.tasks[0].reason == (
-        "2 files overlap: reading them apart has cost 928.3 MiB too much so far, merging them costs 1.3 GiB"
-    )
+    why = plan.tasks[0].reason
+    assert (why.code, why["files"], why["merge_bytes"]) == ("overlap_paid", 2, 1288 << 20)
+    assert why["overlap_bytes"] == pytest.approx(32 * 29.01 * (1 << 20), rel=1e-3)
 
 
 def test_what_is_not_due_says_how_long_it_takes() -> None:
     two = snapshot_of([(0, 1000, TARGET, 0), (0, 1000, TARGET, 1)])
-    for hours, words in ((1.2, "an hour"), (1.0, "an hour")):
-        assert reasons(plan_of(two, at(hours))) == {
-            f"overlaps, but merging does not pay yet: due within {words}": 2
-        }
-    rare = plan_of(two, at(1.1), queries_per_hour=3)
-    assert reasons(rare) == {"overlaps, but merging does not pay yet: due within a day": 2}
+    for hours in (1.2, 1.0):
+        (soon,) = plan_of(two, at(hours)).left
+        assert soon.reason == Reason.of(Code.NOT_DUE, within_ms=HOUR_MS, queries_per_hour=60.0)
+    (rare,) = plan_of(two, at(1.1), queries_per_hour=3).left
+    assert rare.reason == Reason.of(Code.NOT_DUE, within_ms=DAY_MS, queries_per_hour=3.0)
     never = plan_of(two, at(1.1), queries_per_hour=0.001)
-    assert reasons(never) == {"overlaps, but merging would not pay within a year at this rate of queries": 2}
+    assert reasons(never) == {"not_due_soon": 2}
 
 
 def test_wide_files_are_merged_and_narrow_ones_wait() -> None:
@@ -95,7 +96,7 @@ def test_data_that_comes_in_order_is_never_rewritten() -> None:
     rows = [(100 * i, 100 * i + 100, TARGET, i) for i in range(300)]
     plan = plan_of(snapshot_of(rows), at(10_000), queries_per_hour=1e6)
     assert plan.tasks == ()
-    assert reasons(plan) == {"overlaps nothing that a merge would spare its readers": 300}
+    assert reasons(plan) == {"no_gain": 300}
 
 
 def test_partitions_are_weighed_each_by_itself_in_one_plan() -> None:
@@ -200,7 +201,7 @@ def test_a01_what_a_bound_cut_off_is_taken_up_in_the_next_round(files: int) -> N
 def test_a01_the_plan_says_that_a_bound_cut_it() -> None:
     rows = [(0, 1000, TARGET, 0)] * 300
     plan = plan_of(snapshot_of(rows), at(2))
-    assert all("one of several parts" in task.reason and task.born_ms == BEGAN for task in plan.tasks)
+    assert all("part_of_merge" in task.reason.codes and task.born_ms == BEGAN for task in plan.tasks)
     assert all(task.input_bytes <= 16 * GIB for task in plan.tasks)
 
 
@@ -240,8 +241,8 @@ def test_a03_no_query_by_the_key_no_rewrite_and_the_key_that_would_help() -> Non
     assert plan_of(snapshot, at(100, workload=scans)).tasks == ()
     other = plan_of(snapshot, at(100, workload=asked({"c": Span(3, 3)}, per_hour=1000)))
     assert other.tasks == ()
-    assert reasons(other) == {
-        "no query filters by the key (k); most filter by c (100%): cluster by it, see advise()": 100
+    assert {left.reason: left.blocks for left in other.left} == {
+        Reason.of(Code.OTHER_KEY_FILTERED, key="k", column="c", share=1.0): 100
     }
 
 
@@ -249,9 +250,9 @@ def test_a03_no_queries_no_rewrite() -> None:
     snapshot = snapshot_of([(0, 1000, TARGET, t / 60) for t in range(100)])
     silent = collect("t", [], source="test", start_ms=BEGAN, end_ms=BEGAN + DAY_MS)
     plan = plan_of(snapshot, at(100, workload=silent))
-    assert reasons(plan) == {"no queries (the workload has none): no reader would gain by a merge": 100}
+    assert reasons(plan) == {"empty_workload": 100}
     plan = plan_of(snapshot, at(100), queries_per_hour=0)
-    assert reasons(plan) == {"no queries (queries-per-hour is 0): no reader would gain by a merge": 100}
+    assert reasons(plan) == {"no_queries": 100}
 
 
 def test_a04_a_table_that_is_no_longer_written_still_pays_rent() -> None:
@@ -323,7 +324,7 @@ def test_a13_giant_files_are_cut_or_merged(sizes: list[int]) -> None:
     for task in plan.tasks:
         assert task.input_bytes <= 16 * GIB or len(task.inputs) == 1
         if task.input_bytes > 16 * GIB:
-            assert "alone above the bound of a group" in task.reason
+            assert task.reason.codes == ("large_file_paid", "above_group_limit")
 
 
 def test_a15_within_a_budget_most_of_the_gain_is_had() -> None:

@@ -19,6 +19,8 @@ from lakekeeper.core.layout.levels import frozen, full_size
 from lakekeeper.core.layout.snapshot_index import place_of, table_line
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import Merge, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick, rules_of
@@ -232,9 +234,8 @@ def _meets(line: Any, ordered: list[int], n: int) -> bool:
 
 def test_a_single_run_is_no_reason_for_a_full_compaction_but_level_0_may_be_forced() -> None:
     unit = pick(np.array([0]), np.array([10]), Rules(force_level_0=True), None)
-    assert unit == Unit(
-        1, 5, "forced level 0: 1 of 1 sorted runs are of level 0, full compaction of 1 sorted runs"
-    )
+    forced = Reason.of(Code.LEVEL_0_FORCED, level_0=1, runs=1)
+    assert unit == Unit(1, 5, forced.plus(Reason.of(Code.FULL_COMPACTION, runs=1)))
     assert pick(np.array([5]), np.array([10]), Rules(force_level_0=True), None) is None
 
 
@@ -249,7 +250,7 @@ def test_full_size_data_in_the_order_of_the_key_is_never_rewritten() -> None:
     size = int(scene.adapter.snapshot().blocks.bytes.min())
     options = {"target-file-size-bytes": max(size, 1024), "min-file-size-ratio": 0.01}
     scene.untouched(lambda: scene.run("universal", final=True, options=options))
-    assert "overlaps nothing" in str([left.reason for left in plan_of(scene, **options).left])
+    assert "no_overlap" in [left.reason.code for left in plan_of(scene, **options).left]
 
 
 def test_lost_levels_do_not_make_it_endless() -> None:
@@ -265,7 +266,8 @@ def test_a_unit_above_the_bounds_keeps_its_output_level_in_each_group() -> None:
     plan = plan_of(scene, **{"max-file-group-size-bytes": 3 * max(size, 400)})
     assert len(plan.tasks) > 1
     assert {task.level for task in plan.tasks} == {5}
-    assert all(f"one of {len(plan.tasks)} groups along the key" in task.reason for task in plan.tasks)
+    groups = Reason.of(Code.GROUP_OF_RUNS, groups=len(plan.tasks))
+    assert all(groups in task.reason.also for task in plan.tasks)
 
 
 def test_percents_of_large_tables_do_not_wrap_around() -> None:
@@ -274,4 +276,4 @@ def test_percents_of_large_tables_do_not_wrap_around() -> None:
     unit = pick(np.array([0, 0, 2]), huge, Rules(trigger=3, ratio=1000, amplification=1_000_000), None)
     assert unit is not None
     assert (unit.runs, unit.level) == (3, 5)
-    assert "size ratio 1000 %" in unit.why
+    assert (unit.why.code, unit.why["ratio"]) == ("size_ratio_of_all", 1000)

@@ -1,0 +1,94 @@
+"""A reason as data: a code with its facts. Text is made of it where it is printed, and nowhere else.
+
+Reason.of(Code.OVER_BUDGET, budget_bytes=1 << 30)      code "over_budget", printed "over budget-bytes: 1.0 GiB left …"
+Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000)      of a policy from another package
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy.typing as npt
+
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.text.template import fill, names_in
+
+Fact = int | float | str | tuple[int | float | str, ...]
+
+
+def between(values: npt.NDArray[Any]) -> tuple[int | float, int | float]:
+    """The least and the greatest of some values, as a fact."""
+    return values.min().item(), values.max().item()
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is done, left, or failed.
+
+    code       a :class:`Code`, or the code of another package's own
+    facts      (name, value) by name. Values carry the unit of their name: ``_bytes``, ``_ms``; shares are fractions. A
+               pair of numbers is a range
+    sentence   of a code of another package, its text with the names of facts in braces; else empty
+    also       further reasons, which hold at the same time
+    """
+
+    code: str
+    facts: tuple[tuple[str, Fact], ...] = ()
+    sentence: str = ""
+    also: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of(cls, code: str, sentence: str = "", /, **facts: Fact) -> Reason:
+        """A reason with its facts; ValueError where the sentence needs a fact that is missing.
+
+        Another package brings the ``sentence`` of its own codes along.
+        """
+        if isinstance(code, Code) == bool(sentence):
+            raise ValueError(f"{code}: a Code has its own sentence, any other code needs one")
+        needed = code.needed if isinstance(code, Code) else names_in(sentence)
+        if not facts.keys() >= needed:
+            raise ValueError(f"{code}: its sentence needs {', '.join(sorted(needed - facts.keys()))}")
+        return cls(code, tuple(sorted(facts.items())), sentence)
+
+    def plus(self, *more: Reason) -> Reason:
+        """This reason, and others that hold too; one that is there already is not repeated."""
+        known = (self, replace(self, also=()), *self.also)
+        new = tuple(other for other in dict.fromkeys(more) if other not in known)
+        return replace(self, also=(*self.also, *new)) if new else self
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Its code, and those of the reasons that hold too."""
+        return (self.code, *(code for other in self.also for code in other.codes))
+
+    def __getitem__(self, name: str) -> Fact:
+        """The value of a fact; KeyError."""
+        return dict(self.facts)[name]
+
+    def __lt__(self, other: Reason) -> bool:
+        """By code, then by facts as text: those of other packages may have any type."""
+        return (self.code, repr(self)) < (other.code, repr(other))
+
+    def __str__(self) -> str:
+        """The text: one sentence, or several with semicolons between them."""
+        sentence = self.code.sentence if isinstance(self.code, Code) else self.sentence
+        return "; ".join([fill(sentence, dict(self.facts)), *map(str, self.also)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: code, facts and text, and what else there is."""
+        plain: dict[str, Any] = {"code": str(self.code), "facts": dict(self.facts), "text": str(self)}
+        if self.sentence:
+            plain["sentence"] = self.sentence
+        if self.also:
+            plain["also"] = [other.to_dict() for other in self.also]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Reason:
+        """Inverse of :meth:`to_dict`; raises ValueError, TypeError or KeyError for what is no reason."""
+        code, sentence = str(plain["code"]), str(plain.get("sentence", ""))
+        facts = {name: tuple(v) if isinstance(v, list) else v for name, v in plain["facts"].items()}
+        made = cls.of(code if sentence else Code[code.upper()], sentence, **facts)
+        return made.plus(*(cls.from_dict(other) for other in plain.get("also", ())))

@@ -1,0 +1,211 @@
+"""Every reason that lakekeeper gives, as a code and the sentence that it prints.
+
+A sentence names the facts that its reason carries, with units of :mod:`lakekeeper.core.text.template`. It says why, and
+for a block that is left, what it would take. ``tests/core/data/reasons.txt`` shows each with example values.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lakekeeper.core.text.template import names_in
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11 on
+
+
+class Code(str, Enum):
+    """What a reason says: the value in JSON and tables, the ``sentence`` in text. It needs the facts ``needed``."""
+
+    sentence: str
+    needed: frozenset[str]
+
+    def __new__(cls, value: str, sentence: str) -> Self:
+        """A member: the code, and the sentence."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        member.needed = names_in(sentence)
+        return member
+
+    __hash__ = (
+        str.__hash__
+    )  # an enum hashes its name: a code would be equal to its text, and not be found by it
+    __str__ = str.__str__
+
+    # Why any policy leaves blocks
+    NO_KEY = "no_key", "the table has no cluster key: set one with cluster_by"
+    CONSTANT = "constant", "full files of one key value: no merge can improve them"
+    NO_STATISTICS = "no_statistics", "no statistics on the key, and the last merge wrote none"
+    EMPTY_WORKLOAD = "empty_workload", "the workload has no queries, so no merge pays back"
+    NO_QUERIES = "no_queries", "queries-per-hour is 0, so no merge pays back"
+    MAX_LEVEL = "max_level", "already at max-level {level}"
+    FILE_ABOVE_GROUP_LIMIT = (
+        "file_above_group_limit",
+        "larger than max-file-group-size-bytes ({limit_bytes:bytes})",
+    )
+
+    # adaptive
+    OVERLAP_PAID = (
+        "overlap_paid",
+        "overlap cost queries {overlap_bytes:bytes} so far, a merge costs {merge_bytes:bytes}",
+    )
+    LARGE_FILE_PAID = (
+        "large_file_paid",
+        "reading it whole cost queries {extra_bytes:bytes}, a split costs {cut_bytes:bytes}",
+    )
+    ABOVE_GROUP_LIMIT = "above_group_limit", "rewritten alone: larger than a group may be"
+    PART_OF_MERGE = "part_of_merge", "one part of a merge that is too large for one group"
+    NOT_DUE = (
+        "not_due",
+        "overlap pays for a merge within {within_ms:ms} at {queries_per_hour:,.3g} queries/h",
+    )
+    NOT_DUE_SOON = (
+        "not_due_soon",
+        "overlap does not pay for a merge within a year at {queries_per_hour:,.3g} queries/h",
+    )
+    NO_GAIN = "no_gain", "a merge would not reduce what queries read"
+    KEY_NOT_FILTERED = "key_not_filtered", "no query filters on the key ({key})"
+    OTHER_KEY_FILTERED = (
+        "other_key_filtered",
+        "queries filter on {column} ({share:percent}), not on the key ({key}): see advise",
+    )
+
+    # ranges, peaks
+    DEEP = "deep", "{files:count file} of level {level} overlap, depth up to {depth}"
+    SHALLOW = "shallow", "average depth of its level is {depth:.2f}, merged above {threshold:g}"
+    DEEPER_LEVEL_FIRST = "deeper_level_first", "waits for a deeper level of its partition"
+    NO_ROOM = "no_room", "a merge with any neighbour would exceed the group limits"
+    DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level are deeper"
+    NO_PARTNER = "no_partner", "no overlapping file is left to merge with"
+
+    # sizes
+    SMALL_FILES = "small_files", "{files:count small neighbouring file} of level {level}"
+    NOT_SMALL = "not_small", "not small: {full_bytes:bytes} or more"
+    FEW_NEIGHBOURS = "few_neighbours", "small: needs {more:count more small neighbour}"
+    LIGHT_NEIGHBOURS = (
+        "light_neighbours",
+        "small: merged once its group reaches {factor:.3g} x its size or {full_bytes:bytes}",
+    )
+    PACKING_COSTS = "packing_costs", "small, but queries would read more from a packed file"
+
+    # deletes
+    DELETED_ROWS = "deleted_rows", "{deleted:,} of {rows:count row} deleted ({share:percent})"
+    DELETED_ROWS_ABOUT = (
+        "deleted_rows_about",
+        "about {share:percent} of rows deleted, by up to {delete_files:count delete file}",
+    )
+    DELETES_PAID = (
+        "deletes_paid",
+        "reading deletes cost queries {deletes_bytes:bytes}, a rewrite costs {rewrite_bytes:bytes}",
+    )
+    NO_DELETES = "no_deletes", "no deletes apply to it"
+    FEW_DELETED = "few_deleted", "{share:percent} of rows deleted"
+    FEW_DELETED_ABOUT = "few_deleted_about", "about {share:percent} of rows deleted"
+    DUE_AT = "due_at", "due at {threshold:percent}"
+    DUE_AT_AGE = "due_at_age", "due at {threshold:percent} at an age of {age_ms:ms}"
+    DUE_AT_LESS = "due_at_less", "due at {threshold:percent}, and at less as it ages"
+    DUE_AGE_UNKNOWN = "due_age_unknown", "due at any share, as its age is unknown"
+
+    # universal, full
+    SIZE_AMPLIFICATION = (
+        "size_amplification",
+        "newer runs hold {newer_bytes:bytes}, over {limit} % of the oldest ({oldest_bytes:bytes})",
+    )
+    SIZE_RATIO = (
+        "size_ratio",
+        "the {newest} newest of {runs:count sorted run} hold {bytes:bytes}, the next {next_bytes:bytes}",
+    )
+    SIZE_RATIO_OF_ALL = "size_ratio_of_all", "all {runs:count sorted run} are within size ratio {ratio} %"
+    RUN_COUNT = "run_count", "{runs:count sorted run}, above the limit of {limit}"
+    LEVEL_0_FORCED = "level_0_forced", "{level_0} of {runs:count sorted run} are on level 0"
+    NEVER_COMPACTED = "never_compacted", "no full compaction so far"
+    COMPACTION_INTERVAL = (
+        "compaction_interval",
+        "last full compaction {since_ms:ms} ago, due every {interval_ms:ms}",
+    )
+    TOTAL_SIZE = "total_size", "{total_bytes:bytes} in all, kept as one run below {limit_bytes:bytes}"
+    INCREMENTAL_SIZE = (
+        "incremental_size",
+        "{newer_bytes:bytes} newer than level {level}, merged above {limit_bytes:bytes}",
+    )
+    FULL_COMPACTION = "full_compaction", "full compaction of {runs:count sorted run}"
+    GROUP_OF_RUNS = "group_of_runs", "one of {groups:count group} along the key"
+    NO_OVERLAP = "no_overlap", "overlaps no file, and is full or has no small neighbour"
+    FEW_RUNS = "few_runs", "{runs:count sorted run}; a merge starts at {trigger}"
+    BALANCED_RUNS = (
+        "balanced_runs",
+        "{runs:count sorted run} within size amplification {amplification} % and size ratio {ratio} %",
+    )
+    OLDER_RUN = "older_run", "only the {newest} newest of {runs:count sorted run} are merged"
+    ON_OUTPUT_LEVEL = "on_output_level", "already on level {level}, and no newer run is in its group"
+    FULL_SORT = "full_sort", "sorts all {files:count file}"
+
+    # Why the planner leaves blocks
+    NOT_CONSIDERED = "not_considered", "not considered by any policy"
+    BACKING_OFF = "backing_off", "its partition pauses after a commit conflict"
+    OVER_BUDGET = "over_budget", "over budget-bytes: {budget_bytes:bytes} left in this call"
+    OVER_DAILY_BUDGET = (
+        "over_daily_budget",
+        "over budget-bytes-per-day: {spent_bytes:bytes} rewritten in 24 hours",
+    )
+    KEY_CHANGE = "key_change", "clustered by another key: {round_bytes:bytes} a round (key-change-ratio)"
+
+    # What became of a group
+    INPUTS_REMOVED = "inputs_removed", "{removed:count input} removed by {winners}"
+    ROWS_DELETED = "rows_deleted", "rows of {changed:count input} deleted by {winners}"
+    INPUTS_CHANGED = (
+        "inputs_changed",
+        "{removed:count input} removed, rows of {changed:count input} deleted by {winners}",
+    )
+    TABLE_CHANGED = "table_changed", "{change}"
+    NOT_REPLAYED = "not_replayed", "not replayed: {error}"
+    TOO_MANY_DELETED = (
+        "too_many_deleted",
+        "not replayed: {deleted:,} of {rows:count row} deleted, at most {limit:,} (replay.max-deleted-ratio)",
+    )
+    SCAN_DISAGREES = (
+        "scan_disagrees",
+        "not replayed: the log deletes {deleted:count row}, a scan finds {found:,} (damaged file?)",
+    )
+    NOT_ALL_FOUND = (
+        "not_all_found",
+        "not replayed: {found:,} of {deleted:count deleted row} found in the outputs",
+    )
+    MASK_DISAGREES = (
+        "mask_disagrees",
+        "not replayed: {deleted:,} of {rows:count row} deleted, {left:,} left in the outputs",
+    )
+    MASKED_OTHER_VERSION = (
+        "masked_other_version",
+        "not replayed: the adapter masked the outputs for another version",
+    )
+    REPLAYED = "replayed", "deletes of {rows:count row} by concurrent commits were replayed"
+    STOPPED_EARLY = "stopped_early", "stopped early, as it could no longer commit"
+    FAILED = "failed", "{error}"
+    OUTPUT_TOO_LARGE = (
+        "output_too_large",
+        "an output has {rows:count row}, {bytes:bytes} after {attempts:count attempt}: raise max-rows-per-file",
+    )
+    ROWS_DIFFER = "rows_differ", "wrote {written:count row}, read {read:,} live rows: not committed"
+    ROWS_NOT_PROVEN = (
+        "rows_not_proven",
+        "no output, though input rows may be live: not committed",
+    )
+
+    # Why a call ended
+    NOTHING_TO_DO = "nothing_to_do", "nothing to do"
+    NOTHING_LEFT = "nothing_left", "nothing left to do"
+    DRY_RUN = "dry_run", "dry run"
+    ONE_ROUND = "one_round", "one round done"
+    MAX_ROUNDS = "max_rounds", "max-rounds {rounds} reached"
+    BUDGET_SPENT = "budget_spent", "the budget of this call is spent"
+    NO_PROGRESS = "no_progress", "the last round made no progress"
+    DELETE_FILES_MERGED = "delete_files_merged", "delete files merged"
+    DELETE_FILES_NOT_MERGED = "delete_files_not_merged", "delete files not merged: {error}"
+    DONE = "done", "done"
+    FILES_REMAIN = "files_remain", "{files:count file} could not be deleted"
+    STOPPED = "stopped", "stopped, {files:count file} remain: {error}"
+    NO_VERSIONS = "no_versions", "the table has no version yet"
+    DEPTH_UNKNOWN = "depth_unknown", "the depth afterwards is not known: {error}"
