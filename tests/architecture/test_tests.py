@@ -109,3 +109,90 @@ def test_a_planted_violation_is_found(rule: Rule, source: str) -> None:
 @pytest.mark.parametrize("source", ["self._table", "spark._jvm", "state._replace(left=1)", "x.__dict__"])
 def test_what_is_no_private_name_of_another_passes(source: str) -> None:
     assert list(private_attributes(ast.parse(source))) == []
+
+
+ELSEWHERE = {
+    # rendered text: compared line by line in golden files, or where the value is tested
+    "core/cost/advice_text.py": "core/cost/test_key_advisor.py",
+    "core/layout/clustering_info_text.py": "core/test_goldens.py",
+    "core/model/plan_text.py": "core/test_goldens.py",
+    "core/model/report_text.py": "engine/merge/test_committer.py",
+    "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
+    "core/text/chart.py": "core/simulation/test_simulation_text.py",
+    "core/text/formatting.py": "core/test_goldens.py",
+    "core/text/result.py": "core/simulation/test_simulation_text.py",
+    # policies that are their golden file, and what every plan of theirs has to hold
+    "core/planning/policies/full.py": "core/test_goldens.py",
+    "core/planning/policies/peaks.py": "core/test_goldens.py",
+    "core/planning/policies/ranges.py": "core/test_goldens.py",
+    "core/planning/policies/sizes.py": "core/test_goldens.py",
+    "core/planning/depth_selection.py": "core/test_goldens.py",
+    "core/planning/policy.py": "core/planning/test_planner.py",
+    "core/planning/key_migration.py": "core/planning/test_planner.py",
+    # values without behaviour of their own
+    "core/config/option.py": "core/config/test_options.py",
+    "core/config/vacuum_definitions.py": "core/config/test_definitions.py",
+    "core/model/finding.py": "spark/test_doctor.py",
+    "core/model/plan.py": "core/planning/test_plan_properties.py",
+    "core/model/plan_table.py": "core/cost/test_prediction.py",
+    "core/model/report.py": "engine/merge/test_committer.py",
+    "core/units.py": "core/test_goldens.py",
+    "core/vacuum/vacuum_report.py": "engine/vacuum/test_job.py",
+    "engine/clock.py": "engine/test_commit_loop.py",
+    "engine/merge/request.py": "engine/merge/test_job.py",
+    "engine/merge/tally.py": "engine/merge/test_committer.py",
+    # parts that show only in what they are a part of
+    "core/cost/partition_pruning.py": "core/planning/policies/test_adaptive.py",
+    "core/cost/read_model.py": "core/cost/test_workload_reads.py",
+    "core/cost/unfiltered_keys.py": "core/planning/policies/test_adaptive.py",
+    "core/layout/adjacency.py": "core/test_goldens.py",
+    "core/layout/ranks.py": "core/layout/test_depth.py",
+    "core/layout/snapshot_index.py": "core/layout/test_single_run.py",
+    "core/workload/plan_scans.py": "engine/test_event_log.py",
+    "engine/advise.py": "core/cost/test_key_advisor.py",
+    "engine/merge/boundary_store.py": "scenarios/test_curves.py",
+    "engine/merge/commit_parts.py": "scenarios/test_hours.py",
+    "engine/merge/planning.py": "scenarios/test_placed.py",
+    "engine/retries.py": "scenarios/test_transient.py",
+    "engine/state/note_slots.py": "engine/vacuum/test_orphans.py",
+    "engine/trash/recycle_bin.py": "engine/vacuum/test_orphans.py",
+    "engine/trash/restore.py": "engine/trash/test_drop_partition.py",
+    "engine/vacuum/foreign_tables.py": "model/test_places.py",
+    "engine/vacuum/journal.py": "engine/vacuum/test_job.py",
+}
+"""Modules without a test module of their own, and where their tests are."""
+
+
+def untested(modules: list[Path], tests: set[Path]) -> list[str]:
+    """Modules of a package that have no test module at the same place below ``tests``, and no entry in the list."""
+    return [
+        str(module)
+        for module in modules
+        if module.parent / f"test_{module.name}" not in tests and str(module) not in ELSEWHERE
+    ]
+
+
+def _below(root: Path, *folders: str) -> list[Path]:
+    return sorted(
+        path.relative_to(root)
+        for folder in folders
+        for path in (root / folder).rglob("*.py")
+        if path.stem != "__init__"
+    )
+
+
+def test_each_module_of_the_core_and_the_engine_has_its_test_module() -> None:
+    modules = _below(ROOT / "lakekeeper", "core", "engine")
+    tests = set(_below(ROOT / "tests", "core", "engine"))
+    assert untested(modules, tests) == []
+    assert untested([Path("core/model/planted.py")], tests) == ["core/model/planted.py"]
+
+
+def test_the_list_of_modules_that_are_tested_elsewhere_is_true() -> None:
+    modules = set(_below(ROOT / "lakekeeper", "core", "engine"))
+    assert [name for name in ELSEWHERE if Path(name) not in modules] == []
+    assert [place for place in ELSEWHERE.values() if not (ROOT / "tests" / place).is_file()] == []
+    own = [
+        name for name in ELSEWHERE if (ROOT / "tests" / name).with_name(f"test_{Path(name).name}").exists()
+    ]
+    assert own == [], "these have a test module of their own now"
