@@ -38,7 +38,7 @@ def run(
     Defaults come from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, the work in progress
     is finished and no further work is started.
     """
-    settings = _settings(spark, tables, verbs)
+    settings = service_settings(spark, tables, verbs)
     return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
 
 
@@ -51,17 +51,18 @@ def auto(
     ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is the pause between passes, such as ``30s``, ``15m``
     or ``2h``. Partitions where maintenance lost a race to a user are skipped for one or more passes.
     """
-    settings = _settings(spark, tables, None, every)
+    settings = service_settings(spark, tables, None, every)
     backoffs = Backoffs.between(settings.pause_seconds)
     return Service(lambda: one_pass(spark, settings, backoffs=backoffs), settings.pause_seconds).start()
 
 
-def _settings(
+def service_settings(
     spark: SparkSession,
     tables: str | Sequence[str] | None,
     verbs: Sequence[str] | None,
     every: str | None = None,
 ) -> AutoSettings:
+    """The settings of a pass or a service: what the call gives, then the session's confs."""
     call: dict[str, Any] = {}
     if tables is not None:
         call["auto.tables"] = tables if isinstance(tables, str) else ",".join(tables)

@@ -103,8 +103,8 @@ def files_by_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         opened.append(self)
         real(self, stream, size)
 
-    local = jvm._LOCAL | {"org.apache.hadoop.fs.DirectFs"} if request.param else frozenset()
-    monkeypatch.setattr(jvm, "_LOCAL", local)
+    local = jvm.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"} if request.param else frozenset()
+    monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", local)
     monkeypatch.setattr(jvm.JavaFile, "__init__", noted)
     yield
     assert bool(opened) != request.param

@@ -58,7 +58,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         transaction.trackFilesRead(log.scala_seq(inputs))
         _register_metrics(log, transaction, rewrites)
         tags = commit_tags(log, now, run_id, sum(r.replayed for r in rewrites))
-        operation = _operation(log, now, snapshot)
+        operation = operation_of(log, now, snapshot)
     except LakekeeperError:
         raise
     except Exception as error:
@@ -143,7 +143,7 @@ def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
     return inputs, actions
 
 
-def _operation(log: Log, now: State, snapshot: Snapshot) -> Any:
+def operation_of(log: Log, now: State, snapshot: Snapshot) -> Any:
     """OPTIMIZE, which readers, streams and other engines' conflict checks treat as a rewrite without data change."""
     columns = log.jvm.none()
     if "clustering" in now.features and snapshot.key is not None:

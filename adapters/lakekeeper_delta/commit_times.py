@@ -28,11 +28,11 @@ def commits_ms(log: Log, state: State, blocks: BlockSet) -> Ints:
     that they left (see :func:`without_ours`), so that a run is not new data to the next one; OPTIMIZE and changes of
     metadata count as if they had added rows. Ages in commits need only be approximate.
     """
-    times = _times(state.snapshot.logSegment().deltas())
+    times = writer_times(state.snapshot.logSegment().deltas())
     first = max(state.version - RECENT + 1, 0)
     if min(times, default=state.version + 1) > first:
         prefix = log.jvm.view.org.apache.hadoop.fs.Path(log.log.logPath(), f"{first:020d}.")
-        times = _times(log.log.store().listFrom(prefix, log.log.newDeltaHadoopConf())) | times
+        times = writer_times(log.log.store().listFrom(prefix, log.log.newDeltaHadoopConf())) | times
     known = [at for version, at in times.items() if first <= version <= state.version]
     return without_ours(np.sort(np.array(known, np.int64)), blocks)
 
@@ -48,6 +48,6 @@ def without_ours(commits: Ints, blocks: BlockSet) -> Ints:
     return np.delete(commits, ours[ours < len(commits)])
 
 
-def _times(files: Any) -> dict[int, int]:
+def writer_times(files: Any) -> dict[int, int]:
     """Version → time of its commit file, from a Scala collection of FileStatus: one call, as text."""
     return {int(version): int(at) for version, at in _COMMIT.findall(str(files.mkString("\n")))}

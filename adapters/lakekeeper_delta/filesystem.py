@@ -44,12 +44,13 @@ class Entry:
 class Disk:
     """The file system of a table. Reads raise AdapterError if it does not respond."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, files: Any = None) -> None:
+        """``files`` is the Hadoop FileSystem to use, by default that of the table's folder."""
         self._name = log.name
         self._view = log.jvm.view
         self.conf = log.log.newDeltaHadoopConf()
         folder = log.log.dataPath()
-        self._files = folder.getFileSystem(self.conf)
+        self._files = files or folder.getFileSystem(self.conf)
         self._bulk = BulkFiles(log.jvm, self._files)
         default = self._view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf)
         authority = default.getAuthority()

@@ -58,7 +58,7 @@ class Locator:
 
     def of(self, path: str) -> str | None:
         """The location that an action's path means; None if that is not certain."""
-        return None if _doubtful(path) else self._placed(path, _decoded(path))
+        return None if _doubtful(path) else self._placed(path, decoded_path(path))
 
     def readings(self, path: str) -> tuple[str, ...]:
         """All locations that a path may mean; files at any of them must be kept."""
@@ -66,7 +66,7 @@ class Locator:
         if certain is not None:
             return (certain,)
         cut = re.split("[?#]", path)[0]
-        texts = [(path, path), (path, _decoded(path)), (cut, cut), (cut, _decoded(cut))]
+        texts = [(path, path), (path, decoded_path(path)), (cut, cut), (cut, decoded_path(cut))]
         return tuple(sorted({self._placed(raw, text) for raw, text in texts if text}))
 
     def vector(self, descriptor: Mapping[str, Any] | None) -> str:
@@ -128,7 +128,7 @@ def encoded_id(identifier: uuid.UUID) -> str:
     return text
 
 
-def _decoded(path: str) -> str:
+def decoded_path(path: str) -> str:
     """The path with percent-encoding decoded, except in scheme and authority."""
     parts = _ABSOLUTE.fullmatch(path)
     store = parts[1] + (parts[2] or "") if parts else ""

@@ -70,7 +70,7 @@ class DeltaFormat:
         log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None
         try:
             with features.refusals(identifier.text, lambda: protocol_text(jvm, log_path())):
-                table = _load(jvm, identifier)
+                table = load(jvm, identifier)
         except LakekeeperError:
             raise
         except Exception as error:
@@ -89,7 +89,7 @@ def _is_there(jvm: Jvm) -> bool:
     return bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.spark.sql.delta.DeltaLog"))
 
 
-def _load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
+def load(jvm: Jvm, identifier: TableName) -> tuple[Any, Any]:
     """(DeltaLog, Option of the catalog table)."""
     delta = jvm.view.org.apache.spark.sql.delta
     if identifier.path:

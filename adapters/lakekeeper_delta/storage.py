@@ -40,13 +40,14 @@ _RETENTION = "delta.deletedfileretentionduration"
 class DeltaStorage:
     """Files of one table; safe to use from several driver threads."""
 
-    def __init__(self, log: Log, identifier: TableName) -> None:
+    def __init__(self, log: Log, identifier: TableName, disk: Disk | None = None) -> None:
         self._log = log
         self._identifier = identifier
+        self._given = disk
 
     @cached_property
     def _disk(self) -> Disk:
-        return Disk(self._log)
+        return self._given or Disk(self._log)
 
     @property
     def grounds(self) -> Grounds:

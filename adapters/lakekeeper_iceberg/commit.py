@@ -80,7 +80,7 @@ def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts
     """
 
     def update(transaction: Any, base: Any) -> Any:
-        return _row_change(jvm, name, change, transaction, base)
+        return row_change(jvm, name, change, transaction, base)
 
     base, made = _prepared(table, name, update, attempts)
     return _swap(jvm, table, name, base, made)
@@ -184,13 +184,13 @@ def _prepared(
 
 def not_prepared(name: str, error: Exception) -> Conflict | Rejected:
     """The exception for an error that occurred before anything was sent to the catalog."""
-    kinds, text = _kinds(error), _text(error)
+    kinds, text = kinds_of_error(error), _text(error)
     if any(kind in _LOST_RACE for kind in kinds):
         return Conflict(f"{name}: {text}")
     return Rejected(f"{name}: the commit could not be prepared: {text}")
 
 
-def _row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
+def row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
     """The pending update of a delete: Iceberg validates it against commits since the search, as for Spark's DELETE.
 
     Under ``serializable`` isolation, new data files that may match are conflicts. Data files to remove and data files
@@ -249,11 +249,11 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     try:
         send(jvm, table, name, base, made)
     except (Conflict, Rejected):
-        _remove_manifests(table, made, keep=False)
+        remove_manifests(table, made, keep=False)
         raise
     # An error after the swap must never be reported as a failed commit.
     with suppress(Exception):
-        _remove_manifests(table, made, keep=True)
+        remove_manifests(table, made, keep=True)
     return Swapped(int(made.snapshotId()), int(made.summary().get("removed-delete-files") or 0))
 
 
@@ -272,7 +272,7 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
         if is_there(table, name, int(made.snapshotId())):
             return
         # A catalog may refuse a snapshot because a commit to another branch has replaced its base metadata.
-        if lost or (not _STALE.isdisjoint(_kinds(error)) and _has_moved(table, base)):
+        if lost or (not _STALE.isdisjoint(kinds_of_error(error)) and _has_moved(table, base)):
             raise LostRace(f"{name}: {text}") from error
         raise Rejected(f"{name}: the catalog refused the commit: {text}") from error
 
@@ -292,7 +292,7 @@ def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
 
     Raises Unknown for any other error.
     """
-    kinds, text = _kinds(error), _text(error)
+    kinds, text = kinds_of_error(error), _text(error)
     lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
     refused = any(kind in _REFUSED for kind in kinds)
     if "CommitStateUnknownException" in kinds or not (lost or refused):
@@ -309,7 +309,7 @@ def is_there(table: Any, name: str, version: int) -> bool:
         table.refresh()
         return table.operations().current().snapshot(version) is not None
     except Exception as error:
-        if "NoSuchTableException" in _kinds(error):
+        if "NoSuchTableException" in kinds_of_error(error):
             return False
         raise Unknown(
             f"{name}: the commit was refused, and the metadata cannot be read: {_text(error)}"
@@ -322,7 +322,7 @@ def sequence_of(metadata: Any, snapshot_id: int) -> int:
     return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
 
-def _remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
+def remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
     """Delete the metadata files of our attempt: all of them, or with ``keep`` those that the new snapshot does not use.
 
     Manifest names consist of the commit's UUID, which is also in the name of the manifest list, and a number; no other
@@ -348,7 +348,8 @@ def is_lost_race(error: BaseException) -> bool:
     return "CommitStateUnknownException" not in kinds and any(kind in _LOST_RACE for kind in kinds)
 
 
-def _kinds(error: Exception) -> list[str]:
+def kinds_of_error(error: Exception) -> list[str]:
+    """The simple names of the classes of an error and of its causes."""
     return [name.rpartition(".")[2] for name, _ in causes(error)]
 
 

@@ -49,7 +49,9 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -
         table.refresh()
         files = list_files(jvm, jvm.pinned(table))
     pinned = jvm.pinned(table)
-    gone = _dangling(files, frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned()))
+    gone = dangling_deletes(
+        files, frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
+    )
     if not gone:
         return merged
     version = int(pinned.currentSnapshot().snapshotId())
@@ -114,7 +116,7 @@ class _Live:
     anywhere: int = _NEVER
 
 
-def _dangling(files: Listing, unpartitioned: frozenset[int]) -> set[tuple[str, int | None]]:
+def dangling_deletes(files: Listing, unpartitioned: frozenset[int]) -> set[tuple[str, int | None]]:
     """(path, offset of the deletion vector or None) of the deletes that apply to no live data file."""
     deletes = files.deletes.to_pylist()
     with_vector = {d["referenced"] for d in deletes if d["dv_offset"] is not None}

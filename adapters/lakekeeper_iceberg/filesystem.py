@@ -66,7 +66,7 @@ class Disk:
         doomed = [
             p for p, info in seen.items() if info is not None and info.bytes != FOLDER and not links.to(p)
         ]
-        self._delete_all(doomed)
+        self.delete_all(doomed)
         left = dict(zip(doomed, self._seen(doomed), strict=True))
         gone = [path for path, info in seen.items() if info is None or (path in left and left[path] is None)]
         folders = {folder for path in gone for folder in folders_of_run(path)}
@@ -182,7 +182,7 @@ class Disk:
         except Exception as error:
             raise self._failed(f"{path} cannot be accessed", error) from error
 
-    def _delete_all(self, paths: Sequence[str]) -> None:
+    def delete_all(self, paths: Sequence[str]) -> None:
         """Delete files, ignoring errors; the caller checks which files remain."""
         if not paths:
             return

@@ -34,7 +34,7 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Atte
     """
     rescued: Sequence[Any] = ()
     for _ in range(2):
-        found = _Producer(jvm, table, name, exchange, attempts, rescued).land()
+        found = Producer(jvm, table, name, exchange, attempts, rescued).land()
         if isinstance(found, Swapped):
             return found
         rescued = found
@@ -44,7 +44,7 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Atte
 
 
 @dataclass(slots=True)
-class _Producer:
+class Producer:
     """One pending update. ``rescued`` deletes are removed and added again with their data sequence numbers.
 
     update   Iceberg's pending update; it keeps its snapshot id and manifests from one ``apply()`` to the next
@@ -69,7 +69,7 @@ class _Producer:
             self.update = self._begun()
             for attempt in range(_ATTEMPTS):
                 base = self._applied()
-                lost = self._lost_deletes(base)
+                lost = self.lost_deletes(base)
                 if lost:
                     self._clean_up()
                     return lost
@@ -125,7 +125,7 @@ class _Producer:
         except Exception as error:
             raise not_prepared(self.name, error) from error
 
-    def _lost_deletes(self, base: Any) -> list[Any]:
+    def lost_deletes(self, base: Any) -> list[Any]:
         """Equality deletes newer than the read snapshot that the new snapshot drops, although the outputs need them.
 
         Older ones were applied by the read. Position deletes never reference the new outputs.

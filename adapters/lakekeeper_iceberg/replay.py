@@ -41,7 +41,7 @@ class Replays:
     planner: Planner
     follower: Follower
     table: Callable[[], Any]
-    _scans: dict[str, Scans] = field(default_factory=dict)
+    scans: dict[str, Scans] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
@@ -70,9 +70,9 @@ class Replays:
     def _keep(self, task: str, scans: Scans | None) -> None:
         """Keep the staged scans of a task, and free its previous ones."""
         with self._guard:
-            old = self._scans.pop(task, None)
+            old = self.scans.pop(task, None)
             if scans is not None:
-                self._scans[task] = scans
+                self.scans[task] = scans
         if old is not None:
             old.free()
 

@@ -83,7 +83,7 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
         reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
         if not task.cuts:
             # One task sorts the group in any case: use one split, so that the files are read in order.
-            reader = reader.option("split-size", str(_one_split(task.input_bytes)))
+            reader = reader.option("split-size", str(one_split(task.input_bytes)))
         return group, reader.load(group)
     except BaseException:
         unstage(jvm, table, group)
@@ -129,11 +129,11 @@ def copy_live_rows(
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
         reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
-        rows = reader.option("split-size", str(_one_split(size))).load(group).coalesce(1)
+        rows = reader.option("split-size", str(one_split(size))).load(group).coalesce(1)
         place = own_folder(home_of(table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
-        return _write(jvm, table, rows, place, int(file.specId()), sort_order, _one_split(size))
+        return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size))
     finally:
         unstage(jvm, table, group)
 
@@ -187,7 +187,7 @@ def _write(
         jvm.new_files.clearRewrite(placed, group)
 
 
-def _one_split(size: int) -> int:
+def one_split(size: int) -> int:
     """A split size at which no file or group of this size is split."""
     return max(size * 2, 1 << 27)
 

@@ -136,14 +136,14 @@ class IcebergTable:
         self._checked = ""
         self._planner = Planner(jvm)
         self._follower = Follower(jvm)
-        self._replays = Replays(jvm, name.text, self._planner, self._follower, lambda: self._table)
+        self.replays = Replays(jvm, name.text, self._planner, self._follower, lambda: self._table)
         self._staged: dict[str, list[_Staged]] = defaultdict(list)
         self._attempts: OrderedDict[str, Attempts] = OrderedDict()
         self._rows = IcebergRows(
             jvm,
             name.text,
             self._planner,
-            self._replays,
+            self.replays,
             lambda: self._table,
             self._winners,
             self._attempts_of,
@@ -334,7 +334,7 @@ class IcebergTable:
             staged = self._staged.pop(task.id, [])
         for each in staged:
             staging.unstage(self._jvm, each.table, each.group)
-        self._replays.forget(task.id)
+        self.replays.forget(task.id)
 
     def _attempts_of(self, run: str) -> Attempts:
         """The commit attempts of a run."""

@@ -21,7 +21,7 @@ class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._lock = threading.Lock()
-        self._bar: Bar | None = None
+        self.bar: Bar | None = None
         self._task: Any = None
         self._groups = self._finished = 0
 
@@ -61,8 +61,8 @@ class Progress:
 
     def _written(self, info: Mapping[str, Any]) -> None:
         self._finished += 1
-        if self._bar is not None:
-            self._bar.advance(self._task)
+        if self.bar is not None:
+            self.bar.advance(self._task)
             return
         wrote = f"{counted(info['rows'], 'row')}, {size(info['bytes'])}"
         self.say(f"{info['table']}: written {self._finished:,} of {self._groups:,} ({wrote})")
@@ -94,11 +94,11 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task("rewriting", total=self._groups)
-        self._bar.start()
+        self.bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self.bar.add_task("rewriting", total=self._groups)
+        self.bar.start()
 
     def _end_bar(self) -> None:
-        bar, self._bar = self._bar, None
+        bar, self.bar = self.bar, None
         if bar is not None:
             bar.stop()

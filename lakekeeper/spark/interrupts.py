@@ -58,7 +58,7 @@ class Interrupts:
         self._stderr = 2
         self._draining: threading.Event | None = None
         self._main = threading.main_thread().ident
-        self._calling = self._due = False
+        self.calling = self.due = False
         self._over = threading.Event()
         self._spark: SparkSession | None = None
         self._former: dict[signal.Signals, Any] = {}
@@ -121,15 +121,15 @@ class Interrupts:
         def guarded(command: str, *args: Any, **given: Any) -> Any:
             if threading.get_ident() != self._main or command.startswith(_FINALIZER):
                 return send(command, *args, **given)
-            within, self._calling = self._calling, True
+            within, self.calling = self.calling, True
             try:
                 return send(command, *args, **given)
             finally:
-                self._calling = within
+                self.calling = within
                 if self._ending.locked():  # the JVM ended during the call: the process is ending too
                     threading.Event().wait()
-                if self._due and not within:
-                    self._due = False
+                if self.due and not within:
+                    self.due = False
                     raise KeyboardInterrupt
 
         return guarded
@@ -140,16 +140,16 @@ class Interrupts:
             self._draining.set()
             return
         if self.signal:
-            self._end()
+            self.end()
             return
         self.signal = number
         session.mute()
         logging.disable(logging.CRITICAL)  # py4j logs each aborted call with a stack trace
         # Not threading.Thread: its start takes a lock that the main thread may hold at this point.
-        for work in (self._cancel, self._watch):
+        for work in (self._cancel, self.watch):
             _thread.start_new_thread(work, ())
-        if self._calling:
-            self._due = True
+        if self.calling:
+            self.due = True
             return
         raise KeyboardInterrupt
 
@@ -160,11 +160,12 @@ class Interrupts:
             self._spark.sparkContext.setLogLevel("OFF")
             self._spark.sparkContext.cancelAllJobs()
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """End the process once the grace period is over, unless this context ends first."""
         if not self._over.wait(GRACE_SECONDS):
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """End the process and its JVM immediately; only the first call has an effect."""
         if not self._ending.acquire(blocking=False):
             return

@@ -15,7 +15,7 @@ SUPPORTED = (17, 21)
 INSTALL = "sudo apt-get update && sudo apt-get install -y openjdk-17-jre-headless"
 """Install command for Debian and Ubuntu; releases without 17 have ``openjdk-21-jre-headless``."""
 
-_HOMES = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
+JAVA_HOMES = ("/usr/lib/jvm", "/opt/java", "/opt/jdk", "/Library/Java/JavaVirtualMachines")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -72,6 +72,6 @@ def _ask(program: str) -> Java | None:
 
 
 def _candidates() -> list[Path]:
-    roots = [Path(root) for root in _HOMES]
+    roots = [Path(root) for root in JAVA_HOMES]
     pattern = ("*/bin/java", "*/Contents/Home/bin/java")
     return [hit for root in roots if root.is_dir() for part in pattern for hit in sorted(root.glob(part))]

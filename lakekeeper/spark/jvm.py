@@ -169,7 +169,7 @@ class Jvm:
         return DataFrame(java, self.spark)
 
 
-_LOCAL = frozenset(
+LOCAL_FILESYSTEMS = frozenset(
     {
         "org.apache.hadoop.fs.LocalFileSystem",
         "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -183,7 +183,7 @@ def on_local_disk(file_system: Any) -> bool:
 
     Reading through the JVM takes nine times as long (py4j encodes bytes as text, and waits up to 40 ms per response).
     """
-    return str(file_system.getClass().getName()) in _LOCAL
+    return str(file_system.getClass().getName()) in LOCAL_FILESYSTEMS
 
 
 class JavaFile(io.RawIOBase):

@@ -220,7 +220,7 @@ def _text(value: Column, kind: DataType) -> Column:
 
         plain = _listed(F.array_sort(F.transform(F.map_entries(value), entry)))
     else:
-        spelled = _spelled(value, kind)
+        spelled = spelling_of(value, kind)
         plain = F.concat(F.octet_length(spelled).cast("string"), F.lit(":"), spelled)
     return F.when(value.isNull(), F.lit(_NULL)).otherwise(plain)
 
@@ -231,7 +231,7 @@ def _listed(parts: Column) -> Column:
     return F.concat(F.lit("["), F.array_join(parts, ""), F.lit("]"))
 
 
-def _spelled(value: Column, kind: DataType) -> Column:
+def spelling_of(value: Column, kind: DataType) -> Column:
     """An atomic value as text that does not depend on the session (time zone, formats)."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T

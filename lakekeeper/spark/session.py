@@ -122,8 +122,8 @@ def local_session(
     given = dict(conf or {})
     if _running():
         return _take_over(named | given)
-    _prepare_environment()
-    settings = _settings(named, given, warehouse=warehouse, small_data=small_data)
+    prepare_environment()
+    settings = session_confs(named, given, warehouse=warehouse, small_data=small_data)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
@@ -259,7 +259,8 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _prepare_environment() -> None:
+def prepare_environment() -> None:
+    """Set what a JVM reads when it starts: JAVA_HOME, and the address that Spark binds to."""
     # Otherwise Spark's Python workers run the `python3` of PATH, which lacks the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Containers often have a host name that does not resolve.
@@ -283,7 +284,7 @@ def _catalog_confs(catalogs: Mapping[str, str], warehouse: Path | None) -> dict[
     return confs
 
 
-def _settings(
+def session_confs(
     catalogs: Mapping[str, str], given: Mapping[str, str], *, warehouse: Path | None, small_data: bool
 ) -> dict[str, str]:
     """All confs of a new session: ours, then the catalogs, then the given ones."""

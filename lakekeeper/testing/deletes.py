@@ -36,15 +36,15 @@ class MemoryDeletes:
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
         """Rows of the inputs that died since the last replay. Raises Conflict if rows came back since the read."""
         now = self._store.version(changes.version)
-        base, dead = rewrite, self._dead_since(rewrite, now)
+        base, dead = rewrite, self.dead_since(rewrite, now)
         if dead is None and rewrite.unmasked is not None:
-            base, dead = rewrite.written, self._dead_since(rewrite.written, now)
+            base, dead = rewrite.written, self.dead_since(rewrite.written, now)
         if dead is None:
             raise Conflict(f"{self._adapter.table}: rows came back after they were deleted")
         rows = sum(map(len, dead.values()))
         return Lost(rewrite, base, changes, rows if self._store.settings.counts_rows else None, dead)
 
-    def _dead_since(self, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
+    def dead_since(self, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
         """Input → positions that died since the rewrite was read or masked; None where some live again."""
         found = {}
         for path, deletes in rewrite.inputs_now.items():
@@ -198,7 +198,7 @@ class MemoryDeletes:
         goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
         run = run_folder(snapshot.table_uuid, run_id)
         with self._store.lock:
-            self._check(goes, snapshot, where)
+            self.require_unchanged(goes, snapshot, where)
             files = dict(self._store.current.files)
             added: list[str] = []
             for path, made in goes.items():
@@ -213,7 +213,7 @@ class MemoryDeletes:
             raise Unknown(f"{self._adapter.table}: no answer to the commit")
         return Commit(number, run_id, tuple(goes), tuple(added))
 
-    def _check(self, goes: Collection[str], snapshot: Snapshot, where: str) -> None:
+    def require_unchanged(self, goes: Collection[str], snapshot: Snapshot, where: str) -> None:
         """Raise Conflict where a file has changed, or rows came that should have been searched."""
         name = self._adapter.table
         then, now = self._store.version(snapshot.version), self._store.current

@@ -337,7 +337,7 @@ class MemoryTable:
 
     def next_row(self) -> int:
         """A row id that no row has had."""
-        return self._count("row")
+        return self.next_number("row")
 
     def deleted(self, path: str, delete_id: str | None) -> frozenset[int]:
         """Positions that deletes of a file take; all of them for None, which is a file that is gone."""
@@ -360,7 +360,7 @@ class MemoryTable:
         now = self.current
         by_place: dict[str, list[Row]] = {}
         for row in rows:
-            stored = now.schema.store({**row, ROW_ID: self._count("row")})
+            stored = now.schema.store({**row, ROW_ID: self.next_number("row")})
             by_place.setdefault(now.partition(stored), []).append(stored)
         return [
             Entry(self.write_file(now, part, with_statistics=with_statistics), self._now(now))
@@ -373,13 +373,13 @@ class MemoryTable:
     def _now(self, version: Version) -> int:
         return version.at_ms + 1000 + self._jump_ms
 
-    def _count(self, what: str) -> int:
+    def next_number(self, what: str) -> int:
         with self.lock:
             self._numbers[what] += 1
             return self._numbers[what]
 
     def _next(self, what: str, prefix: str) -> str:
-        return f"{prefix}{self._count(what):06d}"
+        return f"{prefix}{self.next_number(what):06d}"
 
 
 def _with_files(now: Version, *, drop: Iterable[str] = (), add: Iterable[Entry] = ()) -> Version:

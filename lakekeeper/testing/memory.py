@@ -195,9 +195,9 @@ class MemoryAdapter:
             raise Unknown(f"{self.table}: no answer to the commit")
         with self.store.lock:
             now = self.store.current
-            self._check(rewrites, snapshot)
+            self.check_inputs(rewrites, snapshot)
             tagged = self.store.settings.stores_level
-            change = _replacement(rewrites, now, tagged=tagged)
+            change = replacement(rewrites, now, tagged=tagged)
             number = self.store.apply("lakekeeper", lambda _: change, run_id)
         if outcome == "unknown, landed":
             raise Unknown(f"{self.table}: no answer to the commit")
@@ -271,7 +271,7 @@ class MemoryAdapter:
             return "the schema changed meanwhile"
         return "the partitioning changed meanwhile" if then.spec != now.spec else ""
 
-    def _check(self, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
+    def check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
         """Raise Conflict for a lost race; AdapterError where a rewrite is not the rows that it read."""
         changes = self.changes_since(snapshot)
         now = self.store.current
@@ -340,7 +340,8 @@ def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]
         yield chunk
 
 
-def _replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
+def replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
+    """The version in which outputs replace inputs."""
     gone = {path for r in rewrites for path in r.task.inputs}
     files = {path: entry for path, entry in now.files.items() if path not in gone}
     for rewrite in rewrites:

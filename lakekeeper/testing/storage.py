@@ -79,12 +79,12 @@ class MemoryStorage:
         """What versions that go named, and none that stays does."""
         table = self._table
         with table.lock:
-            needed = {p for n in kept.reasons if n < len(table.versions) for p in _named(table, n)}
+            needed = {p for n in kept.reasons if n < len(table.versions) for p in named_by(table, n)}
             # A commit that came after the look keeps what it names, too.
-            needed |= {p for n in range(versions.newest, len(table.versions)) for p in _named(table, n)}
+            needed |= {p for n in range(versions.newest, len(table.versions)) for p in named_by(table, n)}
             dead: dict[str, Dead] = {}
             for number in kept.gone:
-                for path, partition in _named(table, number).items():
+                for path, partition in named_by(table, number).items():
                     if path not in needed:
                         why = f"named last by version {number}"
                         dead[path] = Dead(self._full(path), "data", number, number, partition, why)
@@ -101,28 +101,28 @@ class MemoryStorage:
         table = self._table
         if versions.linear:
             with table.lock:
-                if back := self._named_since(versions, files):
+                if back := self.named_since(versions, files):
                     raise Conflict(f"{table.name}: a commit brought {len(back)} files back that were to go")
             return set()
         if kept.gone or kept.expired_refs:
             table.before("expire")
         with table.lock:
-            self._require_unnamed(versions, kept)
+            self.require_unnamed(versions, kept)
             table.expired |= set(kept.gone)
             for name in kept.expired_refs:
                 table.refs.pop(name, None)
-            return self._named_since(versions, files)
+            return self.named_since(versions, files)
 
-    def _require_unnamed(self, versions: Versions, kept: Kept) -> None:
+    def require_unnamed(self, versions: Versions, kept: Kept) -> None:
         due, known = set(kept.gone), {ref.name: ref for ref in versions.refs}
         for name, ref in self._table.refs.items():
             changed = known.get(name) != ref if name in kept.expired_refs else ref.head in due
             if changed:
                 raise Conflict(f"{self._table.name}: {name} names version {ref.head} now", name)
 
-    def _named_since(self, versions: Versions, files: Collection[str]) -> set[str]:
+    def named_since(self, versions: Versions, files: Collection[str]) -> set[str]:
         table = self._table
-        later = {p for n in range(versions.newest + 1, len(table.versions)) for p in _named(table, n)}
+        later = {p for n in range(versions.newest + 1, len(table.versions)) for p in named_by(table, n)}
         return {full for full in files if self._short(full) in later}
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
@@ -197,7 +197,7 @@ class MemoryStorage:
                 self._full(p)
                 for v in table.versions[: versions.newest + 1]
                 if v.number not in table.expired
-                for p in _named(table, v.number)
+                for p in named_by(table, v.number)
             }
         return set(paths) & known
 
@@ -222,6 +222,6 @@ class MemoryStorage:
         return full.removeprefix(f"mem:/{self._table.name}/")
 
 
-def _named(table: MemoryTable, number: int) -> dict[str, str]:
+def named_by(table: MemoryTable, number: int) -> dict[str, str]:
     """Path → partition of all files that a version names."""
     return {path: entry.file.partition for path, entry in table.versions[number].files.items()}

@@ -30,9 +30,11 @@ from lakekeeper.core.cost.prediction import files_predicted
 from lakekeeper.core.simulation.commit_streams import STREAMS
 from lakekeeper.core.workload.workload import Scan
 from lakekeeper.engine.merge.planning import look
+from lakekeeper.engine.merge.request import Request
 from lakekeeper.spark.session import local_session
 from tests.bench.ingest import MB, Runner
 from tests.bench.inputs import Inputs, write_inputs
+from tests.opening import adapter_of
 
 QUERIES, EVERY = 60, 10
 _SPREAD = "(xxhash64(id) & 1048575) / 1048576D"
@@ -149,7 +151,7 @@ def measure(
     first = seen(table, 0)
     assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
-    snapshot = look(table._adapter, table._request("recluster"))
+    snapshot = look(adapter_of(spark, bench), Request("recluster", (), table.options({})))
     told = files_predicted(snapshot, first, 0)
     now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(told, real, strict=True))
     plan = table.plan(options=options)

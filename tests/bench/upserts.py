@@ -44,8 +44,8 @@ class UpsertWorld(World):
                 self.upserted.update(dict.fromkeys(self.keys[i].tolist(), commit))
         return size
 
-    def _columns(self, key: ClusterKey) -> dict[str, Any]:
-        columns = super(UpsertWorld, self)._columns(key)
+    def columns(self, key: ClusterKey) -> dict[str, Any]:
+        columns = super(UpsertWorld, self).columns(key)
         a, seq = self.arrivals, self._seqs(np.arange(len(self)))
         size = np.zeros(a.commits + 1, np.int64)  # rows that the deletes up to a commit name, summed
         rows = [

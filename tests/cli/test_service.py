@@ -31,7 +31,7 @@ class Opened:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     made = Opened()
     settings = AutoSettings(("a", "b"), ("compact",), 0.001)
-    monkeypatch.setattr(fleet, "_settings", lambda *_, **__: settings)
+    monkeypatch.setattr(fleet, "service_settings", lambda *_, **__: settings)
     monkeypatch.setattr(fleet, "expand", lambda _, names: tuple(Expanded(n, (n,)) for n in names))
     monkeypatch.setattr(fleet, "open_table", made)
     return made

@@ -88,8 +88,8 @@ def test_progress_is_a_bar_at_a_terminal(
     with Progress() as progress:
         progress("planned", {"table": "t", "tasks": 2, "bytes": 2048, "round": 1})
         progress("written", {"table": "t", "rows": 10, "bytes": 1024})
-        assert progress._bar is not None
-        assert progress._bar.tasks[0].completed == 1
+        assert progress.bar is not None
+        assert progress.bar.tasks[0].completed == 1
         progress("written", {"table": "t", "rows": 10, "bytes": 1024})
         progress("committed", {"table": "t", "version": 7, "rewrites": 2})
-        assert progress._bar is None
+        assert progress.bar is None

@@ -131,7 +131,7 @@ def _vector_file(vector: Any) -> list[str]:
     if not vector or vector["storageType"] != "u":
         return []
     prefix, encoded = vector["pathOrInlineDv"][:-20], vector["pathOrInlineDv"][-20:]
-    name = f"deletion_vector_{UUID(bytes=delta_log._z85(encoded))}.bin"
+    name = f"deletion_vector_{UUID(bytes=delta_log.z85(encoded))}.bin"
     return [f"{prefix}/{name}" if prefix else name]
 
 

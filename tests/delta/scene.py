@@ -15,10 +15,13 @@ from pyspark.sql import SparkSession
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.harness import task_for
 from lakekeeper_delta import FORMAT
+from lakekeeper_delta.native import Log
+from lakekeeper_delta.opening import load
 from lakekeeper_delta.table import DeltaTable as Adapter
 from tests.oracles import delta_log
 
@@ -45,8 +48,17 @@ class Scene:
     def sql(self) -> str:
         return f"delta.`{self.path}`"
 
+    @property
+    def table_name(self) -> TableName:
+        return TableName(str(self.path), "delta", self.sql, path=str(self.path))
+
     def adapter(self) -> Adapter:
-        return FORMAT.open(self.spark, TableName(str(self.path), "delta", self.sql, path=str(self.path)))
+        return FORMAT.open(self.spark, self.table_name)
+
+    def log(self) -> Log:
+        """The table's log, as an adapter opens it."""
+        jvm = Jvm(self.spark)
+        return Log(jvm, str(self.path), *load(jvm, self.table_name))
 
     def run(self, *steps: Step) -> Scene:
         """Statements in which ``{t}`` stands for the table, or functions that give a builder of it."""

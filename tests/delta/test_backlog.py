@@ -33,7 +33,7 @@ def at(scene: Scene, days: float, **request: Any) -> VacuumReport:
 def clean(scene: Scene) -> None:
     """Append, write a checkpoint and take all commits before it away, as Delta does."""
     scene.run("INSERT INTO {t} VALUES (1000, 'later')")
-    log = scene.adapter()._log
+    log = scene.log()
     state = log.latest()
     log.log.checkpoint(state.snapshot, log.jvm.none())
     for commit in (scene.path / "_delta_log").glob("0*.json"):

@@ -10,7 +10,7 @@ import pytest
 
 from lakekeeper.core.model.blocks import make_blocks
 from lakekeeper.core.planning.block_age import ages
-from lakekeeper_delta.commit_times import RECENT, _times, without_ours
+from lakekeeper_delta.commit_times import RECENT, without_ours, writer_times
 from tests.delta.scene import Scene, recluster
 
 
@@ -27,7 +27,7 @@ class Files:
 def test_only_commit_files_count_whatever_the_file_system_calls_its_status() -> None:
     tail = "isDirectory=false; length=9; replication=1; blocksize=33554432; modification_time={}; owner=}}"
     log = "s3a://b/t x/_delta_log"
-    found = _times(
+    found = writer_times(
         Files(
             f"S3AFileStatus{{path={log}/{3:020d}.json; "
             + tail.format(1003)

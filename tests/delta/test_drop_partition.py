@@ -127,7 +127,7 @@ def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) ->
         then = adapter.restores.before(report.version_after, "day = 1")
         whole = adapter.deletes.covered(then, "day = 1")
         made.append(adapter.restores.copy(None, whole, then, "run-1"))
-    state = adapters[1]._log.latest()
+    state = scene.log().latest()
     adapters[0].restores.commit(made[0], report.version_after, "back")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Log, "latest", lambda _: state)  # the second one has read the version before

@@ -42,7 +42,7 @@ def test_delta_rs_writes_on_after_cluster_by_and_recluster(plain: Scene) -> None
     ids = sorted(row.id for row in plain.spark.read.format("delta").load(str(plain.path)).collect())
     assert ids == [i for i in (*range(60), 100, 101) if i != 7]
     table = lk.table(plain.spark, str(plain.path))
-    assert str(table._adapter.snapshot().key) == "(k)"
+    assert str(plain.adapter().snapshot().key) == "(k)"
     table.recluster(options={"policy": "full"})
     table.cluster_by(None)
     DeltaTable(str(plain.path)).delete("id = 8")

@@ -46,6 +46,9 @@ def test_what_leads_out_once_decoded_is_refused(path: str) -> None:
 
 
 def test_a_path_that_is_decoded_twice_is_found() -> None:
-    once = locations._decoded
-    with patch.object(locations, "_decoded", lambda path: once(once(path))), pytest.raises(AssertionError):
+    once = locations.decoded_path
+    with (
+        patch.object(locations, "decoded_path", lambda path: once(once(path))),
+        pytest.raises(AssertionError),
+    ):
         check_once(["p=a%20b", "x"])

@@ -20,9 +20,9 @@ import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.errors import Rejected, Unsupported
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper_delta import FORMAT
 from lakekeeper_delta.log_stores import loses_commits
 from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.opening import adapter_of
 from tests.oracles.java_source import define
 
 pytestmark = pytest.mark.delta
@@ -81,7 +81,7 @@ def test_two_drivers_lose_a_commit(spark: SparkSession, table: str, last: str, l
     finally:
         fs.ObjectFs.disarm()
     assert report.version_after == 3
-    files = [b.path for b in lk.table(spark, table)._adapter.snapshot().blocks]
+    files = [b.path for b in adapter_of(spark, table).snapshot().blocks]
     if last == "s3a":
         assert ids(spark, table) == list(range(60)), lost
     else:
@@ -150,7 +150,7 @@ def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, ta
 def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, table: str) -> None:
     """The last line: whoever calls an adapter by himself."""
     scene = Scene(spark, Path(table))
-    adapter = FORMAT.open(spark, lk.table(spark, table)._name)
+    adapter = adapter_of(spark, table)
     snapshot = adapter.snapshot(["k"])
     made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
     with pytest.raises(Rejected, match="single-driver"):

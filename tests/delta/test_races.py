@@ -124,13 +124,13 @@ def test_an_append_within_the_commit_itself(filled: Scene, monkeypatch: pytest.M
 
 def _between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something after the inputs were checked and the transaction started, before it commits."""
-    real = commit_module._operation
+    real = commit_module.operation_of
 
     def operation(*args: Any) -> Any:
         act()
         return real(*args)
 
-    monkeypatch.setattr(commit_module, "_operation", operation)
+    monkeypatch.setattr(commit_module, "operation_of", operation)
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def _z85(blob: bytes) -> str:
         value, word = int.from_bytes(padded[i : i + 4], "big"), ""
         for _ in range(5):
             value, digit = divmod(value, 85)
-            word = delta_log._Z85[digit] + word
+            word = delta_log.Z85[digit] + word
         text += word
     return text
 

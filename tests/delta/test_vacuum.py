@@ -19,6 +19,7 @@ from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper_delta import reading
 from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.reading import actions_of
+from lakekeeper_delta.storage import DeltaStorage
 from tests.delta.by_hand import ByHand, changed, removed
 from tests.delta.scene import Scene, recluster
 from tests.delta.vacuum import look, named, on_disk, swept
@@ -199,7 +200,7 @@ def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: 
 
 @pytest.mark.parametrize("since", [None, 1])
 def test_a_log_that_was_cleaned(table: ByHand, since: int | None) -> None:
-    log = table.scene.adapter()._log
+    log = table.scene.log()
     for n in range(3):
         add = table.add(f"n{n}.parquet")
         table.commit(add)
@@ -293,8 +294,9 @@ def test_what_was_not_deleted_is_not_told(table: ByHand, monkeypatch: pytest.Mon
 
 def test_files_go_in_bulk_where_the_store_can(table: ByHand) -> None:
     table.commit(*(removed(table.add(f"{name}.parquet")) for name in "bcdefgh"))
-    looked = look(table.scene)
-    looked.storage._disk._files = store = Bulk(looked.storage._disk._files)
+    log = table.scene.log()
+    store = Bulk(log.log.dataPath().getFileSystem(log.log.newDeltaHadoopConf()))
+    looked = look(table.scene, storage=DeltaStorage(log, table.scene.table_name, Disk(log, store)))
     assert looked.sweep() == looked.names()
     assert sorted(store.pages) == [2, 3, 3]
     assert on_disk(table.path) == set()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.sizes import SIZES
+from lakekeeper.core.planning.policy import Env
 from lakekeeper.engine import plugins
+from lakekeeper.engine.plugins import find_policies
 from lakekeeper.errors import AdapterError, OptionError
+from lakekeeper.testing.drawing import parse_blocks, parse_key
 
 
 def _installed(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, str]) -> None:
@@ -56,3 +64,46 @@ def test_two_packages_for_one_format_are_both_named(monkeypatch: pytest.MonkeyPa
     _installed(monkeypatch, ("delta", "one:FORMAT"), ("delta", "two:FORMAT"))
     with pytest.raises(AdapterError, match=r"one:FORMAT, two:FORMAT"):
         plugins.find_format("delta", "db.t")
+
+
+BLOCKS = """\
+L0 a 1--2 10MB part=p=1
+L0 b 1--2 10MB part=p=1
+L0 c 1--2 10MB part=p=2
+L0 d 1--2 10MB part=p=2
+"""
+
+
+THEIRS = """
+from dataclasses import dataclass
+from lakekeeper.core.model.plan import Skip
+
+@dataclass(frozen=True)
+class Lazy:
+    name: str = "lazy"
+    def choose(self, snapshot, candidates, options, env):
+        return [Skip(candidates, "tomorrow")]
+
+LAZY = Lazy()
+"""
+
+
+def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What installing it leaves behind: a module, and a folder of metadata that names the entry point."""
+    (tmp_path / "lazy_policy.py").write_text(THEIRS)
+    info = tmp_path / "lazy_policy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-policy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[lakekeeper.policies]\nlazy = lazy_policy:LAZY\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        lazy, sizes = find_policies(["lazy", "sizes"])
+        assert sizes is SIZES
+        plan = make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [lazy], resolve(), Env())
+        assert [left.reason for left in plan.left] == ["tomorrow"]
+        with pytest.raises(OptionError, match="did you mean 'lazy'"):
+            find_policies(["lasy"])
+    finally:
+        sys.modules.pop("lazy_policy", None)

@@ -20,11 +20,11 @@ from typing import Any
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-import lakekeeper as lk
 from lakekeeper.api import Table
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.testing.values import text
+from tests.opening import Wrapped, table_with
 from tests.oracles import delta_log, iceberg_log
 
 KINDS = ("delta", "iceberg-v2", "iceberg-v3")
@@ -85,7 +85,7 @@ class Ground:
         shutil.rmtree(self.home)
         shutil.copytree(self.base.files, self.home)
         self._point(self.base)
-        self._forget()
+        self.forget()
 
     def land(self, winner: str) -> None:
         """Somebody else's commit upon the base happens, at once."""
@@ -93,13 +93,12 @@ class Ground:
         add_files(kept.files, self.home)
         self._point(kept)
 
-    def table(self, adapter: Any = None, *, later_ms: int = 0) -> Table:
+    def table(self, wrapped: Wrapped = lambda adapter: adapter, *, later_ms: int = 0) -> Table:
         """The table, opened by somebody who knows nothing of it yet and never waits; so much later."""
-        self._forget()
-        opened = lk.table(self.spark, self.sql)
+        self.forget()
         now_ms = Clock().now_ms
         patient = Clock(now_ms=lambda: now_ms() + later_ms, wait=lambda _: None)
-        return Table(self.spark, opened._name, adapter or opened._adapter, clock=patient)
+        return table_with(self.spark, self.sql, wrapped, clock=patient)
 
     def _keep(self, name: str) -> Kept:
         files = self.root / name
@@ -171,7 +170,7 @@ class Ground:
     def _point(self, kept: Kept) -> None:
         """Let the catalog point to a kept state."""
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drop what the session keeps of the table in memory."""
         raise NotImplementedError
 
@@ -230,7 +229,7 @@ class DeltaGround(Ground):
         adds = delta_log.replay(self.home).adds.values()
         return {self.home / path for add in adds for path in delta_log.files_of(add)}
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         Jvm(self.spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
@@ -315,7 +314,7 @@ class IcebergGround(Ground):
         uri: str = self.spark.conf.get("spark.sql.catalog.ice.uri") or ""
         return uri.removeprefix("jdbc:sqlite:")
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self.spark.sql(f"REFRESH TABLE {self.sql}")
 
 

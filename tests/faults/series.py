@@ -36,7 +36,7 @@ class PortGun:
 
     def aim(self, ground: Ground, at: int, mode: str) -> Table:
         self.port = Port(at, mode)
-        return ground.table(Faulty(ground.table()._adapter, self.port))
+        return ground.table(lambda adapter: Faulty(adapter, self.port))
 
     def lower(self) -> list[str]:
         return self.port.calls

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import lakekeeper as lk
-from lakekeeper.api import Table
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import Rejected
 from tests.faults.port import COMMITS, Fault, Faulty, Port
 from tests.formats.lakes import KINDS, Lake
+from tests.opening import table_with
 
 pytestmark = pytest.mark.slow
 _WORK = ("write", "discard", "release")
@@ -55,10 +54,9 @@ def four_groups(lake: Lake) -> str:
 
 def run(lake: Lake, name: str, port: Port, parts: bool) -> MergeReport:
     """A recluster of all of it, which never waits."""
-    opened = lk.table(lake.spark, name)
     now_ms = Clock().now_ms
     clock = Clock(now_ms=now_ms, wait=lambda _: None)
-    table = Table(lake.spark, opened._name, Faulty(opened._adapter, port), clock=clock)
+    table = table_with(lake.spark, name, lambda adapter: Faulty(adapter, port), clock=clock)
     return table.recluster("k", policy="full", options={**_OPTIONS, **(_IN_PARTS if parts else {})})
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper.api import Table
 from lakekeeper.errors import Unknown
 from tests.faults.ground import Ground, IcebergGround
 from tests.faults.storage import Storage
 from tests.faults.trial import PROGRAMS, Ran, Trial
+from tests.iceberg.swaps import tampered
 from tests.oracles.rest_catalog import Answer, rest_catalog
 
 Grounds = Callable[[str], Ground]
@@ -87,40 +87,23 @@ def test_delta_is_told_that_somebody_else_wrote_its_commit(
     ended_well(trial, ran)
 
 
-class Swap:
-    """Stands for a table, and for its operations: each commit's answer is lost."""
-
-    def __init__(self, real: Any, landed: bool) -> None:
-        self._real = real
-        self._landed = landed
-
-    def operations(self) -> Any:
-        return Swap(self._real.operations(), self._landed)
-
-    def commit(self, base: Any, updated: Any) -> None:
-        if self._landed:
-            self._real.commit(base, updated)
-        raise ConnectionResetError("injected: reset by peer")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
-def losing_answers(table: Table, landed: bool) -> Table:
-    adapter: Any = table._adapter
-    adapter._table = Swap(adapter._table, landed)
-    return table
-
-
 @pytest.mark.iceberg
 @cases("program,landed", [(RACE, False), (DELETE, True)], [(RACE, True), (DELETE, False)])
 def test_iceberg_loses_the_answer_of_the_catalog(
     ground: Grounds, storage: Storage, program: str, landed: bool
 ) -> None:
     trial = Trial(ground("iceberg-v3"), PROGRAMS[program]).start()
-    table = losing_answers(trial.ground.table(), landed)
+    adapter, swaps = tampered(trial.ground.spark, trial.ground.sql)
+    table = trial.ground.table(lambda _: adapter)
+
+    def lost(real: Any, base: Any, updated: Any) -> None:
+        if landed:
+            real.commit(base, updated)
+        raise ConnectionResetError("injected: reset by peer")
+
     storage.arm(trial.ground.home, "delete")
-    ran = trial.run(table)
+    with swaps.acting(lost):
+        ran = trial.run(table)
     calls = storage.disarm()
     if landed:
         ended_well(trial, ran)

@@ -120,7 +120,7 @@ class Trial:
             assert ground.rows(seen.version) == ground.expected(held), f"version {seen} reads differently"
         missing = ground.named() - ground.on_disk()
         assert not missing, f"versions name files that are gone: {missing}"
-        ground._forget()
+        ground.forget()
         if spark:
             assert ground.spark_rows() == ground.expected(ids[-1]), (
                 "Spark reads the newest version differently"
@@ -144,7 +144,7 @@ class Trial:
             assert deletes or report.deleted_files_count == 0, "something was left for a second vacuum"
             assert ground.on_disk() == ground.needed(), f"something was left, or is gone:\n{report}"
         assert ground.rows(ground.log()[-1].version) == ground.expected(held), "rows differ after a vacuum"
-        ground._forget()
+        ground.forget()
         assert ground.spark_rows() == ground.expected(held), "Spark reads something else after a vacuum"
 
     def _expected(self) -> list[frozenset[int]]:

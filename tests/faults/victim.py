@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from tests.faults.ground import add_files, point_to
 from tests.faults.trial import PROGRAMS, VACUUM, Program
+from tests.opening import table_with
 
 POINTS = (
     "planned:1",
@@ -61,8 +62,6 @@ class Errand:
 
 
 def main(errand: Errand) -> None:
-    import lakekeeper as lk
-    from lakekeeper.api import Table
     from lakekeeper.spark.session import local_session
 
     spark = local_session(
@@ -80,12 +79,12 @@ def main(errand: Errand) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("nobody is here any more")
 
-    opened = lk.table(spark, errand.sql)
-    adapter: Any = opened._adapter
     what, _, where = errand.point.partition(":")
-    if what in _LAST:
-        adapter = Ending(adapter, _LAST[what], where, end)
-    table = Table(spark, opened._name, adapter)
+
+    def ending(adapter: Any) -> Any:
+        return Ending(adapter, _LAST[what], where, end) if what in _LAST else adapter
+
+    table = table_with(spark, errand.sql, ending)
     program(errand.program).run(table, observer(errand, end))
 
 

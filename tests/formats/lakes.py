@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import lakekeeper as lk
-from lakekeeper.engine.clock import Clock
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spi import Adapter
+from tests.opening import adapter_of, table_later
 from tests.oracles import delta_log, iceberg_log
 
 _NUMBER = itertools.count()
@@ -117,7 +117,8 @@ class Lake:
 
     def table(self, name: str, *, hours: int = 0) -> lk.Table:
         """The table as it is opened in so many hours."""
-        table = lk.table(self.spark, name)
-        if hours:
-            table._clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + hours * 3_600_000)
-        return table
+        return table_later(self.spark, name, hours) if hours else lk.table(self.spark, name)
+
+    def adapter(self, name: str) -> Adapter[Any]:
+        """The table's adapter."""
+        return adapter_of(self.spark, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
-from lakekeeper.engine.clock import Clock
 from tests.formats.lakes import Lake
+from tests.opening import table_later
 
 DAY_MS = 86_400_000
 ALL: Mapping[str, Any] = {"vacuum.max-share": 1}
@@ -34,10 +33,9 @@ def dead_run(spark: SparkSession, name: str) -> None:
         lk.table(spark, name).compact(options=COMPACT, observer=die)
 
 
-def later(table: lk.Table, days: int = 9) -> lk.Table:
+def later(spark: SparkSession, name: str, days: int = 9) -> lk.Table:
     """The table, as it is opened so many days from now."""
-    table._clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + days * DAY_MS)
-    return table
+    return table_later(spark, name, 24 * days)
 
 
 def files(place: Path) -> set[Path]:

@@ -60,7 +60,7 @@ def test_a_restore_whose_last_step_failed_is_finished_by_the_next(
     before = lake.fingerprint(name)
     table.drop_partition("day = 1")
     [entry] = table.trash()
-    kind = type(table._adapter.notes)
+    kind = type(lake.adapter(name).notes)
     with monkeypatch.context() as patched:
         patched.setattr(kind, "remove", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):

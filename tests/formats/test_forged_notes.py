@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.spi import Adapter
 from tests.formats.lakes import Lake
 from tests.formats.neighbours import ALL, COMPACT, dead_run, files, fill, later
+from tests.opening import adapter_of
 
 NOW: Mapping[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "options": ALL}
 _RUN = "5f6a3f30ccab40d1"
@@ -29,9 +31,9 @@ def write(place: Path, name: str, plain: object) -> None:
     note.with_name(f".{note.name}.crc").unlink(missing_ok=True)
 
 
-def intent(table: lk.Table, **changed: Any) -> dict[str, Any]:
+def intent(adapter: Adapter[Any], **changed: Any) -> dict[str, Any]:
     """A rewrite of this table that died long ago."""
-    snapshot = table._adapter.snapshot()
+    snapshot = adapter.snapshot()
     plain = {
         "run_id": f"{_RUN}-1",
         "kind": "rewrite",
@@ -46,9 +48,9 @@ def intent(table: lk.Table, **changed: Any) -> dict[str, Any]:
     return {**plain, **changed}
 
 
-def entry(table: lk.Table, name: str = _RUN, **changed: Any) -> dict[str, Any]:
+def entry(adapter: Adapter[Any], name: str = _RUN, **changed: Any) -> dict[str, Any]:
     """A thing in the trash of this table, of which there is one note of moves."""
-    snapshot = table._adapter.snapshot()
+    snapshot = adapter.snapshot()
     plain = {
         "name": name,
         "kind": "files",
@@ -81,7 +83,8 @@ def test_an_intent_leads_nowhere_but_to_the_folder_of_its_run(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
     """Finding 7."""
-    table, place = lk.table(spark, name), lake.home(name)
+    place = lake.home(name)
+    adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
     own = place / "data" / "notes.parquet"
     own.parent.mkdir(exist_ok=True)
@@ -89,21 +92,21 @@ def test_an_intent_leads_nowhere_but_to_the_folder_of_its_run(
     everywhere = [str(place), f"{place}/data", str(victim.parent), f"{place}/../ledger", "/"]
     odd = ["../../ledger-1", "/etc-1", f"{_RUN}-1/../..", "", "x", "lk-1", "a b-1"]
     forged = [
-        intent(table, folders=everywhere),
-        *(intent(table, run_id=run, folders=everywhere) for run in odd),
-        intent(table, table_uuid="../../ledger", folders=everywhere),
-        intent(table, at_ms="now"),
-        intent(table, at_ms=-1),
-        intent(table, timeout_ms=2**70),
-        intent(table, parts=10**12, kind="vacuum"),
-        intent(table, kind="scrub", folders=everywhere),
+        intent(adapter, folders=everywhere),
+        *(intent(adapter, run_id=run, folders=everywhere) for run in odd),
+        intent(adapter, table_uuid="../../ledger", folders=everywhere),
+        intent(adapter, at_ms="now"),
+        intent(adapter, at_ms=-1),
+        intent(adapter, timeout_ms=2**70),
+        intent(adapter, parts=10**12, kind="vacuum"),
+        intent(adapter, kind="scrub", folders=everywhere),
         {"run_id": f"{_RUN}-1"},
         [],
     ]
     for number, plain in enumerate(forged):
         write(place, f"intents/{number:02d}.json", plain)
     before = files(place)
-    later(table).vacuum(retention_hours=10_000, options=ALL)
+    later(spark, name).vacuum(retention_hours=10_000, options=ALL)
     assert before - files(place) <= {p for p in before if "_lakekeeper" in p.parts}
     assert victim.read_text() == "live"
     assert lake.fingerprint(name) == rows
@@ -118,9 +121,10 @@ def test_an_intent_that_names_a_run_of_another_table_leads_nowhere(
     one, other = (fill(ice, ice.create("id bigint, k int, v string", properties=shared), 3, 20) for _ in "ab")
     report = lk.table(spark, other).compact(options=COMPACT)
     rows = ice.fingerprint(other)
-    table, place = lk.table(spark, one), ice.home(one)
-    write(place, "intents/00.json", intent(table, run_id=report.run_ids[0]))
-    done = later(table).vacuum(options={**ALL, "vacuum.allowed-locations": f"file:{tmp_path}"})
+    place = ice.home(one)
+    adapter = adapter_of(spark, one)
+    write(place, "intents/00.json", intent(adapter, run_id=report.run_ids[0]))
+    done = later(spark, one).vacuum(options={**ALL, "vacuum.allowed-locations": f"file:{tmp_path}"})
     assert done.settled_runs == report.run_ids
     assert ice.fingerprint(other) == rows
 
@@ -162,6 +166,7 @@ def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
 ) -> None:
     """Finding 7: emptying the trash deleted what a note named."""
     table, place = lk.table(spark, name), lake.home(name)
+    adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
     bin_ = place / "_lakekeeper" / "trash"
     data = [p for p in files(place) if p.suffix == ".parquet"]
@@ -184,10 +189,10 @@ def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
         f"{bin_}/{_RUN}/0/y.parquet",
     ]
     source = f"file:{place}/data/gone.parquet"
-    write(place, "trash/00.json", entry(table))
+    write(place, "trash/00.json", entry(adapter))
     write(place, f"trash/{_RUN}/moves-0000.json", [[source, f"file:{target}", 1] for target in targets])
     for number, wrong in enumerate(("../../data", "a/b", "..", ""), 1):
-        write(place, f"trash/{number:02d}.json", entry(table, wrong))
+        write(place, f"trash/{number:02d}.json", entry(adapter, wrong))
     before = files(place)
     assert [e.name for e in table.trash()] == [_RUN]
     table.empty_trash(all_entries=True)
@@ -201,6 +206,7 @@ def test_what_is_restored_comes_out_of_the_entry_and_goes_among_the_tables_files
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
     table, place = lk.table(spark, name), lake.home(name)
+    adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
     bin_ = place / "_lakekeeper" / "trash" / _RUN / "0"
     bin_.mkdir(parents=True)
@@ -216,7 +222,7 @@ def test_what_is_restored_comes_out_of_the_entry_and_goes_among_the_tables_files
         [f"file:{place}/stolen", f"file:{victim}", 1],
         [f"file:{place}/stolen", f"file:{newest}", 1],
     ]
-    write(place, "trash/00.json", entry(table))
+    write(place, "trash/00.json", entry(adapter))
     write(place, f"trash/{_RUN}/moves-0000.json", moves)
     before = {p for p in files(place) if p.suffix != ".json" or "_lakekeeper" not in p.parts}
     table.restore(_RUN)
@@ -235,19 +241,20 @@ def test_a_property_does_not_widen_what_may_be_deleted(spark: SparkSession, vict
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = 'file:{victim.parent}')")
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.object-storage.enabled' = 'true')")
     table = lk.table(spark, name)
-    folder = run_folder(table._adapter.snapshot().table_uuid, f"{_RUN}-1")
+    adapter = adapter_of(spark, name)
+    folder = run_folder(adapter_of(spark, name).snapshot().table_uuid, f"{_RUN}-1")
     run = victim.parent / folder / "none" / "L0" / victim.name
     run.parent.mkdir(parents=True)
     run.write_text("live")
-    write(place, "intents/00.json", intent(table, folders=[str(victim.parent)]))
-    write(place, "trash/00.json", entry(table))
+    write(place, "intents/00.json", intent(adapter, folders=[str(victim.parent)]))
+    write(place, "trash/00.json", entry(adapter))
     target = f"file:{place}/_lakekeeper/trash/{_RUN}/1/{victim.name}"
     write(
         place, f"trash/{_RUN}/moves-0000.json", [[f"file:{victim}", target, 1], [target, f"file:{victim}", 1]]
     )
-    report = later(table).vacuum(options=ALL)
+    report = later(spark, name).vacuum(options=ALL)
     assert "vacuum.allowed-locations" in str(report)
-    later(table).vacuum(orphans=True, options=ALL)
+    later(spark, name).vacuum(orphans=True, options=ALL)
     table.empty_trash(all_entries=True)
     assert (victim.read_text(), run.read_text()) == ("live", "live")
 
@@ -256,8 +263,9 @@ def test_slots_that_are_full_of_forged_notes_lock_no_run_out(
     spark: SparkSession, lake: Lake, name: str
 ) -> None:
     table, place = lk.table(spark, name), lake.home(name)
+    adapter = adapter_of(spark, name)
     for number in range(72):
-        plain = intent(table, run_id=f"{number}-1", ended=False, table_uuid=str(uuid.uuid4()))
+        plain = intent(adapter, run_id=f"{number}-1", ended=False, table_uuid=str(uuid.uuid4()))
         write(place, f"intents/{number:02d}.json", plain if number % 2 else {"half": "written"})
     assert table.compact(options=COMPACT).commits == 1
     assert table.vacuum(**NOW).deleted_files_count > 0
@@ -268,7 +276,7 @@ def test_a_dead_run_is_still_settled(spark: SparkSession, lake: Lake, name: str)
     dead_run(spark, name)
     [folder] = [p for p in lake.home(name).rglob("lk*") if p.is_dir()]
     assert files(folder)
-    report = later(lk.table(spark, name)).vacuum(options=ALL)
+    report = later(spark, name).vacuum(options=ALL)
     assert len(report.settled_runs) == 1
     assert report.deleted_by_kind["orphan"][0] > 0
     assert not folder.exists()

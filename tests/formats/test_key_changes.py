@@ -124,7 +124,7 @@ def test_ranges_under_boundaries_that_are_gone_say_nothing(lake: Lake) -> None:
     table, rows = lake.table(name), lake.fingerprint(name)
     before = table.clustering_information(HILBERT_AB.asked)
     (key_id,) = {row["key_id"] for row in table.blocks().collect()}
-    notes, kept = table._adapter.notes, note_name(key_id, 0)
+    notes, kept = lake.adapter(name).notes, note_name(key_id, 0)
     assert notes.read(kept) is not None
     notes.remove(kept)
     made = lake.spark.range(ROWS).selectExpr(

@@ -23,25 +23,26 @@ def mapped(lake: Lake, columns: str = "id BIGINT, k INT, v STRING") -> str:
 
 
 def key(lake: Lake, name: str) -> str:
-    return str(lake.table(name)._adapter.snapshot().key)
+    return str(lake.adapter(name).snapshot().key)
 
 
 def test_a_key_is_a_property_unless_it_is_asked_for_natively(lake: Lake) -> None:
-    table = lake.table(lake.overlapping(1, 5))
+    name = lake.overlapping(1, 5)
+    table = lake.table(name)
     report = table.cluster_by("k", "id")
     assert (report.key_before, report.key_after, report.changes) == ("", "(k, id)", ())
     assert report.kept_as == "table property lakekeeper.cluster-by"
-    assert table._adapter.properties()["lakekeeper.cluster-by"] == "k, id"
-    assert key(lake, table._name.text) == "(k, id)"
+    assert lake.adapter(name).properties()["lakekeeper.cluster-by"] == "k, id"
+    assert key(lake, name) == "(k, id)"
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)
-    properties = table._adapter.properties()
+    properties = lake.adapter(name).properties()
     told = table.cluster_by("k", native=True, dry_run=True)
     assert "would become (k)" in str(told)
-    assert (table._adapter.properties(), key(lake, name)) == (properties, "None")
+    assert (lake.adapter(name).properties(), key(lake, name)) == (properties, "None")
     done = table.cluster_by("k", native=True)
     assert (done.changes, done.kept_as) == (told.changes, told.kept_as)
     assert "cluster key none -> (k)" in str(done)
@@ -57,7 +58,7 @@ def test_a_key_is_taken_away(lake: Lake, native: bool) -> None:
         report = table.cluster_by(*empty)
         assert (report.key_before, report.key_after) == ("(k, id)", "")
         assert key(lake, name) == "None"
-        assert not [p for p in table._adapter.properties() if "cluster-" in p]
+        assert not [p for p in lake.adapter(name).properties() if "cluster-" in p]
     table.cluster_by("k", "id", layout="hilbert")
     table.cluster_by(None)
     assert key(lake, name) == "None"
@@ -74,9 +75,9 @@ def test_a_native_key_goes_before_a_property_and_takes_it_away(lake: Lake) -> No
     table = lake.table(name)
     table.cluster_by("v")
     table.cluster_by("k", native=True)
-    assert (key(lake, name), "lakekeeper.cluster-by" in table._adapter.properties()) == ("(k)", False)
+    assert (key(lake, name), "lakekeeper.cluster-by" in lake.adapter(name).properties()) == ("(k)", False)
     table.cluster_by("id")  # a table that has a native key goes on using it
-    assert (key(lake, name), "lakekeeper.cluster-by" in table._adapter.properties()) == ("(id)", False)
+    assert (key(lake, name), "lakekeeper.cluster-by" in lake.adapter(name).properties()) == ("(id)", False)
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.cluster-by'='v')")
     assert key(lake, name) == "(id)"
 
@@ -87,10 +88,10 @@ def test_a_key_outlives_a_rename_of_its_columns(lake: Lake, layout: str) -> None
     table = lake.table(name)
     table.cluster_by("k", "v", layout=layout)
     table.recluster(options={"policy": "full"})
-    before = lake.table(name)._adapter.snapshot()
+    before = lake.adapter(name).snapshot()
     lake.spark.sql(f"ALTER TABLE {name} RENAME COLUMN k TO `k 2`")
     lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT")  # another one takes its name
-    after = lake.table(name)._adapter.snapshot()
+    after = lake.adapter(name).snapshot()
     assert before.key is not None
     assert after.key is not None
     assert [c.name for c in after.key.columns] == ["`k 2`", "v"]
@@ -121,7 +122,7 @@ def test_a_key_whose_column_was_dropped_is_none_and_stops_nothing(
         assert table.delete("id = 2").deleted_rows_count == 1
         assert table.compact(options={"min-input-files": 2}).added_data_files_count == 1
         table.vacuum()
-    assert table._adapter.snapshot().key is None
+    assert lake.adapter(name).snapshot().key is None
     assert caplog.text.count("lakekeeper.cluster-by" if not by_hand else "stored key cannot be used") == 1
     with pytest.raises(OptionError, match="dropped" if not by_hand else "stored key cannot be used"):
         table.recluster()
@@ -134,7 +135,7 @@ def test_a_key_that_cannot_be_kept_natively_is_refused_before_anything_is_writte
     name = lake.create("id BIGINT, k INT, v STRING", partitioned="k")
     table = lake.table(name)
     asked = {"layout": "hilbert"} if lake.iceberg else {}
-    version, properties = table._adapter.version().version, table._adapter.properties()
+    version, properties = lake.adapter(name).version().version, lake.adapter(name).properties()
     with pytest.raises(OptionError, match="native"):
         table.cluster_by("id", "v", native=True, **asked)  # type: ignore[arg-type]  # of either format
-    assert (table._adapter.version().version, table._adapter.properties()) == (version, properties)
+    assert (lake.adapter(name).version().version, lake.adapter(name).properties()) == (version, properties)

@@ -28,7 +28,7 @@ def test_a_dropped_table_survives_the_vacuum_of_its_successor(spark: SparkSessio
     spark.sql(f"CREATE TABLE {name} (id bigint, k int, v string) USING iceberg")
     fill(ice, name, 1, 5_000)
     assert ice.home(name) == home
-    later(lk.table(spark, name)).vacuum()
+    later(spark, name).vacuum()
     assert ice.fingerprint(dropped.kept_as) == rows
     successor = ice.fingerprint(name)
     spark.sql(f"ALTER TABLE {name} RENAME TO {name.split('.', 1)[1]}_new")
@@ -48,12 +48,12 @@ def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice:
     dead_run(spark, name)
     rows = {each: ice.fingerprint(each) for each in (name, old)}
     for each in (name, old, name):
-        report = later(lk.table(spark, each)).vacuum(options=ALL)
+        report = later(spark, each).vacuum(options=ALL)
         assert {known: ice.fingerprint(known) for known in rows} == rows
         # Whose they are is certain, but two tables in one place are not looked through without a word.
         assert "another table is inside or around this one" in str(report)
         with pytest.raises(RetentionError, match="another table"):
-            later(lk.table(spark, each)).vacuum(orphans=True, options=ALL)
+            later(spark, each).vacuum(orphans=True, options=ALL)
 
 
 def test_the_bin_of_a_dropped_table_goes_with_it_and_that_of_its_successor_stays(
@@ -106,7 +106,7 @@ def test_two_tables_with_one_data_path(
     assert lk.table(spark, other).compact(options=COMPACT).commits == 1
     rows = {name: ice.fingerprint(name) for name in shared}
     options = {**ALL, **({"vacuum.allowed-locations": allowed.format(tmp_path)} if allowed else {})}
-    table = later(lk.table(spark, one))
+    table = later(spark, one)
     if orphans and allowed:
         with pytest.raises(RetentionError, match=rf"{other}, whose write.data.path is"):
             table.vacuum(orphans=True, options=options)
@@ -141,7 +141,7 @@ def test_a_table_that_was_made_again_in_the_place_of_another(
         empty = spark.range(0).selectExpr("id", "cast(1 AS int) AS k", "'x' AS v")
         empty.write.format("delta").save(str(place))
     fill(lake, name, 3, 20)
-    successor = later(lk.table(spark, name))
+    successor = later(spark, name)
     rows = lake.fingerprint(name)
     assert successor.trash() == ()
     assert successor.empty_trash(all_entries=True) == ()
@@ -157,13 +157,13 @@ def test_another_table_in_the_folder_of_a_dead_run(spark: SparkSession, lake: La
     [folder] = [p for p in lake.home(name).rglob("lk*") if p.is_dir()]
     inner = fill(lake, lake.create("id bigint, k int, v string", location=folder / "inner"), 2, 10)
     rows, left = lake.fingerprint(inner), files(folder)
-    report = later(lk.table(spark, name)).vacuum(options=ALL)
+    report = later(spark, name).vacuum(options=ALL)
     assert lake.fingerprint(inner) == rows
     assert left <= files(folder)
     assert report.settled_runs == ()
     assert "another table is inside or around this one" in str(report)
     spark.sql(f"DROP TABLE {inner}")
     shutil.rmtree(folder / "inner")
-    report = later(lk.table(spark, name)).vacuum(options=ALL)
+    report = later(spark, name).vacuum(options=ALL)
     assert len(report.settled_runs) == 1
     assert not folder.exists()

@@ -121,7 +121,7 @@ def test_a_table_that_lakekeeper_refuses_is_changed_all_the_same(
 def test_to_learn_the_version_nothing_is_listed(lake: Lake) -> None:
     """No job, which a listing of data files takes on either format, and the version that a snapshot has."""
     name = lake.overlapping(2, 20)
-    adapter = lake.table(name)._adapter
+    adapter = lake.adapter(name)
     context = lake.spark.sparkContext
     context.setJobGroup("version", "version")
     try:
@@ -144,10 +144,10 @@ def test_what_came_after_a_version_is_told_without_a_listing(
 ) -> None:
     name = lake.overlapping(3, 20)
     table = lake.table(name)
-    seen = table._adapter.version()
+    seen = lake.adapter(name).version()
     table.recluster("k")
     if lake.iceberg:
         monkeypatch.setattr("lakekeeper_iceberg.listing.list_files", lambda *_: pytest.fail("listed"))
-    assert lake.table(name)._adapter.changes_since(seen).only_our_rewrites
+    assert lake.adapter(name).changes_since(seen).only_our_rewrites
     lake.spark.sql(f"DELETE FROM {name} WHERE id = 3")
-    assert not lake.table(name)._adapter.changes_since(seen).only_our_rewrites
+    assert not lake.adapter(name).changes_since(seen).only_our_rewrites

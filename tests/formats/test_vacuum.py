@@ -20,6 +20,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import NotFound, OptionError, RetentionError
 from tests.formats.lakes import Lake
+from tests.opening import table_with
 
 ALL = {"vacuum.max-share": 1}
 NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "options": ALL}
@@ -55,7 +56,7 @@ def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSess
     assert report.deleted_files_count == len(gone) == told.deleted_files_count
     assert report.deleted_bytes_count == sum(gone.values())
     assert lake.fingerprint(name) == before
-    assert registered(table._adapter.notes) == {}
+    assert registered(lake.adapter(name).notes) == {}
     # Only what the newest version names is left.
     data = [p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts]
     assert len(data) == table.blocks().count()
@@ -155,7 +156,7 @@ def test_the_trash(spark: SparkSession, lake: Lake) -> None:
     assert table.trash() == ()
     assert table.vacuum(trash=True, **NOW).deleted_files_count == report.deleted_files_count
     later = Clock(now_ms=lambda: entry.at_ms + 200 * 3_600_000)
-    table._clock = later
+    table = table_with(spark, name, clock=later)
     assert [e.files for e in table.empty_trash()] == [report.deleted_files_count]
     assert not [
         p for p in (place / "_lakekeeper" / "trash").rglob("*") if p.is_file() and "crc" not in p.suffix

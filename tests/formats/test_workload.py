@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import lakekeeper as lk
 from lakekeeper.core.workload.workload import Scan, Span
 from lakekeeper.errors import OptionError
+from lakekeeper.spark import query_listener
 from lakekeeper.spark.query_listener import Listening
 from tests.formats.lakes import Lake
 
@@ -78,7 +79,7 @@ def test_a_listener_that_fails_costs_no_query(
         raise RuntimeError("broken")
 
     name = make(lake, files=2)
-    monkeypatch.setattr(Listening, "_values", broken)
+    monkeypatch.setattr(query_listener, "sightings", broken)
     before = heard.failed
     assert spark.sql(f"SELECT * FROM {name} WHERE day = 1").count() == 60
     settle(spark)

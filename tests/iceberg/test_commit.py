@@ -20,8 +20,9 @@ from lakekeeper.testing.storage_contract import places
 from lakekeeper_iceberg import IcebergTable, producer
 from lakekeeper_iceberg import commit as commits
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
 from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
-from tests.iceberg.swaps import Faulty
+from tests.iceberg.swaps import Swaps, tampered
 
 pytestmark = pytest.mark.iceberg
 
@@ -31,12 +32,12 @@ def fill(start: int, stop: int) -> str:
     return f"INSERT INTO {{t}} {rows}"
 
 
-def prepared(scene: Scene) -> tuple[IcebergTable, Snapshot, list[Rewrite]]:
-    """A table of two files with a rewrite that is not committed yet."""
+def prepared(scene: Scene) -> tuple[IcebergTable, Swaps, Snapshot, list[Rewrite]]:
+    """A table of two files with a rewrite that is not committed yet, and the table's swaps."""
     scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     snapshot = adapter.snapshot(["k"])
-    return adapter, snapshot, [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    return adapter, swaps, snapshot, [rewritten(adapter, task) for task in tasks_of(snapshot)]
 
 
 def raised(java: Iceberg, kind: str) -> Py4JJavaError:
@@ -55,7 +56,7 @@ def manifests(scene: Scene) -> set[str]:
 
 def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: Scene) -> None:
     """Finding 11: each attempt wrote all manifests again, and lost to the next commit of a stream."""
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
     appended: list[set[str]] = []
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -66,7 +67,7 @@ def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: S
         real.commit(base, updated)
 
     start = manifests(scene)
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)):
+    with swaps.acting(race):
         done = adapter.commit(made, snapshot, "run-1")
     assert len(appended) == 3
     ours = manifests(scene) - start - set().union(*appended)
@@ -80,7 +81,7 @@ def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: S
 
 def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) -> None:
     """Each attempt is looked through for deletes that it would drop, as the first one is."""
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
     rivals = iter(("delete", "append"))
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -91,7 +92,7 @@ def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) 
             scene.run(fill(40, 41))
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)):
+    with swaps.acting(race):
         done = adapter.commit(made, snapshot, "run-1")
     assert done.removed_delete_files == 0
     assert scene.spark_rows() == scene.log_rows()
@@ -102,7 +103,7 @@ def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) 
 
 def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(scene: Scene) -> None:
     """The next attempt finds the inputs gone: by the first one."""
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
     late: list[Any] = []
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -118,7 +119,7 @@ def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(sc
 
     is_there = commits.is_there
     with (
-        patch.object(adapter, "_table", Faulty(adapter._table, race)),
+        swaps.acting(race),
         patch.object(commits, "is_there", lands),
     ):
         done = adapter.commit(made, snapshot, "run-1")
@@ -128,7 +129,7 @@ def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(sc
 
 
 def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(scene: Scene) -> None:
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
     attempts = iter("ab")
 
     def dies(real: Any, base: Any, updated: Any) -> None:
@@ -137,7 +138,7 @@ def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(sc
         scene.run(fill(40, 41))
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, dies)), pytest.raises(KeyboardInterrupt):
+    with swaps.acting(dies), pytest.raises(KeyboardInterrupt):
         adapter.commit(made, snapshot, "run-1")
     left = scene.metadata_leftovers()
     assert len([path for path in left if "/snap-" in path]) == 2
@@ -146,13 +147,13 @@ def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(sc
 
 
 def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
 
     def race(real: Any, base: Any, updated: Any) -> None:
         scene.run(fill(40, 41))
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict) as lost:
+    with swaps.acting(race), pytest.raises(Conflict) as lost:
         adapter.commit(made, snapshot, "run-1")
     assert "append" in lost.value.winner
     assert scene.metadata_leftovers() == set()
@@ -165,7 +166,7 @@ def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -
 @pytest.mark.parametrize("answer", ["BadRequestException", "UnprocessableEntityException"])
 def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None:
     """Finding 29: a catalog may refuse what was built on metadata that another branch has made old."""
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
     branches = iter("bcdefg")
 
     def refuse(_real: Any, _base: Any, _updated: Any) -> None:
@@ -175,7 +176,7 @@ def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None
         )
         raise raised(Iceberg(scene.spark), answer)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, refuse)), pytest.raises(Conflict):
+    with swaps.acting(refuse), pytest.raises(Conflict):
         adapter.commit(made, snapshot, "run-1")
     assert len(scene.leftovers()) == 1  # the output: it can be committed again
     adapter.commit(made, snapshot, "run-1")
@@ -183,13 +184,13 @@ def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None
 
 
 def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
-    adapter, snapshot, made = prepared(scene)
+    adapter, swaps, snapshot, made = prepared(scene)
 
     def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
         real.commit(base, updated)
         raise ConnectionResetError("reset by peer")
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, landed_and_lost)), pytest.raises(Unknown):
+    with swaps.acting(landed_and_lost), pytest.raises(Unknown):
         adapter.commit(made, snapshot, "run-1")
     assert adapter.changes_since(snapshot).landed("run-1") == scene.versions()[-1]
     assert scene.spark.table(scene.sql).count() == 40
@@ -197,19 +198,19 @@ def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
 
 
 def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
-    adapter, snapshot, made = prepared(scene)
+    adapter, _, snapshot, made = prepared(scene)
     with patch.object(producer, "sequence_of", side_effect=ValueError), pytest.raises(Rejected):
         adapter.commit(made, snapshot, "run-1")
     assert scene.versions()[-1] == snapshot.version
-    with patch.object(adapter._planner, "tasks", side_effect=LookupError("gone")), pytest.raises(Rejected):
+    with patch.object(Planner, "tasks", side_effect=LookupError("gone")), pytest.raises(Rejected):
         adapter.commit(made, snapshot, "run-1")
     adapter.discard(made)
     assert scene.leftovers() == set()
 
 
 def test_a_failure_after_the_swap_is_no_failure(scene: Scene) -> None:
-    adapter, snapshot, made = prepared(scene)
-    with patch.object(commits, "_remove_manifests", side_effect=OSError("disk on fire")):
+    adapter, _, snapshot, made = prepared(scene)
+    with patch.object(commits, "remove_manifests", side_effect=OSError("disk on fire")):
         done = adapter.commit(made, snapshot, "run-1")
     assert done.version == scene.versions()[-1]
 

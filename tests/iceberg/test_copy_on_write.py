@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
-from lakekeeper_iceberg import IcebergTable, staging
+from lakekeeper_iceberg import staging
 from tests.iceberg.scene import Scene
-from tests.iceberg.swaps import Faulty
+from tests.iceberg.swaps import tampered
+from tests.opening import table_with
 
 pytestmark = pytest.mark.iceberg
 
@@ -77,18 +78,18 @@ def test_a_rival_commits_when_files_were_copied(
 def test_a_rival_commits_before_the_swap(table: Scene, rival: str, verb: str) -> None:
     """After all that can be checked before the snapshot is made."""
     where, keep = VERBS[verb]
-    left, adapter = [RIVALS[rival][0]], lk.table(table.spark, table.sql)
+    left = [RIVALS[rival][0]]
+    adapter, swaps = tampered(table.spark, table.sql)
+    opened = table_with(table.spark, table.sql, lambda _: adapter)
 
     def race(real: Any, base: Any, updated: Any) -> None:
         if left:
             table.run(left.pop())
         real.commit(base, updated)
 
-    inner = adapter._adapter
-    assert isinstance(inner, IcebergTable)
-    inner._table = Faulty(inner._table, race)
-    act = adapter.drop_partition if verb == "drop_partition" else adapter.delete
-    act(where)
+    act = opened.drop_partition if verb == "drop_partition" else opened.delete
+    with swaps.acting(race):
+        act(where)
     assert not left
     assert rows(table) == expected(keep, rival, after=True)
 

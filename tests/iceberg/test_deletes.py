@@ -140,6 +140,6 @@ def test_without_the_guard_the_rows_would_come_back(scene: Scene) -> None:
     delete_equal(scene, "k", [3, 13])
     scene.run("INSERT INTO {t} VALUES (100, 'new')")
     rows = scene.spark_rows()
-    with patch.object(producer._Producer, "_lost_deletes", return_value=[]):
+    with patch.object(producer.Producer, "lost_deletes", return_value=[]):
         adapter.commit(made, snapshot, "run-1")
     assert (scene.spark_rows() - rows).total() == 3  # k = 3, and 13 in two files

@@ -11,6 +11,7 @@ import pytest
 from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.errors import Conflict
 from lakekeeper_iceberg import block_tracking
+from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.position_deletes import leaves_with_file
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
@@ -187,9 +188,9 @@ def test_rows_deleted_before_the_read_are_not_counted_again(
 def test_rows_that_live_again_are_a_conflict(scene: Scene, version: int) -> None:
     three_files(scene, version).run("DELETE FROM {t} WHERE k % 10 = 3")
     race = Race.start(scene)
-    jvm, table = race.adapter._jvm, scene.java()
+    jvm, table = Iceberg(scene.spark), scene.java()
     read = race.made[0].task.read_version
-    tasks = race.adapter._planner.tasks(table, read, race.made[0].task.inputs)
+    tasks = Planner(jvm).tasks(table, read, race.made[0].task.inputs)
     delete = next(d for t in tasks for d in t.deletes() if leaves_with_file(jvm, d))
     table.newRewrite().deleteFile(delete).commit()
     rows = scene.spark_rows()
@@ -258,7 +259,7 @@ def test_nothing_is_left_of_a_replay_that_is_given_up(scene: Scene, version: int
     race.give_up()
     assert scene.leftovers() == set()
     assert scene.spark_rows() == rows
-    assert race.adapter._replays._scans == {}
+    assert race.adapter.replays.scans == {}
 
 
 @pytest.mark.parametrize("version", [2, 3])

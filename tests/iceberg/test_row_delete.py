@@ -17,10 +17,11 @@ from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected,
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Prepared, Tidied
 from lakekeeper_iceberg import IcebergTable, listing
-from lakekeeper_iceberg.delete_files import _dangling
+from lakekeeper_iceberg.delete_files import dangling_deletes
+from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of, recluster
-from tests.iceberg.swaps import Faulty
+from tests.iceberg.swaps import tampered
 
 pytestmark = pytest.mark.iceberg
 
@@ -230,14 +231,14 @@ def test_delete_files_are_of_the_granularity_that_the_table_asks_for(scene: Scen
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_winner_between_check_and_swap(scene: Scene, version: int) -> None:
     three_files(scene, version)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     snapshot = adapter.snapshot()
 
     def race(real: Any, base: Any, updated: Any) -> None:
         scene.run("DELETE FROM {t} WHERE v = 'v2'")
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict) as lost:
+    with swaps.acting(race), pytest.raises(Conflict) as lost:
         delete(adapter, snapshot, "v = 'v1'")
     assert "delete" in lost.value.winner
     assert scene.leftovers() == scene.metadata_leftovers() == set()
@@ -246,14 +247,14 @@ def test_a_winner_between_check_and_swap(scene: Scene, version: int) -> None:
 
 def test_an_unknown_outcome_deletes_nothing(scene: Scene) -> None:
     three_files(scene, 3)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     snapshot = adapter.snapshot()
 
     def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
         real.commit(base, updated)
         raise ConnectionResetError("reset by peer")
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, landed_and_lost)), pytest.raises(Unknown):
+    with swaps.acting(landed_and_lost), pytest.raises(Unknown):
         delete(adapter, snapshot, "v = 'v1'")
     assert adapter.changes_since(snapshot).landed("run-1") == scene.versions()[-1]
     assert scene.spark.table(scene.sql).count() == 89
@@ -264,7 +265,7 @@ def test_an_error_while_preparing_is_a_rejection_and_leaves_nothing(scene: Scene
     three_files(scene, 2)
     adapter = scene.adapter()
     with (
-        patch("lakekeeper_iceberg.commit._row_change", side_effect=ValueError("no")),
+        patch("lakekeeper_iceberg.commit.row_change", side_effect=ValueError("no")),
         pytest.raises(Rejected),
     ):
         delete(adapter, adapter.snapshot(), "v = 'v1'")
@@ -385,12 +386,11 @@ def test_partition_wide_position_deletes_are_merged(scene: Scene) -> None:
 def test_vectors_of_files_that_are_gone_leave(scene: Scene) -> None:
     """Iceberg takes vectors out with their files; other writers may forget it."""
     three_files(scene, 3).run("DELETE FROM {t} WHERE v IN ('v1', 'v31')")
-    adapter = scene.adapter()
-    files = listing.list_files(adapter._jvm, adapter._table)
+    files = listing.list_files(Iceberg(scene.spark), scene.java())
     kept = files.data.filter(pc.not_equal(files.data["path"], file_of(scene, "v2")))
-    gone = _dangling(listing.Listing(kept, files.deletes), frozenset({0}))
+    gone = dangling_deletes(listing.Listing(kept, files.deletes), frozenset({0}))
     assert len(gone) == 1
-    assert _dangling(files, frozenset({0})) == set()
+    assert dangling_deletes(files, frozenset({0})) == set()
 
 
 @pytest.mark.parametrize("rivals", [1, 3])
@@ -399,7 +399,7 @@ def test_a_tidying_goes_on_beside_a_writer(scene: Scene, rivals: int) -> None:
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     left, rows = iter(range(rivals)), [scene.spark_rows()]
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -408,7 +408,7 @@ def test_a_tidying_goes_on_beside_a_writer(scene: Scene, rivals: int) -> None:
             rows.append(scene.spark_rows())
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)):
+    with swaps.acting(race):
         assert adapter.deletes.tidy(adapter.snapshot(), "run-1").removed_delete_files == 1
     assert scene.metadata_leftovers() == set()
     assert scene.spark_rows() == scene.log_rows() == rows[-1]
@@ -426,13 +426,13 @@ def test_a_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
 
     def race(real: Any, base: Any, updated: Any) -> None:
         scene.run(fill(90, 95) if rival == "many" else rival.replace("{name}", scene.name))
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, race)), pytest.raises(Conflict):
+    with swaps.acting(race), pytest.raises(Conflict):
         adapter.deletes.tidy(adapter.snapshot(), "run-1")
     assert scene.metadata_leftovers() == set()
     assert tidy(scene).removed_delete_files <= 1

@@ -103,7 +103,7 @@ def test_a_read_that_cannot_be_staged_leaves_nothing(table: Scene, monkeypatch: 
     def broken(*_: Any, **__: Any) -> Callable[..., Any]:
         raise ValueError("no such option")
 
-    monkeypatch.setattr("lakekeeper_iceberg.staging._one_split", broken)
+    monkeypatch.setattr("lakekeeper_iceberg.staging.one_split", broken)
     monkeypatch.setattr("lakekeeper_iceberg.native.Iceberg.with_metadata", broken)
     lk.table(table.spark, table.sql).recluster("k", options={"policy": "full"})
     with pytest.raises((ValueError, LakekeeperError)):

@@ -25,7 +25,7 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
 from tests.faults.storage import faulty_storage
 from tests.iceberg.scene import Scene, recluster
-from tests.iceberg.swaps import Faulty
+from tests.iceberg.swaps import tampered
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
 from tests.oracles.rest_catalog import Answer, rest_catalog
 
@@ -122,9 +122,7 @@ def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
     assert scene.spark.table(scene.sql).count() == 1
 
 
-def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(scene: Scene) -> None:
     """Finding 8: each lost swap is repeated on the same plan."""
     rows(scene.create("k INT, v STRING"), *range(4))
     races = iter(range(10, 13))
@@ -135,13 +133,13 @@ def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(
         real.commit(base, updated)
 
     looks: list[str] = []
-    adapter = scene.adapter()
-    monkeypatch.setattr(adapter, "_table", Faulty(adapter._table, race))
-    report = vacuum(
-        adapter,
-        VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
-        observer=lambda phase, _: looks.append(phase),
-    )
+    adapter, swaps = tampered(scene.spark, scene.sql)
+    with swaps.acting(race):
+        report = vacuum(
+            adapter,
+            VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
+            observer=lambda phase, _: looks.append(phase),
+        )
     assert (report.ended.code, report.retries, looks.count("planned")) == ("done", 3, 1)
     assert report.expired_snapshots_count == 3
     assert scene.spark.table(scene.sql).count() == 7
@@ -171,7 +169,7 @@ def test_answers_of_a_catalog(
     scene: Scene, lands: bool, raised: str, expected: type[Exception] | None
 ) -> None:
     rows(scene.create("k INT, v STRING"), 1, 2)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     jvm = Iceberg(scene.spark)
 
     def act(real: Any, base: Any, updated: Any) -> None:
@@ -181,8 +179,8 @@ def test_answers_of_a_catalog(
 
     versions, kept = pictured(adapter.storage, scene)
     with (
-        patch.object(adapter, "_table", Faulty(adapter._table, act)),
-        patch("lakekeeper_iceberg.commit._kinds", lambda e: [raised or type(e).__name__]),
+        swaps.acting(act),
+        patch("lakekeeper_iceberg.commit.kinds_of_error", lambda e: [raised or type(e).__name__]),
     ):
         if expected is None:
             assert adapter.storage.expire(versions, kept, set()) == set()
@@ -221,7 +219,7 @@ def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> N
     table = scene.java()
     [file, *_] = scene.data_files(table)
     scene.run("DELETE FROM {t} WHERE true")
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     storage = adapter.storage
     versions, kept, files = doomed_by(storage, scene)
 
@@ -230,7 +228,7 @@ def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> N
         table.newAppend().appendFile(file).commit()
         real.commit(base, updated)
 
-    with patch.object(adapter, "_table", Faulty(adapter._table, overtaken)):
+    with swaps.acting(overtaken):
         assert storage.expire(versions, kept, files) == {str(file.location())}
     storage.delete([doomed(path) for path in files - {str(file.location())}])
     assert scene.spark_rows() == scene.log_rows()
@@ -240,7 +238,7 @@ def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> N
 def test_a_name_that_the_catalog_lost_with_the_expiry_stops_the_deletes(rest: _Rest) -> None:
     """A name given to a snapshot while it expires goes with it; a server of the protocol says nothing."""
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
-    adapter = scene.adapter()
+    adapter, swaps = tampered(scene.spark, scene.sql)
     storage = adapter.storage
     versions, kept, files = doomed_by(storage, scene)
     scene.run(f"ALTER TABLE {{t}} CREATE TAG kept AS OF VERSION {scene.versions()[-1]}")
@@ -249,8 +247,7 @@ def test_a_name_that_the_catalog_lost_with_the_expiry_stops_the_deletes(rest: _R
         real.commit(base, updated)
         scene.run("ALTER TABLE {t} DROP TAG kept")
 
-    tampered = Faulty(adapter._table, dropped)
-    with patch.object(adapter, "_table", tampered), pytest.raises(Unknown, match="removed kept"):
+    with swaps.acting(dropped), pytest.raises(Unknown, match="removed kept"):
         storage.expire(versions, kept, files)
 
 
@@ -331,7 +328,7 @@ def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
 def test_only_what_is_really_gone_is_told(scene: Scene) -> None:
     """Loss 69: a delete that says yes and does nothing."""
     rows(scene.create("k INT, v STRING"), 1).run("DELETE FROM {t}")
-    with patch.object(Disk, "_delete_all", lambda *_: None):
+    with patch.object(Disk, "delete_all", lambda *_: None):
         assert sweep(scene).gone == frozenset()
 
 

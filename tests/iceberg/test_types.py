@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from lakekeeper.errors import OptionError, Unsupported
+from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
 
@@ -42,7 +43,7 @@ def test_uuid_and_fixed_stay(scene: Scene) -> None:
     after = scene.every_version()
     assert {v: after[v] for v in before} == before
     assert after[done.version] == rows
-    types = {f["name"]: f["type"] for f in scene.adapter()._schema(scene.adapter()._metadata()).top}
+    types = {f["name"]: f["type"] for f in SchemaFields(Iceberg(scene.spark), scene.java().schema()).top}
     assert types == {"k": "int", "u": "uuid", "f": "fixed[3]"}
     for column in ("u", "f"):
         with pytest.raises(OptionError, match="of type"):

@@ -18,6 +18,7 @@ from tests.formats.gate import Gate
 from tests.matrix.actions import ACTIONS, Action, maintain
 from tests.matrix.sides import KINDS, listed
 from tests.matrix.world import World
+from tests.opening import table_with
 
 VERBS = ("recluster", "compact", "merge_deletes")
 MOMENTS = {
@@ -103,7 +104,7 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
     rival = once(lambda: cell.rival.happen(world, cell.verb))
     table = world.table
     if cell.moment == "between attempts":
-        table = before_attempt(table, rival)
+        table = before_attempt(world, rival)
         report = maintain(world, cell.verb, table=table)
     else:
         phase = MOMENTS[cell.moment]
@@ -166,10 +167,9 @@ def once(act: Callable[[], object]) -> Once:
     return Once(act)
 
 
-def before_attempt(table: lk.Table, act: Callable[[], object]) -> lk.Table:
+def before_attempt(world: World, act: Callable[[], object]) -> lk.Table:
     """The table, with ``act`` before each attempt of the adapter to commit."""
-    table._adapter = _Disturbed(table._adapter, act)
-    return table
+    return table_with(world.spark, world.side.sql, lambda adapter: _Disturbed(adapter, act))
 
 
 class _Disturbed:

@@ -141,7 +141,7 @@ def test_a_delete_follows_its_rows_through_one_merge_after_another(two_files: Wo
 def test_three_winners_in_a_row_are_all_applied(four_files: World) -> None:
     world = four_files
     left = [lambda: delete(world, 2, 6), lambda: delete(world, 11), lambda: delete(world, 3, 14)]
-    report = merge(world, table=before_attempt(world.table, lambda: left.pop(0)() if left else None))
+    report = merge(world, table=before_attempt(world, lambda: left.pop(0)() if left else None))
     assert outcome(report) == "replayed"
     # Three, one and three rows; or all rows of two files, which were copied without the rows.
     assert report.replayed_rows_count == (7 if masks(world) else 16)
@@ -161,7 +161,7 @@ def test_a_row_that_was_dead_already_is_not_counted_twice(four_files: World) -> 
 def test_after_the_bound_the_winner_is_named_and_nothing_is_left(four_files: World) -> None:
     world = four_files
     ids = [2, 11]
-    table = before_attempt(world.table, lambda: delete(world, ids.pop(0)))
+    table = before_attempt(world, lambda: delete(world, ids.pop(0)))
     with pytest.raises(Conflict, match=r"(?i)gave up after 2 attempts.*version \d+ \((delete|overwrite)"):
         merge(world, table=table, options={"commit.retry.num-retries": 1})
     assert ids == []

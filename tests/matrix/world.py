@@ -57,8 +57,8 @@ class World:
         world = cls(spark, kind, side_of(spark, kind, folder), made.base(number))
         same = f"{kind} {partitioned} {deleted} {number}"
         if same in _DELTA_TABLES:
-            return world._copied(*_DELTA_TABLES[same], folder)
-        world.side.create(made.COLUMNS, "p" if partitioned else "", world._properties(deleted=deleted))
+            return world.copied(*_DELTA_TABLES[same], folder)
+        world.side.create(made.COLUMNS, "p" if partitioned else "", world.properties(deleted=deleted))
         world.run(made.insert(number))
         if deleted:
             world.run(
@@ -73,13 +73,13 @@ class World:
             _DELTA_TABLES[same] = kept, world.rows, dict(world.versions)
         return world
 
-    def _copied(self, table: Path, rows: list[Row], versions: dict[int, Counter[str]], folder: Path) -> World:
+    def copied(self, table: Path, rows: list[Row], versions: dict[int, Counter[str]], folder: Path) -> World:
         """A Delta table names its files relative to itself: a copy of the folder is a table."""
         shutil.copytree(table, folder / "table")
         self.rows, self.versions = rows, dict(versions)
         return self
 
-    def _properties(self, *, deleted: bool) -> dict[str, str]:
+    def properties(self, *, deleted: bool) -> dict[str, str]:
         if self.iceberg:
             return _ICEBERG
         return {"delta.enableDeletionVectors": str(deleted or self.kind == "delta-vectors").lower()}

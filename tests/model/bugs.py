@@ -17,7 +17,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning import rebase as core_rebase
 from lakekeeper.core.planning.rebase import Changes, Rewrite
-from lakekeeper.engine.delete.row_delete import _Delete
+from lakekeeper.engine.delete.row_delete import RowDelete
 from lakekeeper.engine.merge import committer as engine_commit
 from lakekeeper.engine.merge import executor as engine_rewrite
 from lakekeeper.engine.merge import replay as engine_replay
@@ -91,7 +91,7 @@ def _key_by_path() -> list[Patch]:
     return [
         (core_rebase, "touched", touched),
         (engine_replay, "touched", touched),
-        (MemoryAdapter, "_check", check),
+        (MemoryAdapter, "check_inputs", check),
     ]
 
 
@@ -100,16 +100,16 @@ def _cleanup_on_unknown() -> list[Patch]:
         engine_replay.discard(self.adapter, self.pending)
         raise doubt
 
-    return [(Committer, "_settle", settle)]
+    return [(Committer, "settle", settle)]
 
 
 def _no_rebase_on_retry() -> list[Patch]:
-    real = Committer._rebased
+    real = Committer.rebased
 
     def rebased(self: Committer, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> Any:
         return real(self, pending, changes, attempt) if attempt == 0 else tuple(pending)
 
-    return [(Committer, "_rebased", rebased)]
+    return [(Committer, "rebased", rebased)]
 
 
 def _never_looks_for_its_run_id() -> list[Patch]:
@@ -146,9 +146,9 @@ def _commits_what_was_not_found() -> list[Patch]:
 
 
 _NO_PROOF: list[Patch] = [
-    (Replayer, "_wrong", lambda *_args: ""),
-    (engine_replay, "_not_all", lambda *_args: ""),
-    (Replayer, "_proven", lambda _self, masked, *_args: masked),
+    (Replayer, "mismatch", lambda *_args: ""),
+    (engine_replay, "not_all_found", lambda *_args: ""),
+    (Replayer, "proven", lambda _self, masked, *_args: masked),
 ]
 
 
@@ -160,7 +160,7 @@ def _no_row_count_check() -> list[Patch]:
 
     return [
         (MemoryAdapter, "write", write),
-        (engine_rewrite, "_checked", lambda _work, _task, rewrite: rewrite),
+        (engine_rewrite, "checked", lambda _work, _task, rewrite: rewrite),
     ]
 
 
@@ -223,11 +223,11 @@ def _dead(gone: bool, back: bool) -> Callable[..., dict[str, list[int]] | None]:
 
 
 def _rows_may_come_back() -> list[Patch]:
-    return [(MemoryDeletes, "_dead_since", _dead(gone=True, back=False))]
+    return [(MemoryDeletes, "dead_since", _dead(gone=True, back=False))]
 
 
 def _forgets_gone_inputs() -> list[Patch]:
-    return [(MemoryDeletes, "_dead_since", _dead(gone=False, back=True))]
+    return [(MemoryDeletes, "dead_since", _dead(gone=False, back=True))]
 
 
 def _second_replay_forgets_the_first() -> list[Patch]:
@@ -242,14 +242,14 @@ def _second_replay_forgets_the_first() -> list[Patch]:
 
 
 def _keeps_an_input() -> list[Patch]:
-    real = memory._replacement
+    real = memory.replacement
 
     def replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
         made = real(rewrites, now, tagged=tagged)
         kept = {path: now.files[path] for path in rewrites[0].task.inputs[:1] if path in now.files}
         return replace(made, files={**kept, **made.files})
 
-    return [(memory, "_replacement", replacement)]
+    return [(memory, "replacement", replacement)]
 
 
 def _output_is_an_input() -> list[Patch]:
@@ -276,36 +276,38 @@ def _output_is_an_input() -> list[Patch]:
 
 
 def _delete_looks_at_old_files_only() -> list[Patch]:
-    real = _Delete._search
+    real = RowDelete.search
 
-    def search(self: _Delete, snapshot: Snapshot, paths: Any, registration: Any) -> int:
+    def search(self: RowDelete, snapshot: Snapshot, paths: Any, registration: Any) -> int:
         return real(self, snapshot, paths if paths is None else [], registration)
 
-    return [(_Delete, "_search", search)]
+    return [(RowDelete, "search", search)]
 
 
 def _delete_looks_at_old_files_and_counts_nothing() -> list[Patch]:
-    return [*_delete_looks_at_old_files_only(), (_Delete, "_note", lambda *_args: None)]
+    return [*_delete_looks_at_old_files_only(), (RowDelete, "note", lambda *_args: None)]
 
 
 def _delete_keeps_positions() -> list[Patch]:
     """A file with other deletes now is taken for the same file."""
-    real = _Delete._bring_up
+    real = RowDelete.bring_up
 
-    def bring_up(self: _Delete, before: Snapshot, now: Snapshot, changes: Changes, registration: Any) -> None:
+    def bring_up(
+        self: RowDelete, before: Snapshot, now: Snapshot, changes: Changes, registration: Any
+    ) -> None:
         real(self, before, now, replace(changes, delete_ids={}), registration)
 
-    return [(_Delete, "_bring_up", bring_up)]
+    return [(RowDelete, "bring_up", bring_up)]
 
 
 def _delete_ignores_what_was_appended() -> list[Patch]:
     """A format that asks for no isolation of a delete, whatever the table asks for."""
-    real = MemoryDeletes._check
+    real = MemoryDeletes.require_unchanged
 
     def check(self: MemoryDeletes, goes: Any, snapshot: Snapshot, _where: str) -> None:
         real(self, goes, snapshot, "k = 1000000")
 
-    return [(MemoryDeletes, "_check", check)]
+    return [(MemoryDeletes, "require_unchanged", check)]
 
 
 _RECLUSTER = ("recluster, masks", "recluster, files by value")

@@ -381,7 +381,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_intents, "SLOTS", _SLOTS),
         # What a run has left whose slot was given up is an orphan, and no promise of a vacuum's: so few slots would be
         # given up in every history.
-        patch.object(engine_intents, "_given_up", lambda *_args: None),
+        patch.object(engine_intents, "given_up_slot", lambda *_args: None),
         patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
         patch.object(engine_planning, "make_plan", remembered),

@@ -229,7 +229,7 @@ class ModelTable(MemoryTable):
             lambda now: replace(now, files={**now.files, file.path: Entry(file, now.at_ms + 1000)}),
         )
 
-    def _count(self, what: str) -> int:
+    def next_number(self, what: str) -> int:
         self._made[what] = self._made.get(what, 0) + 1
         return 10 * self.current.number + self._made[what] if what == "row" else self._made[what]
 
@@ -252,7 +252,7 @@ def author_of(path: str) -> str:
 
 def named(table: ModelTable, what: str, prefix: str) -> str:
     """A name made of the author's and his own count."""
-    return f"{prefix}{table.author}.{table._count(what)}"
+    return f"{prefix}{table.author}.{table.next_number(what)}"
 
 
 class ModelAdapter(MemoryAdapter):

@@ -144,11 +144,11 @@ def _any_name() -> Sequence[tuple[Any, str, Any]]:
 
 
 def _any_list() -> Sequence[tuple[Any, str, Any]]:
-    return [(VacuumJob, "_believed", lambda _self, garbage: (garbage, {}))]
+    return [(VacuumJob, "believed", lambda _self, garbage: (garbage, {}))]
 
 
 def _any_cursor() -> Sequence[tuple[Any, str, Any]]:
-    return [(VacuumJob, "_reaches_back", lambda *_: True)]
+    return [(VacuumJob, "reaches_back", lambda *_: True)]
 
 
 def _any_entry() -> Sequence[tuple[Any, str, Any]]:

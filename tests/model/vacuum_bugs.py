@@ -41,7 +41,7 @@ def _forgets_tags() -> list[Patch]:
 
 
 def _lists_after_it_read_the_log() -> list[Patch]:
-    listed, orphans_of = VacuumJob._orphans_listed, orphans.orphans_of
+    listed, orphans_of = VacuumJob.orphans_listed, orphans.orphans_of
     read: list[Versions] = []
 
     def log_first(self: VacuumJob) -> list[Any]:
@@ -52,9 +52,9 @@ def _lists_after_it_read_the_log() -> list[Patch]:
         return orphans_of(adapter, read[0], *rest)
 
     return [
-        (VacuumJob, "_orphans_listed", log_first),
+        (VacuumJob, "orphans_listed", log_first),
         (engine_sweep, "orphans_of", of_old),
-        (VacuumJob, "_seen_twice", lambda _self, unnamed: unnamed),
+        (VacuumJob, "seen_twice", lambda _self, unnamed: unnamed),
     ]
 
 
@@ -81,8 +81,8 @@ def _what_was_dropped_is_dead() -> list[Patch]:
         table = self._table
         dead = {}
         for number in kept.gone:
-            for path in memory_storage._named(table, number):
-                if number < table.current.number and path not in memory_storage._named(table, number + 1):
+            for path in memory_storage.named_by(table, number):
+                if number < table.current.number and path not in memory_storage.named_by(table, number + 1):
                     dead[path] = Dead(self._full(path), "data", number, number)
         return Garbage(tuple(dead.values()), through=min(kept.reasons) if versions.linear else None)
 
@@ -91,7 +91,7 @@ def _what_was_dropped_is_dead() -> list[Patch]:
 
 def _off_by_one_grace() -> list[Patch]:
     """A version is as old as its own commit: the one that was the newest at the cutoff goes."""
-    return [(core_retention, "_until", lambda _versions: {})]
+    return [(core_retention, "newest_until", lambda _versions: {})]
 
 
 _NO_HINTS: Patch = (Records, "hints", lambda *_args: frozenset())
@@ -135,11 +135,11 @@ def _trusts_hints() -> list[Patch]:
 
 
 def _expires_whatever_came() -> list[Patch]:
-    return [(MemoryStorage, "_require_unnamed", lambda *_args: None)]
+    return [(MemoryStorage, "require_unnamed", lambda *_args: None)]
 
 
 def _forgets_what_came() -> list[Patch]:
-    return [(MemoryStorage, "_named_since", lambda *_args: set())]
+    return [(MemoryStorage, "named_since", lambda *_args: set())]
 
 
 def _unknown_is_done() -> list[Patch]:
@@ -177,7 +177,7 @@ def _forgets_the_slot_of_another() -> list[Patch]:
     def forget(self: Records, slot: str, intent: Intent) -> None:
         self.notes.remove(slot)
 
-    return [(Records, "_forget", forget)]
+    return [(Records, "forget", forget)]
 
 
 def _both(name: str) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ class World:
         if model is None:
             return None
         if len(self.table.versions) > len(node.chain):
-            node = self._made(node, model, ())
+            node = self.made(node, model, ())
         return node, self._shelf(node, shelf, state.jumped)
 
     def _load(self, node: Node, extra: Extra, author: str, shelf: Shelf, jumped: int) -> None:
@@ -293,9 +293,9 @@ class World:
             else:
                 base = node.nodes[question.args[1].version].model
                 model = model.less(row for row in base.rows if row[K] == 1)
-        return self._made(node, model, (trace.name,))
+        return self.made(node, model, (trace.name,))
 
-    def _made(self, node: Node, model: Model, by: tuple[str, ...]) -> Node:
+    def made(self, node: Node, model: Model, by: tuple[str, ...]) -> Node:
         """The node of the version that was just made; checks what it reads like."""
         versions = self.table.versions
         if len(versions) != len(node.chain) + 1 or any(
@@ -351,7 +351,7 @@ def first_node(world: World) -> Node:
 
     def note(model: Model) -> None:
         nonlocal node
-        node = world._made(node, model, ("setup",))
+        node = world.made(node, model, ("setup",))
 
     table.append(*(setup_rows(rows) for rows in scope.files))
     stored = [row for entry in table.current.files.values() for row in entry.file.rows]

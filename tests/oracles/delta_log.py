@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _PORTABLE_MAGIC = 1681511377
 _RUN_COOKIE, _NO_RUN_COOKIE = 12347, 12346
 
@@ -157,7 +157,7 @@ def deleted_positions(table: Path, dv: Mapping[str, Any]) -> set[int]:
     """Row numbers that a deletion vector masks."""
     kind, place = dv["storageType"], dv["pathOrInlineDv"]
     if kind == "i":
-        blob = _z85(place)[: dv["sizeInBytes"]]
+        blob = z85(place)[: dv["sizeInBytes"]]
     else:
         assert kind == "u", f"a deletion vector of kind {kind}"
         content = (table / vector_file(dv)).read_bytes()
@@ -180,16 +180,16 @@ def files_of(action: Mapping[str, Any]) -> set[str]:
 def vector_file(dv: Mapping[str, Any]) -> str:
     """Path below the table of the file that holds a deletion vector of kind u."""
     prefix, encoded = dv["pathOrInlineDv"][:-20], dv["pathOrInlineDv"][-20:]
-    name = f"deletion_vector_{uuid.UUID(bytes=_z85(encoded))}.bin"
+    name = f"deletion_vector_{uuid.UUID(bytes=z85(encoded))}.bin"
     return f"{prefix}/{name}" if prefix else name
 
 
-def _z85(text: str) -> bytes:
+def z85(text: str) -> bytes:
     out = b""
     for i in range(0, len(text), 5):
         value = 0
         for char in text[i : i + 5]:
-            value = value * 85 + _Z85.index(char)
+            value = value * 85 + Z85.index(char)
         out += value.to_bytes(4, "big")
     return out
 

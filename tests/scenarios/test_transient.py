@@ -45,7 +45,7 @@ class FlakyNotes(MemoryNotes):
     """Notes on the far side of a line."""
 
     def __init__(self, notes: MemoryNotes, line: Line) -> None:
-        super().__init__(notes._table)  # the memory adapter's own notes, over a line
+        super().__init__(notes.table)  # the memory adapter's own notes, over a line
         self.line = line
 
     def read(self, name: str) -> str | None:

@@ -45,7 +45,7 @@ def test_reads_the_major_version_of_java(banner: str, expected: int | None) -> N
 def test_an_old_java_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = _java_that_prints(tmp_path / "jdk11", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(home))
-    monkeypatch.setattr(java_runtime, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "JAVA_HOMES", ())
     finding = _by_name(doctor.examine())["java"]
     assert not finding.ok
     assert "Java 11" in finding.found
@@ -56,14 +56,14 @@ def test_an_old_java_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytes
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java_runtime, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "JAVA_HOMES", ())
     finding = _by_name(doctor.examine())["java"]
     assert (finding.ok, finding.found) == (False, "none")
 
 
 def test_an_empty_java_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(java_runtime, "_HOMES", ())
+    monkeypatch.setattr(java_runtime, "JAVA_HOMES", ())
     assert f"JAVA_HOME={tmp_path}" in _by_name(doctor.examine())["java"].found
 
 
@@ -73,9 +73,9 @@ def test_a_supported_java_elsewhere_is_advised_and_used(
     old = _java_that_prints(tmp_path / "old", 'openjdk version "1.8.0_392"')
     good = _java_that_prints(tmp_path / "jvm" / "java-21", 'openjdk version "21.0.3" 2024-04-16')
     monkeypatch.setenv("JAVA_HOME", str(old))
-    monkeypatch.setattr(java_runtime, "_HOMES", (str(tmp_path / "jvm"),))
+    monkeypatch.setattr(java_runtime, "JAVA_HOMES", (str(tmp_path / "jvm"),))
     assert _by_name(doctor.examine())["java"].advice == f"export JAVA_HOME={good}"
-    session._prepare_environment()
+    session.prepare_environment()
     assert os.environ["JAVA_HOME"] == str(good)
 
 

@@ -55,12 +55,18 @@ def context(client: Client) -> Context:
 
 
 @pytest.fixture
-def guarded(context: Context, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupts]:
+def words() -> list[int]:
+    """Where last words went: descriptors of stderr."""
+    return []
+
+
+@pytest.fixture
+def guarded(context: Context, words: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupts]:
     """Interrupts around a session, whose process does not end."""
     monkeypatch.setattr(session, "mute", lambda: None)
     spark: Any = SimpleNamespace(sparkContext=context)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with Interrupts() as made:
+    with Interrupts(words.append) as made:
         made.guard(spark)
         yield made
     assert {number: signal.getsignal(number) for number in before} == before
@@ -134,18 +140,18 @@ def test_a_call_within_a_call_waits_for_the_outer_one(guarded: Interrupts, clien
 
 def test_nothing_is_raised_where_an_object_is_dropped(guarded: Interrupts, client: Client) -> None:
     """By the garbage collector: the exception would be printed, and lost."""
-    guarded._calling = guarded._due = True
+    guarded.calling = guarded.due = True
     assert client.send_command("m\nd\no12\n") == "!yes"
-    guarded._calling = guarded._due = False
+    guarded.calling = guarded.due = False
 
 
 def test_other_threads_are_not_interrupted(guarded: Interrupts, client: Client) -> None:
     answers: list[str] = []
-    guarded._due = True
+    guarded.due = True
     thread = threading.Thread(target=lambda: answers.append(client.send_command("c\nwrite\n")))
     thread.start()
     thread.join()
-    guarded._due = False
+    guarded.due = False
     assert answers == ["!yes"]
 
 
@@ -162,10 +168,9 @@ def test_one_that_came_while_spark_started_is_raised_after_it(
 
 
 def test_the_second_signal_and_the_end_of_patience_end_the_process(
-    guarded: Interrupts, monkeypatch: pytest.MonkeyPatch
+    guarded: Interrupts, words: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[int] = []
-    words: list[int] = []
 
     class Ended(BaseException):
         """Stands for the end."""
@@ -177,29 +182,26 @@ def test_the_second_signal_and_the_end_of_patience_end_the_process(
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(session, "end_java", lambda: None)
     monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
-    guarded._last_words = words.append
     with pytest.raises(Ended):
-        guarded._watch()
-    guarded._ending.release()  # of a process that goes on only here
-    guarded.signal = signal.SIGTERM
-    with pytest.raises(Ended):
-        signal.raise_signal(signal.SIGINT)
+        guarded.watch()
+    with Interrupts(words.append) as again:  # a process ends once, and goes on only here
+        again.signal = signal.SIGTERM
+        with pytest.raises(Ended):
+            signal.raise_signal(signal.SIGINT)
     assert ended == [130, 130]
     assert len(words) == 2
 
 
 def test_a_process_that_ends_by_itself_is_not_ended_once_more(
-    guarded: Interrupts, monkeypatch: pytest.MonkeyPatch
+    guarded: Interrupts, words: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its line would be printed twice."""
-    words: list[int] = []
     monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("ended"))
     monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
-    guarded._last_words = words.append
     guarded.signal = signal.SIGINT
     guarded.settle()
-    guarded._over.clear()
-    guarded._watch()
+    guarded.watch()
+    guarded.end()  # the patience ended just before
     signal.raise_signal(signal.SIGTERM)
     assert words == []
 

@@ -144,10 +144,10 @@ def test_what_can_not_be_told_apart_is_refused(spark: SparkSession) -> None:
     class Odd(T.DataType):
         pass
 
-    from lakekeeper.spark.row_match import _spelled
+    from lakekeeper.spark.row_match import spelling_of
 
     with pytest.raises(TypeError, match="cannot be compared"):
-        _spelled(F.lit(1), Odd())
+        spelling_of(F.lit(1), Odd())
 
 
 def test_places_are_held_and_narrowed(spark: SparkSession) -> None:

@@ -49,14 +49,14 @@ def test_given_packages_are_added_to_ours_and_other_confs_win() -> None:
         "spark.driver.memory": "5g",
         "spark.driver.extraJavaOptions": "-Dx=1",
     }
-    confs = session._settings({}, given, warehouse=None, small_data=True)
+    confs = session.session_confs({}, given, warehouse=None, small_data=True)
     assert confs["spark.jars.packages"] == ",".join([*session.JARS.values(), "org.example:thing_2.13:1.0"])
     assert confs["spark.driver.memory"] == "5g"
     assert confs["spark.driver.extraJavaOptions"].endswith("-XX:+UseSerialGC -Dx=1")
 
 
 def test_given_jars_replace_the_download() -> None:
-    confs = session._settings({}, {"spark.jars": "a.jar"}, warehouse=None, small_data=False)
+    confs = session.session_confs({}, {"spark.jars": "a.jar"}, warehouse=None, small_data=False)
     assert "spark.jars.packages" not in confs
     assert confs["spark.jars"] == "a.jar"
 

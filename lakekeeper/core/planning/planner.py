@@ -252,7 +252,7 @@ def _tasks(
     return Tasks(_Builder(snapshot, kept, members, edges, options).task, sizes, members, edges, packs)
 
 
-_PAGE = 1000
+PAGE = 1000
 """Tasks whose blocks are gathered at once: a take for each of 10⁵ groups would cost seconds, and a printed plan looks
 at a few of them only."""
 
@@ -279,7 +279,7 @@ class _Builder:
         """A page: its number, the blocks of its tasks, and their levels."""
         page = self._page
         if page is None or page[0] != number:
-            ends = self._edges[[number * _PAGE, min((number + 1) * _PAGE, len(self._kept))]]
+            ends = self._edges[[number * PAGE, min((number + 1) * PAGE, len(self._kept))]]
             blocks = self._snapshot.blocks.take(self._members[slice(*ends.tolist())])
             page = self._page = number, blocks, blocks.level_under(self._snapshot.key)
         return page
@@ -288,8 +288,8 @@ class _Builder:
         """The task of merge ``i``."""
         snapshot, options = self._snapshot, self._options
         policy, merge = self._kept[i]
-        page, blocks, levels = self._gathered(i // _PAGE)
-        start, end = (self._edges[[i, i + 1]] - self._edges[page * _PAGE]).tolist()
+        page, blocks, levels = self._gathered(i // PAGE)
+        start, end = (self._edges[[i, i + 1]] - self._edges[page * PAGE]).tolist()
         at = slice(start, end)
         inputs = tuple(blocks.path[at].to_pylist())
         size, rows = int(blocks.bytes[at].sum()), int(blocks.rows[at].sum())

@@ -105,10 +105,10 @@ class World:
         """The table as the planner sees it."""
         key = self.key
         seen = self.arrivals.moments(self.commits)
-        blocks = make_blocks(self._columns(key), key)
+        blocks = make_blocks(self.columns(key), key)
         return Snapshot(self.arrivals.name, "paper", self.version, "paper", "0", key, blocks, commits_ms=seen)
 
-    def _columns(self, key: ClusterKey) -> dict[str, Any]:
+    def columns(self, key: ClusterKey) -> dict[str, Any]:
         names = [name for name, _ in self.arrivals.places]
         spec = np.array([spec for _, spec in self.arrivals.places], np.int64)
         count, width = len(self), len(key.columns)

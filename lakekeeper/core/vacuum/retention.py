@@ -137,7 +137,7 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     age_ms = _age(table, versions, retention)
     cutoff = now_ms - age_ms
     known = {v.id: v for v in versions.items}
-    until = _until(versions)
+    until = newest_until(versions)
     reasons: dict[int, str] = {versions.newest: "the newest version"}
     expired = []
     for ref in versions.refs:
@@ -219,7 +219,7 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
     return asked
 
 
-def _until(versions: Versions) -> dict[int, int | None]:
+def newest_until(versions: Versions) -> dict[int, int | None]:
     """When each version stopped being the newest of its line: the earliest child's time; heads are not in it.
 
     A child of unknown time leaves None: the version may have been the newest until now.

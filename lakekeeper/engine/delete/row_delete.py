@@ -59,7 +59,7 @@ def delete_rows(
     Unknown, no row was deleted.
     """
     run_id = run_id or new_run_id()
-    work = _Delete(
+    work = RowDelete(
         adapter, runner, where, options, run_id, Events(adapter.table, run_id, observer), clock or Clock()
     )
     try:
@@ -80,7 +80,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Delete:
+class RowDelete:
     """One delete under way.
 
     parts      what goes, in the order it was found
@@ -136,7 +136,7 @@ class _Delete:
     def _commit(self, first: Snapshot, registration: Registration) -> Commit | None:
         """The commit; None where no row matches (any more)."""
         self.snapshot = first
-        self._search(first, None, registration)
+        self.search(first, None, registration)
         commit = self.loop.run(
             partial(self._attempt, registration), partial(self._after, registration), self._settle
         )
@@ -181,7 +181,7 @@ class _Delete:
 
     def _follow(self, now: Snapshot, changes: Changes, registration: Registration) -> None:
         self._require_same_table(self.snapshot, now, changes)
-        self._bring_up(self.snapshot, now, changes, registration)
+        self.bring_up(self.snapshot, now, changes, registration)
         self.snapshot = now
 
     def _settle(self, doubt: Unknown) -> Commit:
@@ -210,7 +210,7 @@ class _Delete:
     def _rows(self) -> int:
         return sum(sum(part.prepared.rows.values()) for part in self.parts)
 
-    def _search(self, snapshot: Snapshot, paths: Collection[str] | None, registration: Registration) -> int:
+    def search(self, snapshot: Snapshot, paths: Collection[str] | None, registration: Registration) -> int:
         """Find the rows of these files (None: of all) and prepare their delete; how many they are."""
         deletes, blocks = self.adapter.deletes, snapshot.blocks
         wanted = blocks.path.to_pylist() if paths is None else list(paths)
@@ -257,9 +257,7 @@ class _Delete:
             for path in part.prepared.rows
         )
 
-    def _bring_up(
-        self, before: Snapshot, now: Snapshot, changes: Changes, registration: Registration
-    ) -> None:
+    def bring_up(self, before: Snapshot, now: Snapshot, changes: Changes, registration: Registration) -> None:
         """Files that are as they were are not looked at again; what was prepared of them is kept."""
         listed = now.blocks.path.to_pylist()
         gone = changes.removed | changes.delete_ids.keys()
@@ -272,8 +270,8 @@ class _Delete:
             went += sum(rows for path, rows in part.prepared.rows.items() if path not in same)
             self._renew(part, same, now, registration)
         fresh = [path for path in listed if path not in same]
-        found = self._search(now, fresh, registration) if fresh else 0
-        self._note(changes, went, found)
+        found = self.search(now, fresh, registration) if fresh else 0
+        self.note(changes, went, found)
 
     def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
         """Keep what was prepared for unchanged files; prepare again what is no longer valid even though they are."""
@@ -286,7 +284,7 @@ class _Delete:
             held = self.runner.only(part.held, again - part.whole) if part.held else None
             self._prepare(held, part.whole & again, now, registration)
 
-    def _note(self, changes: Changes, went: int, found: int) -> None:
+    def note(self, changes: Changes, went: int, found: int) -> None:
         """Say what we went over. Raises AdapterError where rewrites alone changed which rows there are to delete."""
         self.again += found
         self.over |= {w.version: str(w) for w in changes.winners}

@@ -73,7 +73,7 @@ class Committer:
         self.pending = tuple(rewrites)
         self.loop.start()  # an attempt waits for a quiet window, and replays in it
         try:
-            return self.loop.run(self._attempt, self._after, self._settle)
+            return self.loop.run(self._attempt, self._after, self.settle)
         except (Conflict, Rejected):
             discard(self.adapter, self.pending)
             raise
@@ -106,7 +106,7 @@ class Committer:
             changes = self.quiet.look(lambda: self._changes(self.loop.lost))
             if changes.landed(self.run_id) is not None:
                 return changes
-            self.pending = self._rebased(self.pending, changes, self.loop.lost)
+            self.pending = self.rebased(self.pending, changes, self.loop.lost)
             if not self.pending or self.loop.out_of_time or self.quiet.passed(changes):
                 return changes
 
@@ -142,7 +142,7 @@ class Committer:
                 self.clock.wait(pause)
         return self.adapter.commit(self.pending, self.snapshot, self.run_id)
 
-    def _rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
+    def rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
         """What is left to commit upon ``changes``, in the order it came; the rest is dropped and its files go."""
         sorted_out = rebase(pending, changes)
         if not sorted_out.replay and not sorted_out.drop:
@@ -179,7 +179,7 @@ class Committer:
         added = tuple(output.path for r in self.pending for output in r.outputs)
         return Commit(version, self.run_id, removed, added)
 
-    def _settle(self, doubt: Unknown) -> Landed:
+    def settle(self, doubt: Unknown) -> Landed:
         """The commit, if the log has our run id. If not it may still land: it is neither repeated nor cleaned up."""
         version = settled_version(self.adapter, self.snapshot, self.run_id, self.clock)
         if version is None:

@@ -109,7 +109,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
     with work.runner.working(work.run_id, task):
         try:
             rewrite = _write(work, task)
-            return rewrite if isinstance(rewrite, Failed) else _checked(work, task, rewrite)
+            return rewrite if isinstance(rewrite, Failed) else checked(work, task, rewrite)
         except Exception as error:
             if isinstance(error, Unsupported | OptionError):
                 raise
@@ -171,7 +171,7 @@ def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask
     )
 
 
-def _checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
+def checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
     """Rows in − deleted = rows out, or nothing of this group is committed.
 
     What the plan knew and what was read must both agree with what was written. A rewrite without outputs takes its

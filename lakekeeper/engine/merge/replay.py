@@ -83,8 +83,8 @@ class Replayer:
             places = {} if lost.rows == 0 else self.adapter.deletes.places(lost)
             if places is not None:
                 found = sum(map(len, places.values()))
-                wrong = _not_all(lost.rows, found)
-                return wrong or self._proven(self.adapter.deletes.mask(lost, places), lost, lost.rows)
+                wrong = not_all_found(lost.rows, found)
+                return wrong or self.proven(self.adapter.deletes.mask(lost, places), lost, lost.rows)
         return self._matched(lost)
 
     def _matched(self, lost: Lost) -> Rewrite | Reason:
@@ -92,18 +92,18 @@ class Replayer:
         most = self._most(lost.rewrite) - lost.base.replayed
         matched = self.runner.match(self.adapter.deletes.traces(lost), most)
         try:
-            wrong = self._wrong(lost, matched)
+            wrong = self.mismatch(lost, matched)
             if wrong:
                 return wrong
             masked = self.adapter.deletes.mask(lost, matched.hits)
         finally:
             self.runner.release(matched)
-        return self._proven(masked, lost, matched.lost)
+        return self.proven(masked, lost, matched.lost)
 
-    def _wrong(self, lost: Lost, matched: Matched[Any]) -> Reason | None:
+    def mismatch(self, lost: Lost, matched: Matched[Any]) -> Reason | None:
         if lost.rows is not None and matched.lost != lost.rows:
             return Reason.of(Code.SCAN_DISAGREES, deleted=lost.rows, found=matched.lost)
-        return self._too_many(lost, matched.lost) or _not_all(matched.lost, matched.found)
+        return self._too_many(lost, matched.lost) or not_all_found(matched.lost, matched.found)
 
     def _too_many(self, lost: Lost, rows: int) -> Reason | None:
         total, most = lost.base.replayed + rows, self._most(lost.rewrite)
@@ -116,7 +116,7 @@ class Replayer:
         share = self.options.number("replay.max-deleted-ratio") * rewrite.written.rows_out
         return min(self.options.integer("replay.max-rows"), int(share))
 
-    def _proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | Reason:
+    def proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | Reason:
         """The masked rewrite if it may be committed; else why not, and its files are removed."""
         written, total = masked.written, lost.base.replayed + rows
         wrong: Reason | None = None
@@ -131,7 +131,8 @@ class Replayer:
         return masked
 
 
-def _not_all(lost: int, found: int) -> Reason | None:
+def not_all_found(lost: int, found: int) -> Reason | None:
+    """Why the group is dropped if not each deleted row was found in the outputs; else None."""
     return None if found == lost else Reason.of(Code.NOT_ALL_FOUND, deleted=lost, found=found)
 
 

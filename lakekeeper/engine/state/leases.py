@@ -189,7 +189,7 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
     # A claim that landed although it failed is found by its text.
     place = patiently(lambda: claim(notes, slots, text), clock, BEFORE_WORK)
     if place is None:
-        place = _given_up(notes, slots, intent, clock.now_ms())
+        place = given_up_slot(notes, slots, intent, clock.now_ms())
         if place is None:
             raise AdapterError(
                 f"{table}: {SLOTS} runs are registered on it; nothing was written. Some were killed, or failed and "
@@ -199,7 +199,7 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
     return Registration(notes, place, intent, clock)
 
 
-def _given_up(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
+def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
     """The slot that is needed least where none is free: no run works under it any more.
 
     Those of dead runs of another table go first, then those that ended, then those that died, the oldest first; what

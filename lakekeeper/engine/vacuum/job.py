@@ -250,10 +250,10 @@ class VacuumJob:
             for slot, intent in all_intents.items()
             if storage.same_table(intent.table_uuid, intent.read_version)
         }
-        listed = self._orphans_listed()
+        listed = self.orphans_listed()
         leftovers = leftovers_of(storage, self.neighbours, own, options, now)
         hints = self.records.hints(own)
-        versions = self.records.versions(storage, hints, lambda found: self._reaches_back(found, own, now))
+        versions = self.records.versions(storage, hints, lambda found: self.reaches_back(found, own, now))
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -265,12 +265,12 @@ class VacuumJob:
         settle(self.adapter, self.request.options, now)
         kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
         backlog = self.records.backlog(versions)
-        found, doubted = self._believed(storage.garbage(versions, kept, hints, backlog))
+        found, doubted = self.believed(storage.garbage(versions, kept, hints, backlog))
         left = unnamed_leftovers(storage, versions, leftovers, found)
         garbage = left.with_garbage(found, storage.grounds)
         orphans = orphans_of(storage, versions, listed, garbage, all_intents, options, now)
         if self.request.orphans:
-            orphans = self._seen_twice(orphans)
+            orphans = self.seen_twice(orphans)
         garbage = orphans.with_garbage(garbage, storage.grounds)
         notes = (garbage.note, leftovers.note, *self._not_listed())
         garbage = replace(garbage, note="; ".join(filter(None, notes)))
@@ -295,13 +295,13 @@ class VacuumJob:
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
 
-    def _reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
+    def reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
         """Do these versions begin before the retention does?"""
         kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
         at_ms = versions.items[0].at_ms
         return at_ms is not None and at_ms <= kept.cutoff_ms
 
-    def _believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
+    def believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
         """The garbage without what only an old list names and that may be another's; and that, each with why it stays.
 
         The list is beside the table, where others may write, and the log has forgotten the files in it. The brake was
@@ -317,7 +317,7 @@ class VacuumJob:
         files = tuple(replace(dead, logged=True) for dead in garbage.files if dead.path not in doubted)
         return replace(garbage, files=files), doubted
 
-    def _orphans_listed(self) -> list[FileInfo]:
+    def orphans_listed(self) -> list[FileInfo]:
         """All files of the table, listed before the log is read: what a commit names after that is named."""
         if not self.request.orphans:
             return []
@@ -334,7 +334,7 @@ class VacuumJob:
             for place, name in barred.items()
         ]
 
-    def _seen_twice(self, unnamed: Unnamed) -> Unnamed:
+    def seen_twice(self, unnamed: Unnamed) -> Unnamed:
         """Orphans that a second pass finds just as the first did."""
         again = {info.path: info for info in self.storage.files()}
         versions = self.storage.versions(None)

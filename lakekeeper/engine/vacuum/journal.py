@@ -173,7 +173,7 @@ class Records:
     def withdrawn(self) -> None:
         """Nothing was expired and nothing will be deleted: the list goes, unless another's was given up for it."""
         if self._registration is not None and not self._heir:
-            self._forget(self._registration.slot, self._registration.intent)
+            self.forget(self._registration.slot, self._registration.intent)
 
     def finished(
         self,
@@ -189,9 +189,9 @@ class Records:
                 self._move_on(plan)
             for slot, intent in intents.items():
                 if slot in settled:
-                    self._forget(slot, intent)
+                    self.forget(slot, intent)
             if self._registration is not None:
-                self._forget(self._registration.slot, self._registration.intent)
+                self.forget(self._registration.slot, self._registration.intent)
 
     def _move_on(self, plan: VacuumPlan) -> None:
         """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
@@ -225,9 +225,9 @@ class Records:
                     paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
                 ):
                     self._heir = True
-                    self._forget(slot, intent)
+                    self.forget(slot, intent)
 
-    def _forget(self, slot: str, intent: Intent) -> None:
+    def forget(self, slot: str, intent: Intent) -> None:
         for number in range(intent.parts):
             self.notes.remove(part(list_of(intent.run_id), number))
         unregister(self.notes, slot, intent)

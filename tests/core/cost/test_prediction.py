@@ -93,7 +93,7 @@ def test_a_task_is_the_same_whatever_was_looked_at_before(page: int, monkeypatch
     snapshot = parse_blocks(drawn, parse_key("k:int"))
     expected = list(explain(snapshot, (RANGES,)).tasks)
     assert [len(task.inputs) for task in expected] == [3] * 5
-    monkeypatch.setattr("lakekeeper.core.planning.planner._PAGE", page)
+    monkeypatch.setattr("lakekeeper.core.planning.planner.PAGE", page)
     tasks = explain(snapshot, (RANGES,)).tasks
     assert [tasks[i] for i in (4, 0, 3, 1, 2)] == [expected[i] for i in (4, 0, 3, 1, 2)]
     assert tasks[-2:] == tuple(expected[-2:])

@@ -7,21 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.scoring import costs, scale_of
 from lakekeeper.core.model.benefit import (
     WEEK_S,
-    Load,
-    Worth,
-    score_of,
-    worth,
 )
 from lakekeeper.core.model.blocks import Snapshot, make_blocks
-from lakekeeper.core.model.coefficients import DEFAULTS, MIB, Coefficients, Measured
+from lakekeeper.core.model.coefficients import DEFAULTS, MIB
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.core.workload.workload import Scan, Span, collect
 
@@ -95,75 +89,3 @@ def test_the_whole_table_is_the_sum_of_its_parts() -> None:
     assert whole.before.files == pytest.approx(sum(p.before.files for p in parts))
     assert whole.after.files == pytest.approx(sum(p.after.files for p in parts))
     assert whole.work == sum(p.work for p in parts)
-
-
-@settings(max_examples=100, derandomize=True, deadline=None)
-@given(st.floats(0, 1e12), st.floats(1, 1e15), st.floats(1.01, 100))
-@example(323896650646.0102, 1.0, 15.6875)  # 100 and more than that, in doubles
-@example(5e-324, 1e15, 2.0)
-def test_a_score_grows_with_the_gain_and_falls_with_the_work(gain: float, work: float, more: float) -> None:
-    score = score_of(gain, work)
-    assert 0 <= score <= 100
-    assert score_of(gain * more, work) >= score >= score_of(gain, work * more)
-
-
-def test_what_pays_back_in_a_week_scores_fifty() -> None:
-    assert score_of(10.0, 10.0 * WEEK_S) == 50.0
-
-
-def test_a_worth_comes_back_from_its_data() -> None:
-    one = worth(Load(3.0, 30.0, 300.0), Load(1.0, 10.0, 100.0), 1000.0, 0.1, DEFAULTS)
-    assert Worth.from_dict(one.to_dict()) == one
-    assert one.pays_back_seconds == 50.0
-
-
-TRUE = Coefficients(open_bytes=8.0 * MIB, rewrite=9.0, deleted_row=200.0, core_speed=50e6)
-
-
-def _measured(noise: float = 0.0) -> list[Measured]:
-    rng = np.random.default_rng(3)
-    found = []
-    for _ in range(40):
-        one = Measured(
-            files=int(rng.integers(1, 400)),
-            bytes=int(rng.integers(1, 4000)) * MIB,
-            core_seconds=0.0,
-            deleted_rows=int(rng.integers(0, 10**7)),
-        )
-        found.append(_timed(one, rng.normal(1, noise)))
-    for _ in range(10):
-        one = Measured(int(rng.integers(2, 60)), int(rng.integers(100, 4000)) * MIB, 0.0, rewritten=True)
-        found.append(_timed(one, rng.normal(1, noise)))
-    return found
-
-
-def _timed(one: Measured, factor: float) -> Measured:
-    return Measured(one.files, one.bytes, TRUE.seconds(one) * factor, one.deleted_rows, one.rewritten)
-
-
-def test_coefficients_are_found_again_from_what_they_made() -> None:
-    found = DEFAULTS.fitted(_measured())
-    for name in ("open_bytes", "rewrite", "deleted_row", "core_speed"):
-        assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=0.01)
-    assert (found.error, found.measured) == (0.0, 50)
-
-
-def test_the_error_of_a_fit_is_that_of_the_measurements() -> None:
-    found = DEFAULTS.fitted(_measured(noise=0.1))
-    assert 0.03 < (found.error or 0.0) < 0.15
-    assert found.core_speed == pytest.approx(TRUE.core_speed, rel=0.15)
-
-
-def test_too_few_measurements_change_nothing_but_tell_the_error() -> None:
-    found = DEFAULTS.fitted(_measured()[:2])
-    assert (found.core_speed, found.open_bytes) == (DEFAULTS.core_speed, DEFAULTS.open_bytes)
-    assert (found.error or 0.0) > 0.5
-
-
-def test_nothing_measured_is_no_fit() -> None:
-    assert DEFAULTS.fitted([]) is DEFAULTS
-
-
-def test_scans_that_all_read_alike_tell_nothing_of_opening() -> None:
-    same = [Measured(4, 100 * MIB, 1.0) for _ in range(30)]
-    assert DEFAULTS.fitted(same).open_bytes == DEFAULTS.open_bytes

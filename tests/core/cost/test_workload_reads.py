@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,51 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.core.cost.query_ranges import value_of
 from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.reads import reads_of
-from lakekeeper.core.model.blocks import Snapshot, make_blocks
-from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.core.units import DAY_MS
-from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
-
-KEY = ClusterKey((KeyColumn(("a",), "int", "1"), KeyColumn(("b",), "int", "2")))
-
-
-def picture(
-    boxes: list[tuple[Any, ...]],
-    key: ClusterKey = KEY,
-    *,
-    sizes: list[int] | None = None,
-    partition: Any = None,
-) -> Snapshot:
-    """Blocks from (lo, hi) per column; None for a block of NULLs, "?" without statistics."""
-    width, n = len(key.columns), len(boxes)
-    rows = [10] * n
-
-    def side(c: int, which: int) -> list[Any]:
-        return [None if b[c] in (None, "?") else b[c][which] for b in boxes]
-
-    columns = {
-        "path": [f"f{i:04d}" for i in range(n)],
-        "rows": rows,
-        "bytes": sizes or [100] * n,
-        "lo": [side(c, 0) for c in range(width)],
-        "hi": [side(c, 1) for c in range(width)],
-        "null_count": [[10 if b[c] is None else 0 for b in boxes] for c in range(width)],
-        "exact": [[True] * n for _ in range(width)],
-    }
-    if partition is not None:
-        columns["partition"] = partition
-    return Snapshot("t", "memory", 1, "uuid", "schema", key, make_blocks(columns, key))
-
-
-def workload(*filters: dict[str, Any], weight: float = 1.0) -> Workload:
-    scans = [
-        Scan(1000, {c: tuple(s) if isinstance(s, list) else (s,) for c, s in f.items()}, weight=weight)
-        for f in filters
-    ]
-    return collect("t", scans, source="test")
+from lakekeeper.core.workload.workload import Scan, Span, collect
+from tests.core.cost.boxes import ONE, one_column, picture, workload
 
 
 def _span(rng: random.Random) -> Span:
@@ -127,23 +85,16 @@ def test_a_merge_into_one_file_is_read_by_whoever_meets_its_union(rng: random.Ra
     assert found.met == pytest.approx(expected)
 
 
-def _one(lo: int, hi: int) -> tuple[tuple[int, int]]:
-    return ((lo, hi),)
-
-
-ONE = ClusterKey((KeyColumn(("a",), "int", "1"),))
-
-
 def test_outputs_of_a_sorted_merge_are_what_a_carried_out_merge_would_be_read() -> None:
     # Eight blocks over all of 0…799, merged into eight that are sorted: 100 values each.
-    snapshot = picture([_one(0, 799)] * 8, ONE)
+    snapshot = picture([one_column(0, 799)] * 8, ONE)
     rng = random.Random(4)
     asked = []
     for _ in range(400):
         lo = rng.randrange(800)
         asked.append({"a": Span(lo, min(lo + rng.choice([0, 20, 150]), 799))})
     queries = workload(*asked)
-    sorted_run = picture([_one(100 * i, 100 * i + 99) for i in range(8)], ONE)
+    sorted_run = picture([one_column(100 * i, 100 * i + 99) for i in range(8)], ONE)
     real = float(reads_of(sorted_run, queries, 1000).share.sum())
     group = Groups(np.arange(8), np.array([0, 8]), np.array([8.0]))
     predicted = float(reads_of(snapshot, queries, 1000).outputs(group).files[0])
@@ -152,13 +103,13 @@ def test_outputs_of_a_sorted_merge_are_what_a_carried_out_merge_would_be_read() 
 
 
 def test_a_query_for_several_values_reads_a_block_once() -> None:
-    snapshot = picture([_one(0, 9), _one(10, 19)], ONE)
+    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
     queries = workload({"a": [Span(1, 1), Span(3, 3), Span(5, 5)]})
     assert reads_of(snapshot, queries, 1000).share.tolist() == [1.0, 0.0]
 
 
 def test_queries_on_other_columns_read_everything() -> None:
-    snapshot = picture([_one(0, 9), _one(10, 19)], ONE)
+    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
     queries = workload({"other": Span(1, 1)}, {"a": Span(12, 12)})
     assert reads_of(snapshot, queries, 1000).share.tolist() == [0.5, 1.0]
     grouped = reads_of(snapshot, queries, 1000).outputs(
@@ -172,97 +123,15 @@ def test_queries_on_other_columns_read_everything() -> None:
 def test_a_value_of_another_kind_counts_as_no_filter_and_is_counted() -> None:
     from lakekeeper.core.cost.workload_reads import Asking
 
-    snapshot = picture([_one(0, 9)], ONE)
+    snapshot = picture([one_column(0, 9)], ONE)
     reads = reads_of(snapshot, workload({"a": Span("x", "x")}, {"a": Span(30, 30)}), 1000)
     assert isinstance(reads, Asking)
     assert (reads.unusable, reads.share.tolist()) == (1, [0.5])
 
 
 def test_old_queries_count_half_after_seven_days() -> None:
-    snapshot = picture([_one(0, 9), _one(10, 19)], ONE)
+    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
     now = 70 * DAY_MS
     scans = [Scan(now - 7 * DAY_MS, {"a": (Span(5, 5),)}), Scan(now, {"a": (Span(15, 15),)})]
     shares = reads_of(snapshot, collect("t", scans, source="test"), now).share
     assert shares.tolist() == pytest.approx([1 / 3, 2 / 3])
-
-
-def test_without_a_workload_a_block_is_read_by_its_share_of_the_data_and_a_range() -> None:
-    snapshot = picture([_one(0, 99), _one(0, 99), _one(100, 199)], ONE, sizes=[100, 100, 200])
-    shares = reads_of(snapshot, None, 0).share
-    assert shares == pytest.approx([0.51, 0.51, 0.51], abs=0.01)
-    merged = reads_of(snapshot, None, 0).outputs(Groups(np.arange(2), np.array([0, 2]), np.array([1.0])))
-    assert merged.files[0] == pytest.approx(0.51, abs=0.01)
-
-
-def test_without_a_workload_a_query_asks_one_partition() -> None:
-    snapshot = picture([_one(0, 99)] * 4, ONE, partition=["p", "p", "q", "q"])
-    shares = reads_of(snapshot, None, 0).share
-    assert shares == pytest.approx([0.5] * 4)
-
-
-def test_without_a_key_everybody_reads_everything() -> None:
-    blocks = make_blocks({"path": ["a", "b"], "rows": [1, 1], "bytes": [1, 1]}, None)
-    snapshot = Snapshot("t", "memory", 1, "uuid", "schema", None, blocks)
-    assert reads_of(snapshot, workload({"a": Span(1, 1)}), 0).share.tolist() == [1.0, 1.0]
-
-
-_MOMENT = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp()) * 1_000_000
-VALUES: list[tuple[str, Any, Any]] = [
-    ("int", "7", 7),
-    ("float", "1.5", 1.5),
-    ("date", "2026-01-02", (date(2026, 1, 2) - date(1970, 1, 1)).days),
-    ("date", 20455, 20455),
-    ("timestamp", "2026-01-02 03:04:05.25", _MOMENT + 250_000),
-    ("timestamp", "2026-01-02T03:04:05Z", _MOMENT),
-    ("timestamp_ntz", "2026-01-02 04:04:05+01:00", _MOMENT),
-    ("decimal(10,2)", "1.5", Decimal("1.50")),
-    ("string", "x", "x"),
-    ("boolean", "true", True),
-    ("binary", "AAE=", b"\x00\x01"),
-]
-
-
-@pytest.mark.parametrize("kind, printed, expected", VALUES)
-def test_values_come_in_the_columns_kind(kind: str, printed: Any, expected: Any) -> None:
-    assert value_of(printed, kind) == expected
-
-
-@pytest.mark.parametrize(
-    "kind, printed",
-    [
-        ("int", "x"),
-        ("int", 1.5),
-        ("date", "today"),
-        ("boolean", "yes"),
-        ("string", 7),
-        ("decimal(3,1)", "x"),
-        ("binary", "*"),
-    ],
-)
-def test_what_is_no_value_of_the_kind_is_refused(kind: str, printed: Any) -> None:
-    with pytest.raises(ValueError):
-        value_of(printed, kind)
-
-
-@pytest.mark.parametrize("kind", ["string", "date", "float", "decimal(10,2)"])
-def test_other_kinds_are_compared_as_spark_does(kind: str) -> None:
-    values: dict[str, list[Any]] = {
-        "string": ["a", "b", "c", "d"],
-        "date": [date(2026, 1, d) for d in (1, 2, 3, 4)],
-        "float": [-1.5, 0.0, 2.5, float("inf")],
-        "decimal(10,2)": [Decimal(d) for d in ("-1.50", "0.00", "2.50", "9.99")],
-    }
-    v = values[kind]
-    key = ClusterKey((KeyColumn(("a",), kind, "1"),))
-    snapshot = picture([((v[0], v[1]),), ((v[2], v[3]),)], key)
-    asked = workload({"a": Span(str(v[1]), str(v[1]))}, {"a": Span(str(v[1]), None, after=True)})
-    assert reads_of(snapshot, asked, 1000).share.tolist() == [0.5, 0.5]
-
-
-def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
-    nan = float("nan")
-    snapshot = picture([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
-    asked = workload(
-        {"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)}
-    )
-    assert reads_of(snapshot, asked, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])

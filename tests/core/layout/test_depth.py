@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lakekeeper.core.layout.clustering_info import measure
 from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
 from lakekeeper.core.layout.ranks import Intervals, rank_blocks
 from lakekeeper.core.model.blocks import Snapshot
@@ -87,18 +86,6 @@ def test_the_cases_are_mixed() -> None:
     assert sum(rank_blocks(s.blocks).missing.any() for s in filled) > 200
     assert sum(bool((rank_blocks(s.blocks).null_lo >= 0).any()) for s in filled) > 200
     assert sum(bool((depth_curve(rank_blocks(s.blocks)).depth > 3).any()) for s in filled) > 200
-
-
-@settings(max_examples=50, derandomize=True, deadline=None)
-@given(snapshots())
-def test_information_adds_up(snapshot: Snapshot) -> None:
-    found = measure(snapshot)
-    assert found.total_partition_count == len(snapshot.blocks)
-    assert sum(found.partition_depth_histogram.values()) == found.total_partition_count
-    assert sum(found.levels.values()) == found.total_partition_count
-    assert found.average_depth >= (1.0 if len(snapshot.blocks) else 0.0)
-    assert found.max_depth <= found.total_partition_count
-    assert found.total_constant_partition_count <= found.total_partition_count
 
 
 def test_histogram_buckets_double_after_sixteen() -> None:

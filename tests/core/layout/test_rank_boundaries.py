@@ -20,48 +20,18 @@ from lakekeeper.core.layout.rank_boundaries import (
 )
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.layout.space_filling_curve import CURVES
-from lakekeeper.core.model.blocks import BlockSet, make_blocks
-from lakekeeper.core.model.boundaries import BITS, MOST, Boundaries
+from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.model.boundaries import MOST, Boundaries
 from lakekeeper.core.model.keys import (
     ClusterKey,
-    KeyColumn,
     arrow_type,
-    from_json_values,
     to_json_value,
 )
 from lakekeeper.core.units import Ints
 from lakekeeper.testing.draws import picture
 from lakekeeper.testing.samples import SAMPLES
-from lakekeeper.testing.values import statistics, token
-
-
-def key_of(layout: str, *kinds: str) -> ClusterKey:
-    return ClusterKey(tuple(KeyColumn((f"c{i}",), kind, str(i)) for i, kind in enumerate(kinds)), layout)
-
-
-HILBERT = key_of("hilbert", "int", "int")
-
-
-def files_of(key: ClusterKey, files: list[list[tuple[Any, ...]]], **more: Any) -> BlockSet:
-    """A block for each list of rows, with the statistics that a writer keeps."""
-    found = [[statistics([row[k] for row in rows]) for rows in files] for k in range(len(key.columns))]
-    columns = {
-        "path": [f"f{i}" for i in range(len(files))],
-        "rows": [len(rows) for rows in files],
-        "bytes": [100 * len(rows) for rows in files],
-        "lo": [[s.lo for s in column] for column in found],
-        "hi": [[s.hi for s in column] for column in found],
-        "null_count": [[s.nulls for s in column] for column in found],
-        "exact": [[True] * len(files) for _ in found],
-    }
-    return make_blocks(columns | more, key)
-
-
-def even(columns: int, kind: str = "int") -> Boundaries:
-    """Boundaries at 0, 1, 2 …: a value's bucket is itself plus two."""
-    return Boundaries(
-        key_of("zorder", kind, kind).key_id, 0, (kind,) * columns, (tuple(range(MOST)),) * columns
-    )
+from lakekeeper.testing.values import token
+from tests.core.layout.curve_files import HILBERT, even, files_of, key_of
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -78,32 +48,6 @@ def test_minus_zero_is_zero_and_nan_comes_last() -> None:
     kept = Boundaries("k", 0, ("float",), (("0.0", "1.0", "inf"),))
     found = buckets(kept, 0, pa.array([-1.0, -0.0, 0.0, 1.0, float("nan"), None], pa.float64()))
     assert found.tolist() == [1, 2, 2, 3, 4, 0]
-
-
-def test_boundaries_are_read_back_or_refused() -> None:
-    kept = derive(files_of(HILBERT, [[(i, -i), (i + 5, 3)] for i in range(40)]), HILBERT, 2)
-    assert Boundaries.from_json(kept.to_json()) == kept
-    assert kept.id.startswith("2-")
-    assert replace(kept, columns=(kept.columns[1], kept.columns[0])).id != kept.id
-    for text in (
-        "",
-        "[]",
-        "{}",
-        "null",
-        '{"columns":[[1]],"kinds":[],"key_id":"a","generation":0}',
-        kept.to_json()[:-3],
-    ):
-        with pytest.raises(ValueError, match="no rank boundaries"):
-            Boundaries.from_json(text)
-
-
-def test_boundaries_fit_their_key_and_kinds_only() -> None:
-    kept = derive(files_of(HILBERT, [[(1, 2), (3, 4)]]), HILBERT)
-    assert kept.fits(HILBERT)
-    assert not kept.fits(key_of("zorder", "int", "int"))
-    assert not kept.fits(key_of("hilbert", "int", "timestamp"))
-    decimals = key_of("hilbert", "decimal(9,2)", "int")
-    assert derive(files_of(decimals, []), decimals).fits(key_of("hilbert", "decimal(12,2)", "int"))
 
 
 def test_boundaries_of_narrow_blocks_share_skewed_rows_evenly() -> None:
@@ -234,9 +178,3 @@ def test_the_newest_generation_is_told_by_the_blocks_of_the_key() -> None:
     blocks = files_of(HILBERT, files, curve_id=names, key_id=keys, curve_lo=[0] * 4, curve_hi=[0] * 4)
     assert newest_generation(blocks, HILBERT) == 2
     assert newest_generation(files_of(HILBERT, files), HILBERT) == 0
-
-
-def test_the_grid_has_room_for_all_boundaries() -> None:
-    top = buckets(even(1), 0, pa.array([10**9]))
-    assert top.tolist() == [(1 << BITS) - 1]
-    assert from_json_values(even(1).columns[0], "int").to_pylist()[-1] == MOST - 1

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from lakekeeper.core.model.plan import Choice, Freeze, Merge, Plan, Skip
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import make_plan
-from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env, converges, lays_out
 from lakekeeper.engine.plugins import find_policies
 from lakekeeper.errors import OptionError
@@ -93,21 +90,6 @@ def test_a_policy_sees_what_those_before_it_left() -> None:
     assert sum(left.blocks for left in plan.left) == 2
 
 
-THEIRS = """
-from dataclasses import dataclass
-from lakekeeper.core.model.plan import Skip
-from lakekeeper.core.model.reason import Reason
-
-@dataclass(frozen=True)
-class Lazy:
-    name: str = "lazy"
-    def choose(self, snapshot, candidates, options, env):
-        return [Skip(candidates, Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000))]
-
-LAZY = Lazy()
-"""
-
-
 def test_blocks_are_frozen_by_the_choice_and_not_by_its_text() -> None:
     choices: list[Choice] = [
         Freeze(np.array([0]), Reason.of("theirs", "nothing to gain")),
@@ -140,29 +122,6 @@ def test_a_change_of_the_key_holds_back_policies_that_lay_data_out(lays: bool, t
     snapshot = parse_blocks(BLOCKS.replace("part=", "key=other part="), parse_key("k:int"))
     options = resolve({"key-change-ratio": 0.01, "single-task-bytes": 1 << 20})
     assert len(make_plan(snapshot, [theirs], options, Env()).tasks) == taken
-
-
-def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What installing it leaves behind: a module, and a folder of metadata that names the entry point."""
-    (tmp_path / "lazy_policy.py").write_text(THEIRS)
-    info = tmp_path / "lazy_policy-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-policy\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[lakekeeper.policies]\nlazy = lazy_policy:LAZY\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        lazy, sizes = find_policies(["lazy", "sizes"])
-        assert sizes is SIZES
-        plan = make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [lazy], resolve(), Env())
-        assert [(left.reason.code, str(left.reason)) for left in plan.left] == [
-            ("sleeping", "due in 2 hours")
-        ]
-        with pytest.raises(OptionError, match="did you mean 'lazy'"):
-            find_policies(["lasy"])
-    finally:
-        sys.modules.pop("lazy_policy", None)
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.scoring import scale_of
-from lakekeeper.core.layout.apparent_depth import RunLook
 from lakekeeper.core.layout.snapshot_index import order_of
 from lakekeeper.core.model.coefficients import MIB
-from lakekeeper.core.planning.block_age import ages, delete_ages
 from lakekeeper.core.planning.ski_rental import DUE, field_of, oldest_over, weigh
-from lakekeeper.core.simulation.commit_streams import Arrivals
-from lakekeeper.core.simulation.simulated_table import World
 from tests.core.paper import BEGAN, HOUR_MS, TARGET, snapshot_of
 
 
@@ -97,60 +91,4 @@ def _oldest(
 # ------------------------------------------------------------------------------------------------ ages
 
 
-def test_an_age_is_the_time_since_the_birth_whoever_wrote_the_block() -> None:
-    snapshot = snapshot_of([(1, 2, MIB, 1), (1, 2, MIB, 4)], level=[0, 1])
-    assert ages(snapshot, BEGAN + 5 * HOUR_MS).tolist() == [4 * 3600, 3600]
-
-
-def test_an_unknown_birth_is_as_old_as_the_oldest_known_and_one_to_come_is_fresh() -> None:
-    snapshot = snapshot_of([(1, 2, MIB, 1), (1, 2, MIB, 3), (1, 2, MIB, 9)])
-    blocks = replace(snapshot.blocks, added_at=np.array([0, *snapshot.blocks.added_at[1:].tolist()]))
-    assert ages(replace(snapshot, blocks=blocks), BEGAN + 5 * HOUR_MS).tolist() == [2 * 3600, 2 * 3600, 0]
-
-
-def test_without_a_clock_it_is_as_late_as_the_newest_moment_known() -> None:
-    snapshot = snapshot_of([(1, 2, MIB, 1), (1, 2, MIB, 3)])
-    assert ages(snapshot, 0).tolist() == [2 * 3600, 0]
-    later = replace(snapshot, commits_ms=np.array([BEGAN, BEGAN + 7 * HOUR_MS]))
-    assert ages(later, 0).tolist() == [6 * 3600, 4 * 3600]
-    assert ages(snapshot_of([]), 0).tolist() == []
-
-
-def test_deletes_that_came_one_by_one_are_half_as_old_as_the_first() -> None:
-    rows = [(1, 2, MIB, 0.0)] * 3
-    more: dict[str, Any] = {
-        "delete_id": ["x", "y", "z"],
-        "delete_files": [1, 99, 2],
-        "deleted_at": [BEGAN + HOUR_MS, BEGAN + HOUR_MS, 0],
-    }
-    found = delete_ages(snapshot_of(rows, **more), BEGAN + 3 * HOUR_MS)
-    assert found.tolist() == pytest.approx([7200, 7200 * 100 / 198, 0])
-
-
 # ------------------------------------------------------------------------------------------------ one sorted run
-
-
-@pytest.mark.parametrize("digits", [(20, 1000), (200, 1000), (12, 20, 1000), (6, 10, 20, 1000)])
-@pytest.mark.parametrize("files", [5, 60, 300])
-def test_a_sorted_run_looks_as_deep_as_predicted(digits: tuple[int, ...], files: int) -> None:
-    """A-09: bounds kept column by column. Point queries against the boxes of one perfect run."""
-    rng = np.random.default_rng(files)
-    keys = np.sort(rng.integers(0, int(np.prod(digits)), files * 64).astype(np.float64)).reshape(files, 64)
-    arrivals = Arrivals(
-        name="run", edges=np.array([0, files]), lo=keys[:, 0].copy(), hi=keys[:, -1].copy(),
-        rows=np.full(files, 64), bytes=np.full(files, TARGET), place=np.zeros(files, np.int64), keys=keys,
-        level=np.ones(files, np.int64), digits=digits,
-    )  # fmt: skip
-    world = World.empty(arrivals)
-    world.arrive(0)
-    asked = np.stack(np.unravel_index(keys.ravel()[::7].astype(np.int64), digits), axis=1)
-    met = np.ones((len(asked), files), dtype=np.bool_)
-    for c in range(len(digits)):
-        met &= (world.low[:, c] <= asked[:, None, c]) & (asked[:, None, c] <= world.high[:, c])
-    predicted = RunLook(world.snapshot()).of(np.array([float(files)]), np.ones(1))[0]
-    assert met.sum(axis=1).mean() - 0.3 <= predicted <= 1.5 * met.sum(axis=1).mean()
-
-
-def test_a_run_of_one_exact_column_looks_as_deep_as_it_is() -> None:
-    snapshot = snapshot_of([(10 * i, 10 * i + 9, TARGET, 0) for i in range(20)], level=1)
-    assert RunLook(snapshot).of(np.array([20.0]), np.ones(1)).tolist() == [1.0]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lakekeeper.core.units import DAY_MS
-from lakekeeper.core.workload.predicates import both, compare, either, spans
 from lakekeeper.core.workload.workload import (
-    EVERYTHING,
     Scan,
     Span,
     Workload,
     collect,
-    union,
 )
 from lakekeeper.errors import OptionError
 
@@ -87,44 +82,3 @@ def test_it_comes_back_from_json() -> None:
 def test_what_is_no_workload_is_refused_by_name(text: str) -> None:
     with pytest.raises(OptionError, match="workload"):
         Workload.from_json(text)
-
-
-_SPAN = st.builds(
-    lambda lo, hi, after, before: Span(lo, hi, after and lo is not None, before and hi is not None),
-    st.none() | st.integers(0, 9),
-    st.none() | st.integers(0, 9),
-    st.booleans(),
-    st.booleans(),
-)
-
-
-def _in(value: int, found: tuple[Span, ...]) -> bool:
-    return any(
-        (s.lo is None or value > s.lo or (value == s.lo and not s.after))
-        and (s.hi is None or value < s.hi or (value == s.hi and not s.before))
-        for s in found
-    )
-
-
-@settings(max_examples=300, derandomize=True, deadline=None)
-@given(st.lists(_SPAN, min_size=1, max_size=3), st.lists(_SPAN, min_size=1, max_size=3))
-def test_and_is_the_intersection_and_or_the_union(one: list[Span], other: list[Span]) -> None:
-    left, right = spans("a", *one), spans("a", *other)
-    all_of, any_of = both([left, right]).filters["a"], either([left, right]).filters["a"]
-    for value in range(-1, 11):
-        assert _in(value, all_of) == (_in(value, tuple(one)) and _in(value, tuple(other)))
-        assert _in(value, any_of) == (_in(value, tuple(one)) or _in(value, tuple(other)))
-
-
-def test_long_lists_become_the_stretch_that_they_span() -> None:
-    found = spans("a", *(Span(v, v) for v in range(1000)))
-    assert found.filters["a"] == (Span(0, 999),)
-
-
-def test_an_or_over_two_columns_narrows_neither() -> None:
-    found = either([compare("a", "=", 1), compare("b", "=", 2)])
-    assert (found.filters, found.understood, set(found.columns)) == ({}, False, {"a", "b"})
-
-
-def test_a_span_without_ends_is_everything() -> None:
-    assert union([Span(1, 2), Span()]) == EVERYTHING

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.engine.events import Events
-from lakekeeper.engine.merge.executor import Execution, Failed, Work
-from lakekeeper.engine.state.leases import at_work
-from lakekeeper.errors import Conflict, Rejected, Unknown, Unsupported
+from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings
-from lakekeeper.testing.memory import MemoryAdapter, Parts
-from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import IN_PARTS, groups_apart, overlapping
 
 
 def test_an_unknown_outcome_that_landed_is_settled_by_the_run_id() -> None:
@@ -188,145 +182,6 @@ def test_a_look_that_fails_after_the_commit_hides_no_commit() -> None:
     assert report.ended.codes == ("one_round", "depth_unknown")
     assert "busy" in str(report.ended)
     assert report.version_after == scene.table.current.number
-
-
-def test_a_failing_group_costs_itself_alone() -> None:
-    class Failing(MemoryAdapter):
-        def read(self, task: MergeTask) -> Parts:
-            parts = super().read(task)
-            if parts[0][0]["k"] < 1000:
-                raise OSError("a file that cannot be read")
-            return parts
-
-    scene = groups_apart(3)
-    scene.adapter = Failing(scene.table)
-    before = scene.table.fingerprint()
-    report = scene.run()
-    assert sorted(group.status for group in report.groups) == ["committed", "committed", "failed"]
-    assert "cannot be read" in next(str(g.detail) for g in report.groups if g.status == "failed")
-    assert report.failed_data_files_count == 3
-    assert scene.table.fingerprint() == before
-    assert scene.table.leftovers() == set()
-
-
-@pytest.mark.parametrize(
-    "change", [lambda part: part[1:], lambda part: [*part, part[0]]], ids=["lost", "doubled"]
-)
-def test_a_rewrite_that_loses_or_doubles_a_row_is_not_committed(change: Any) -> None:
-    class Careless(MemoryAdapter):
-        def read(self, task: MergeTask) -> Parts:
-            return [change(part) for part in super().read(task)]
-
-    scene = groups_apart(2)
-    scene.adapter = Careless(scene.table)
-    before = scene.table.fingerprint()
-    report = scene.run()
-    assert {group.status for group in report.groups} == {"failed"}
-    assert {group.detail and group.detail.code for group in report.groups} == {"rows_differ"}
-    assert report.commits == 0
-    assert scene.table.fingerprint() == before
-    assert scene.table.leftovers() == set()
-
-
-@pytest.mark.parametrize("rows_in", [None, 0])
-@pytest.mark.parametrize("planned", [None, 0, 8])
-def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, planned: int | None) -> None:
-    """Rows that nobody counted are not 0: three files would leave the table, and their rows with them."""
-
-    class Silent(MemoryAdapter):
-        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
-            super().write([], task, run_id)
-            return Rewrite(task, (), rows_in=rows_in, native=(), run_id=run_id)
-
-    scene = groups_apart(1)
-    scene.adapter = Silent(scene.table)
-    task = replace(scene.plan().tasks[0], live_rows=planned)
-    events = Events("db.t", "run-1")
-    with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
-        work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
-        with Execution(work, [task], 1) as execution:
-            [result] = execution.results()
-    # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
-    assert isinstance(result, Failed) == (rows_in is None or planned == 8)
-
-
-def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:
-    class Broken(MemoryAdapter):
-        def read(self, task: MergeTask) -> Parts:
-            parts = super().read(task)
-            if parts[0][0]["k"] >= 2000:
-                raise Unsupported("db.t", "variant")
-            return parts
-
-    for threads in range(1, 20):  # several groups may be done when the failure is seen
-        scene = groups_apart(4)
-        scene.adapter = Broken(scene.table)
-        with pytest.raises(Unsupported, match="variant"):
-            scene.run(options={"max-concurrent-file-group-rewrites": threads})
-        assert scene.table.leftovers() == set()
-        assert scene.runner.working_now == []
-        assert len(scene.runner.cancelled) == 1
-
-
-def test_a_dry_run_writes_nothing_and_says_what_the_real_call_does() -> None:
-    scene = groups_apart(3)
-    dry: list[Any] = []
-    scene.untouched(lambda: dry.append(scene.run(dry_run=True)))
-    (planned,) = dry
-    real = scene.run()
-    assert planned.plan is not None
-    assert real.plan is not None
-    assert [group.id for group in planned.groups] == [task.id for task in planned.plan.tasks]
-    assert {group.id for group in planned.groups} == {group.id for group in real.groups}
-    assert {group.status for group in planned.groups} == {"planned"}
-    assert planned.plan.tasks == real.plan.tasks
-    assert (planned.commits, planned.version_after) == (0, planned.version_before)
-
-
-def test_a_final_dry_run_is_one_round() -> None:
-    scene = groups_apart(3)
-    scene.untouched(lambda: scene.run(dry_run=True, final=True))
-
-
-def test_phases_are_told_in_order() -> None:
-    scene = overlapping()
-    told: list[str] = []
-
-    def observer(phase: str, info: Mapping[str, Any]) -> None:
-        told.append(phase)
-
-    scene.run(observer=observer)
-    assert [phase for phase, _ in itertools.groupby(told)] == [
-        "planned", "read", "written", "before_commit", "committed",
-    ]  # fmt: skip
-
-
-def test_each_input_is_read_once() -> None:
-    scene = groups_apart(3)
-    report = scene.run(final=True)
-    assert len(scene.table.touched.data_reads) == report.rewritten_data_files_count == 9
-
-
-def test_threads_are_bounded() -> None:
-    scene = groups_apart(8)
-    most = 0
-
-    class Counting(MemoryAdapter):
-        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Any:
-            nonlocal most
-            most = max(most, len(scene.runner.working_now))
-            return super().write(rows, task, run_id)
-
-    scene.adapter = Counting(scene.table)
-    scene.run(options={"max-concurrent-file-group-rewrites": 2})
-    assert 1 <= most <= 2
-
-
-def test_where_limits_what_is_rewritten() -> None:
-    scene = groups_apart(3)
-    report = scene.run(where="k >= 1000 and k < 2000")
-    assert report.rewritten_data_files_count == 3
-    assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended.code == "nothing_to_do"
 
 
 def test_an_error_while_tidying_up_after_a_commit_is_not_a_failed_commit(

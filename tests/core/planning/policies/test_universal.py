@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.layout.levels import frozen, full_size
@@ -26,126 +23,8 @@ from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick, rules_of
 from lakekeeper.testing.draws import Shape, draw_snapshot, picture
 from lakekeeper.testing.lake import Settings
+from tests.core.planning.paimon import Paimon
 from tests.engine.scene import Scene, overlapping, rows
-
-Run = tuple[int, int]  # level, size
-many = settings(max_examples=300, derandomize=True, deadline=None)
-
-
-class Paimon:
-    """UniversalCompaction.java and EarlyFullCompaction.java, as they are read."""
-
-    def __init__(self, rules: Rules, since_full: int | None) -> None:
-        self.rules = rules
-        self.since_full = since_full
-
-    def pick(self, runs: Sequence[Run]) -> tuple[int, int] | None:
-        """(runs of the unit, output level)."""
-        if not runs:
-            return None
-        top = max(self.rules.levels, max(level for level, _ in runs) + 1) - 1
-        if self._early_full(top, runs):
-            return len(runs), top
-        if len(runs) >= self.rules.trigger:
-            newer = sum(size for _, size in runs[:-1])
-            if newer * 100 > self.rules.amplification * runs[-1][1]:
-                return len(runs), top
-            unit = self._size_ratio(top, runs, 1, False)
-            if unit:
-                return unit
-        if len(runs) > self.rules.trigger:
-            return self._size_ratio(top, runs, len(runs) - self.rules.trigger + 1, False)
-        if self.rules.force_level_0:
-            fresh = 0
-            while fresh < len(runs) and runs[fresh][0] == 0:
-                fresh += 1
-            return self._size_ratio(top, runs, fresh, True) if fresh else None
-        return None
-
-    def _early_full(self, top: int, runs: Sequence[Run]) -> bool:
-        rules = self.rules
-        if len(runs) == 1:
-            return False
-        if rules.interval_ms and (self.since_full is None or self.since_full > rules.interval_ms):
-            return True
-        if rules.total_bytes and sum(size for _, size in runs) < rules.total_bytes:
-            return True
-        incremental = sum(size for level, size in runs if level != top)
-        return bool(rules.incremental_bytes and incremental > rules.incremental_bytes)
-
-    def _size_ratio(self, top: int, runs: Sequence[Run], count: int, force: bool) -> tuple[int, int] | None:
-        candidate = sum(size for _, size in runs[:count])
-        triggered = force or count > 1
-        for level, size in runs[count:]:
-            if candidate * (100 + self.rules.ratio) < size * 100 and (not triggered or level > 1):
-                break
-            candidate += size
-            count += 1
-            triggered = True
-        return self._unit(top, runs, count) if triggered else None
-
-    @staticmethod
-    def _unit(top: int, runs: Sequence[Run], count: int) -> tuple[int, int]:
-        out = top if count == len(runs) else max(0, runs[count][0] - 1)
-        if out == 0:
-            for level, _ in runs[count:]:
-                count += 1
-                if level != 0:
-                    out = level
-                    break
-        return count, top if count == len(runs) else out
-
-
-sizes = st.sampled_from([1, 5, 10, 99, 100, 101, 102, 150, 300, 1000, 5000])
-fresh_runs = st.lists(sizes, max_size=9)
-settled_runs = st.dictionaries(st.integers(1, 7), sizes, max_size=5)
-some_rules = st.builds(
-    Rules,
-    trigger=st.integers(2, 6),
-    levels=st.integers(2, 7),
-    ratio=st.sampled_from([0, 1, 50]),
-    amplification=st.sampled_from([1, 100, 200, 10_000]),
-    interval_ms=st.sampled_from([0, 0, 10]),
-    total_bytes=st.sampled_from([0, 0, 500]),
-    incremental_bytes=st.sampled_from([0, 0, 400]),
-    force_level_0=st.booleans(),
-)
-
-
-@many
-@given(fresh_runs, settled_runs, some_rules, st.sampled_from([None, 0, 10, 11]))
-def test_the_rules_pick_what_paimon_picks(
-    fresh: list[int], settled: dict[int, int], rules: Rules, since_full: int | None
-) -> None:
-    runs = [(0, size) for size in fresh] + sorted(settled.items())
-    level, size = np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64)
-    unit = pick(level, size, rules, since_full)
-    assert (None if unit is None else (unit.runs, unit.level)) == Paimon(rules, since_full).pick(runs)
-
-
-@many
-@given(fresh_runs, settled_runs, some_rules)
-def test_units_end(fresh: list[int], settled: dict[int, int], rules: Rules) -> None:
-    """Each unit, done, leaves fewer runs, or as many and fewer of level 0; never two of one level."""
-    runs = [(0, size) for size in fresh] + sorted(settled.items())
-    for _ in range(20):
-        unit = pick(
-            np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64), rules, 0
-        )
-        if unit is None or (unit.runs == 1 and runs[0][0] == unit.level):
-            return
-        merged = (unit.level, sum(size for _, size in runs[: unit.runs]))
-        after = [merged, *runs[unit.runs :]]
-        assert merged[0] > 0
-        assert all(level > unit.level for level, _ in after[1:])
-        assert (len(after), _fresh(after)) < (len(runs), _fresh(runs))
-        runs = after
-    raise AssertionError("more than 20 units")
-
-
-def _fresh(runs: Sequence[Run]) -> int:
-    return sum(level == 0 for level, _ in runs)
-
 
 CROWDED = Shape(most=40, columns=1, partitions=2, kinds=("int",), missing=0.03)
 WHOLE: list[dict[str, Any]] = [

@@ -1,0 +1,78 @@
+"""Ranges of queries, comparable with the bounds of blocks."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.cost.query_ranges import value_of
+from lakekeeper.core.cost.reads import reads_of
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.workload.workload import Span
+from tests.core.cost.boxes import picture, workload
+
+_MOMENT = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp()) * 1_000_000
+
+
+VALUES: list[tuple[str, Any, Any]] = [
+    ("int", "7", 7),
+    ("float", "1.5", 1.5),
+    ("date", "2026-01-02", (date(2026, 1, 2) - date(1970, 1, 1)).days),
+    ("date", 20455, 20455),
+    ("timestamp", "2026-01-02 03:04:05.25", _MOMENT + 250_000),
+    ("timestamp", "2026-01-02T03:04:05Z", _MOMENT),
+    ("timestamp_ntz", "2026-01-02 04:04:05+01:00", _MOMENT),
+    ("decimal(10,2)", "1.5", Decimal("1.50")),
+    ("string", "x", "x"),
+    ("boolean", "true", True),
+    ("binary", "AAE=", b"\x00\x01"),
+]
+
+
+@pytest.mark.parametrize("kind, printed, expected", VALUES)
+def test_values_come_in_the_columns_kind(kind: str, printed: Any, expected: Any) -> None:
+    assert value_of(printed, kind) == expected
+
+
+@pytest.mark.parametrize(
+    "kind, printed",
+    [
+        ("int", "x"),
+        ("int", 1.5),
+        ("date", "today"),
+        ("boolean", "yes"),
+        ("string", 7),
+        ("decimal(3,1)", "x"),
+        ("binary", "*"),
+    ],
+)
+def test_what_is_no_value_of_the_kind_is_refused(kind: str, printed: Any) -> None:
+    with pytest.raises(ValueError):
+        value_of(printed, kind)
+
+
+@pytest.mark.parametrize("kind", ["string", "date", "float", "decimal(10,2)"])
+def test_other_kinds_are_compared_as_spark_does(kind: str) -> None:
+    values: dict[str, list[Any]] = {
+        "string": ["a", "b", "c", "d"],
+        "date": [date(2026, 1, d) for d in (1, 2, 3, 4)],
+        "float": [-1.5, 0.0, 2.5, float("inf")],
+        "decimal(10,2)": [Decimal(d) for d in ("-1.50", "0.00", "2.50", "9.99")],
+    }
+    v = values[kind]
+    key = ClusterKey((KeyColumn(("a",), kind, "1"),))
+    snapshot = picture([((v[0], v[1]),), ((v[2], v[3]),)], key)
+    asked = workload({"a": Span(str(v[1]), str(v[1]))}, {"a": Span(str(v[1]), None, after=True)})
+    assert reads_of(snapshot, asked, 1000).share.tolist() == [0.5, 0.5]
+
+
+def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
+    nan = float("nan")
+    snapshot = picture([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
+    asked = workload(
+        {"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)}
+    )
+    assert reads_of(snapshot, asked, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])

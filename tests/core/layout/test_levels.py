@@ -1,0 +1,52 @@
+"""Blocks that may still be merged, and blocks that are frozen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.layout.levels import frozen
+from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from tests.core.model.block_columns import KEY, columns
+
+
+def test_levels_count_under_their_own_key_only() -> None:
+    other = ClusterKey((KeyColumn(("k",), "string", "2"),))
+    blocks = make_blocks(columns(level=[3, 2], key_id=[KEY.key_id, "of another"]), KEY)
+    assert blocks.level_under(KEY).tolist() == [3, 0]
+    assert blocks.level_under(other).tolist() == [0, 0]
+    assert blocks.level_under(None).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "lo, hi, exact, constant",
+    [
+        ("same", "same", True, True),
+        ("same", "samf", False, True),  # cut after four characters, the last raised
+        ("same", "same", False, True),
+        ("same", "same and more", False, True),
+        ("same", "samg", False, False),
+        ("same", "samf", True, False),
+        ("", "a", False, False),
+        ("a", "b", True, False),
+    ],
+)
+def test_what_counts_as_constant_at_the_resolution_of_its_statistics(
+    lo: str, hi: str, exact: bool, constant: bool
+) -> None:
+    blocks = make_blocks(columns(lo=[[lo, lo]], hi=[[hi, hi]], null_count=[[0, 1]], exact=[[exact] * 2]), KEY)
+    options = resolve({"max-rows-per-file": 10})
+    assert frozen(blocks, rank_blocks(blocks), options).tolist() == [constant, False]
+
+
+def test_a_block_that_is_not_full_is_not_frozen() -> None:
+    blocks = make_blocks(columns(lo=[["x", "x"]], hi=[["x", "x"]], null_count=[[0, 0]]), KEY)
+    options = resolve({"max-rows-per-file": 1000})
+    assert frozen(blocks, rank_blocks(blocks), options).tolist() == [True, False]
+    grown = replace(blocks, bytes=np.array([100, 120 << 20]))
+    assert frozen(grown, rank_blocks(grown), options).tolist() == [True, True]

@@ -1,0 +1,50 @@
+"""Candidate merges: which sizes are tried, and which merges are taken."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.cost.scoring import scale_of
+from lakekeeper.core.planning.merge_candidates import find, ladder
+from lakekeeper.core.planning.ski_rental import DUE, field_of, weigh
+from lakekeeper.testing.draws import Shape, draw_snapshot
+from tests.core.paper import BEGAN, DAY_MS
+
+
+def test_the_ladder_goes_down_past_every_run_size_but_the_smallest() -> None:
+    sizes = np.array([0.01, 0.5, 0.5, 900.0])
+    steps = list(ladder(sizes))
+    assert steps[0] > 900
+    held = [int((sizes < theta).sum()) for theta in steps]
+    assert held == sorted(set(held), reverse=True) == [4, 3, 1]
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.1, 1000))
+def test_what_is_taken_is_due_connected_and_in_bounds_and_nothing_due_is_left(seed: int, rate: float) -> None:
+    """No task that its own model says does not pay; what is left alone is due in none of the sets looked at."""
+    rng = random.Random(seed)
+    snapshot = draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",), partitions=2, missing=0.0))
+    if not len(snapshot.blocks):
+        return
+    born = np.array([BEGAN + rng.randrange(DAY_MS) for _ in range(len(snapshot.blocks))])
+    snapshot = replace(snapshot, blocks=replace(snapshot.blocks, added_at=born))
+    options = resolve({"queries-per-hour": rate, "max-file-group-input-files": rng.choice([4, 2000])})
+    now = BEGAN + 2 * DAY_MS
+    scale = scale_of(snapshot, options, now)
+    field = field_of(snapshot, np.arange(len(snapshot.blocks)), scale, options, now, {})
+    found = find(field)
+    assert len(set(found.members.tolist())) == len(found.members)
+    if found.count:
+        weighed = weigh(field, found.members, found.edges)
+        assert (weighed.rent >= DUE * weighed.work * (1 - 1e-9)).all()
+        assert (weighed.gain > 0).all()
+        assert np.diff(found.edges).max() <= options.integer("max-file-group-input-files")
+    free = np.setdiff1d(np.arange(len(field)), found.members)
+    assert (found.wait[free] >= 0).all()

@@ -1,0 +1,72 @@
+"""A table's own commits as a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.planning.policies.full import FULL
+from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.simulation.simulate import simulate
+from lakekeeper.core.simulation.table_history import continued, replayed
+from lakekeeper.errors import OptionError
+from tests.core.simulation.paper_runs import KEY, MIB, OPTIONS, table
+
+
+def test_blocks_are_played_in_the_order_in_which_they_came() -> None:
+    snapshot = table([5, 0, 0, 9], [8, 9, 9, 20], [40, 10, 10.5, 90], [0, 0, 0, 2])
+    arrivals = replayed(snapshot)
+    assert arrivals.edges.tolist() == [0, 2, 3], (
+        "two files of one commit, then one; the merged one is no ingest"
+    )
+    assert arrivals.lo.argsort(kind="stable").tolist() == [0, 1, 2]
+    assert arrivals.bytes.tolist() == [128 * MIB] * 3
+
+
+def test_a_key_that_moves_on_moves_on() -> None:
+    snapshot = table(
+        [10 * i for i in range(60)], [10 * i + 9 for i in range(60)], [60 * i for i in range(60)]
+    )
+    arrivals = continued(snapshot, 30)
+    assert (arrivals.commits, arrivals.present) == (90, 60)
+    assert (np.diff(arrivals.lo) > 0).all()
+    report = simulate(arrivals, [RANGES], OPTIONS, final=True)
+    assert (report.commits, report.ingested_files, report.rewritten_bytes) == (30, 30, 0)
+    assert report.depth == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_key_that_stands_still_stands_still() -> None:
+    rng = random.Random(5)
+    lo = [rng.randint(0, 50) for _ in range(60)]
+    hi = [rng.randint(900, 999) for _ in range(60)]
+    arrivals = continued(table(lo, hi, [60 * i for i in range(60)]), 40)
+    drawn = slice(60, 100)
+    assert set(arrivals.hi[drawn]) <= set(arrivals.hi[:60])
+    assert simulate(arrivals, [RANGES], OPTIONS).write_amplification > 1
+
+
+def test_partitions_stay_apart() -> None:
+    first = table([0] * 4, [9] * 4, [60, 120, 180, 240])
+    columns = {
+        "path": [f"f{i}" for i in range(8)],
+        "rows": [1000] * 8,
+        "bytes": [MIB] * 8,
+        "partition": ["a", "b"] * 4,
+        "lo": [[0] * 8],
+        "hi": [[9] * 8],
+        "null_count": [[0] * 8],
+        "exact": [[True] * 8],
+        "added_at": [60_000 * (1 + i // 2) for i in range(8)],
+    }
+    both = dataclasses.replace(first, blocks=make_blocks(columns, KEY))
+    report = simulate(replayed(both), [FULL], OPTIONS, every=4)
+    assert (report.tasks, report.depth_at_end, report.commits) == (2, 1.0, 4)
+
+
+def test_a_table_without_a_history_says_so() -> None:
+    with pytest.raises(OptionError, match="name a stream instead"):
+        replayed(table([0, 0], [9, 9], [10, 20], [0, 1]))

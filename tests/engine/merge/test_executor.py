@@ -1,0 +1,116 @@
+"""Groups are read, merged, written and checked; one that fails costs itself alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.engine.events import Events
+from lakekeeper.engine.merge.executor import Execution, Failed, Work
+from lakekeeper.engine.state.leases import at_work
+from lakekeeper.errors import Unsupported
+from lakekeeper.testing.memory import MemoryAdapter, Parts
+from tests.engine.scene import groups_apart
+
+
+def test_a_failing_group_costs_itself_alone() -> None:
+    class Failing(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            parts = super().read(task)
+            if parts[0][0]["k"] < 1000:
+                raise OSError("a file that cannot be read")
+            return parts
+
+    scene = groups_apart(3)
+    scene.adapter = Failing(scene.table)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert sorted(group.status for group in report.groups) == ["committed", "committed", "failed"]
+    assert "cannot be read" in next(g.detail for g in report.groups if g.status == "failed")
+    assert report.failed_data_files_count == 3
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda part: part[1:], lambda part: [*part, part[0]]], ids=["lost", "doubled"]
+)
+def test_a_rewrite_that_loses_or_doubles_a_row_is_not_committed(change: Any) -> None:
+    class Careless(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            return [change(part) for part in super().read(task)]
+
+    scene = groups_apart(2)
+    scene.adapter = Careless(scene.table)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert {group.status for group in report.groups} == {"failed"}
+    assert "nothing was committed" in report.groups[0].detail
+    assert report.commits == 0
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("rows_in", [None, 0])
+@pytest.mark.parametrize("planned", [None, 0, 8])
+def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, planned: int | None) -> None:
+    """Rows that nobody counted are not 0: three files would leave the table, and their rows with them."""
+
+    class Silent(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+            super().write([], task, run_id)
+            return Rewrite(task, (), rows_in=rows_in, native=(), run_id=run_id)
+
+    scene = groups_apart(1)
+    scene.adapter = Silent(scene.table)
+    task = replace(scene.plan().tasks[0], live_rows=planned)
+    events = Events("db.t", "run-1")
+    with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
+        work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
+        with Execution(work, [task], 1) as execution:
+            [result] = execution.results()
+    # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
+    assert isinstance(result, Failed) == (rows_in is None or planned == 8)
+
+
+def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:
+    class Broken(MemoryAdapter):
+        def read(self, task: MergeTask) -> Parts:
+            parts = super().read(task)
+            if parts[0][0]["k"] >= 2000:
+                raise Unsupported("db.t", "variant")
+            return parts
+
+    for threads in range(1, 20):  # several groups may be done when the failure is seen
+        scene = groups_apart(4)
+        scene.adapter = Broken(scene.table)
+        with pytest.raises(Unsupported, match="variant"):
+            scene.run(options={"max-concurrent-file-group-rewrites": threads})
+        assert scene.table.leftovers() == set()
+        assert scene.runner.working_now == []
+        assert len(scene.runner.cancelled) == 1
+
+
+def test_each_input_is_read_once() -> None:
+    scene = groups_apart(3)
+    report = scene.run(final=True)
+    assert len(scene.table.touched.data_reads) == report.rewritten_data_files_count == 9
+
+
+def test_threads_are_bounded() -> None:
+    scene = groups_apart(8)
+    most = 0
+
+    class Counting(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Any:
+            nonlocal most
+            most = max(most, len(scene.runner.working_now))
+            return super().write(rows, task, run_id)
+
+    scene.adapter = Counting(scene.table)
+    scene.run(options={"max-concurrent-file-group-rewrites": 2})
+    assert 1 <= most <= 2
