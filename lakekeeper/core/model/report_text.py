@@ -87,7 +87,7 @@ def _unread(report: DeleteReport) -> str:
 def render_restore(report: RestoreReport) -> str:
     """What was restored, in one or two lines."""
     if report.kind == "files":
-        return f"{report.table}: {counted(report.files, 'file')} back from the recycle bin ({size(report.bytes)})"
+        return f"{report.table}: {counted(report.files, 'file')} back from the trash ({size(report.bytes)})"
     if report.already:
         return (
             f"{report.table}: the rows where {report.where} came back with version {report.version} already"

@@ -33,13 +33,6 @@ def render_simulation(report: SimulationReport) -> str:
         indent(table(files, right=frozenset({1, 2}))),
         f"  read        {size(report.point_bytes)} by a query of one key, {size(report.range_bytes)} by one of 1 %",
     ]
-    if report.optimum is not None and report.optimum_ratio is not None:
-        best = report.optimum
-        course = f"{best.rewritten:.2f} bytes at depth {best.depth:.2f}"
-        lines += [
-            f"  optimum     {report.optimum_ratio:.2f} times the cost of the best course that knows the future",
-            f"              ({course}, where opening a file costs {best.price:g} of rewriting it)",
-        ]
     lines += [
         "  files opened by a query of one key, by commit:",
         indent(chart(report.course.depth, report.course.commit)),

@@ -31,7 +31,7 @@ KINDS = (
     "orphan",
     "trash",
 )
-"""What a file is to its format; ``changes`` are files of a change feed, ``trash`` what lies in the recycle bin."""
+"""What a file is to its format; ``changes`` are files of a change feed, ``trash`` what lies in the trash."""
 
 METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
 """Kinds that lie in a folder of the format's, or of ours."""
@@ -40,7 +40,7 @@ METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata
 def region_of(kind: str) -> Region:
     """Where a file of a kind has to lie."""
     if kind == "trash":
-        return "bin"
+        return "trash"
     return "metadata" if kind in METADATA_KINDS else "data"
 
 

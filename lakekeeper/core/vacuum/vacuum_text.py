@@ -64,7 +64,7 @@ def render_vacuum(report: VacuumReport) -> str:
             "was touched"
         )
         return "\n".join(lines)
-    verb = "moved to the recycle bin" if report.trash else "deleted"
+    verb = "moved to the trash" if report.trash else "deleted"
     lines.append(
         f"{verb}: {report.deleted_files_count:,} files, {size(report.deleted_bytes_count)}, in "
         f"{duration(report.duration_ms / 1000)}"
