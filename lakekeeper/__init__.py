@@ -12,23 +12,64 @@ from __future__ import annotations
 
 from lakekeeper import errors
 from lakekeeper.api import Table, table
+from lakekeeper.core.cost.key_advisor import Advice
+from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.plan import Plan
+from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.simulation.simulate import SimulationReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
-from lakekeeper.dropped_tables import drop_table, dropped_tables, empty_dropped, restore_table
+from lakekeeper.dropped_tables import (
+    DroppedTable,
+    drop_table,
+    dropped_tables,
+    empty_dropped,
+    restore_table,
+)
+from lakekeeper.engine.service import AutoReport, Service
+from lakekeeper.engine.trash.entries import TrashEntry
+from lakekeeper.errors import LakekeeperError
 from lakekeeper.fleet import auto, run
-from lakekeeper.observe import observe
+from lakekeeper.spark.query_listener import Listening
 from lakekeeper.sql import sql
+from lakekeeper.workloads import listen
 
 __all__ = [
+    "Advice",
+    "AutoReport",
+    "ClusteringInformation",
+    "DeleteReport",
+    "DroppedTable",
+    "KeyReport",
+    "LakekeeperError",
+    "Listening",
+    "MergeReport",
+    "MetadataReport",
+    "Plan",
+    "RestoreReport",
+    "Service",
+    "SimulationReport",
     "Table",
+    "TrashEntry",
+    "VacuumReport",
     "Workload",
     "auto",
     "drop_table",
     "dropped_tables",
     "empty_dropped",
     "errors",
-    "observe",
+    "listen",
     "restore_table",
     "run",
     "sql",
     "table",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """``__version__``, read from the installed distribution when it is asked for."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("lakekeeper-spark")

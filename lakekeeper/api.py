@@ -8,18 +8,21 @@ print(t.recluster())
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.clustering import Clustering
-from lakekeeper.core.config.options import PROPERTY_PREFIX, lookup
+from lakekeeper import arguments
+from lakekeeper.arguments import merge_request, required_predicate
+from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
-from lakekeeper.core.model.keys import parse_layout
 from lakekeeper.core.model.plan import Plan
-from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
 from lakekeeper.core.simulation.simulate import SimulationReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
@@ -29,28 +32,30 @@ from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.plugins import find_policies
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.simulate import Course, simulate_table
+from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.drop_partition import drop_rows, settle
+from lakekeeper.engine.trash.entries import TrashEntry
+from lakekeeper.engine.trash.restore import restore
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import OptionError
-from lakekeeper.observe import Queries, workload_of
 from lakekeeper.opening import open_adapter
+from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
+from lakekeeper.workloads import Queries, workload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
-    "recluster": ("adaptive",),
-    "compact": ("sizes",),
-    "merge_deletes": ("deletes",),
-}
+_LOG = logging.getLogger("lakekeeper")
 
 
-class Table(Clustering):
+class Table:
     """One table under maintenance, created by :func:`table`. Holds no data and no lock.
 
     ``backoff`` carries over, from call to call, the partitions in which users are writing.
@@ -85,6 +90,49 @@ class Table(Clustering):
         said = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return said is None or bool(lookup("auto.enabled").parse(said))
 
+    def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
+        """The options in force for this table, each with its origin.
+
+        Raises OptionError for an invalid option; with ``lenient``, invalid table properties are ignored instead.
+        """
+        properties = patiently(self._adapter.properties, self._clock, BEFORE_WORK)
+        return table_options(self._spark, self._name.text, properties, call, lenient=lenient)
+
+    def cluster_by(
+        self,
+        *columns: str | None,
+        layout: str = "linear",
+        native: bool = False,
+        dry_run: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> KeyReport:
+        """Store the cluster key in the table; ``cluster_by(None)``, or no columns, removes it.
+
+        ``columns`` are one to four columns in Spark SQL spelling. ``layout`` maps them to one dimension: ``linear``
+        sorts by them as a tuple, which serves the first column; ``hilbert`` and ``zorder`` follow a curve through the
+        ranks of two to four columns, which serves each of them. Blocks under another key or layout count as level 0
+        and are migrated step by step.
+
+        The key is stored in the table property ``lakekeeper.cluster-by``, which other engines ignore. If the table
+        already has a native key (Delta's CLUSTER BY, Iceberg's sort order), that key is replaced instead.
+        ``native=True`` creates one. On Delta this permanently adds writer features to the table and locks out writers
+        that do not support them: the report names the features, ``dry_run=True`` reports them beforehand, and a
+        warning is logged before the change.
+
+        Raises OptionError for columns that cannot be a key (unknown, not orderable, without statistics), and for
+        ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
+        """
+        named = tuple(column for column in columns if isinstance(column, str))
+        if len(named) != len(columns) and columns != (None,):
+            raise OptionError("columns", columns, "column names, or None alone to take the key away")
+        told = self._adapter.set_cluster_key(named, layout, native=native, dry_run=True)
+        if dry_run:
+            return told
+        self._adapter.require_writable(self.options(options, lenient=True))
+        if told.changes:
+            _LOG.warning("%s", told)
+        return self._adapter.set_cluster_key(named, layout, native=native)
+
     def clustering_information(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
     ) -> ClusteringInformation:
@@ -94,7 +142,7 @@ class Table(Clustering):
         the result to blocks that may hold a match. Reads no data file. Raises OptionError if the table has no key and
         no ``columns`` are given.
         """
-        request = self._request("recluster", columns=columns, where=where)
+        request = self._request("recluster", columns, where)
         return measure(look(self._adapter, request))
 
     def clustering_depth(
@@ -109,28 +157,27 @@ class Table(Clustering):
 
     def plan(
         self,
-        policy: str | Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         *,
         where: str | None = None,
+        policy: str | Sequence[str] | None = None,
         budget_bytes: int | None = None,
         workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """What :meth:`recluster` would do now, and why each block is selected or skipped. Writes nothing.
+        """What :meth:`recluster` with the same arguments would do now, and why each block is selected or skipped.
 
-        The plan predicts what a query opens before and after it; ``to_frame(spark)`` has one row per block.
-        ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
+        Writes nothing. The plan predicts what a query opens before and after it; ``to_frame(spark)`` has one row per
+        block. ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
         """
-        request = self._request(
-            "recluster", policy=policy, where=where, budget_bytes=budget_bytes, options=options
-        )
+        request = self._request("recluster", columns, where, policy, budget_bytes, options)
         return plan_for(self._adapter, self._weighed(request, workload), self._clock)[1]
 
     def simulate(
         self,
-        policy: str | Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         *,
-        key: Sequence[str] | str | None = None,
+        policy: str | Sequence[str] | None = None,
         commits: int | None = None,
         stream: str | None = None,
         every: int = 10,
@@ -143,12 +190,12 @@ class Table(Clustering):
         By default, replays the commits that added the table's files into an empty table. With ``commits``, starts from
         the current table and adds that many commits like its recent ones. With ``stream`` (wide, late, windows,
         backfill, jitter, time), plays a named stream of 300, or ``commits``, files of the target size. Maintenance
-        runs after every ``every``-th commit; ``final`` as in :meth:`recluster`. ``key`` replaces the table's own key
-        columns; ``seed`` selects the random commits. Raises OptionError for values out of range, and if the table has
+        runs after every ``every``-th commit; ``final`` as in :meth:`recluster`. ``columns`` replace the table's own
+        key; ``seed`` selects the random commits. Raises OptionError for values out of range, and if the table has
         no history to replay.
         """
         course = Course(stream, commits, every, seed, final)
-        request = self._request("recluster", columns=key, policy=policy, options=options)
+        request = self._request("recluster", columns, policy=policy, options=options)
         return simulate_table(self._adapter, request, course)
 
     def advise(
@@ -164,12 +211,12 @@ class Table(Clustering):
         file and changes nothing. Raises OptionError if the workload is missing, is empty or filters no column of the
         table, and for columns that cannot be a key.
         """
-        request = self._weighed(self._request("recluster", columns=columns, options=options), workload)
+        request = self._weighed(self._request("recluster", columns, options=options), workload)
         if request.workload is None:
             raise OptionError(
                 "workload",
                 workload,
-                "paths of Spark event logs, a Workload, or a session that observe(spark) listens to",
+                "paths of Spark event logs, a Workload, or a session that listen(spark) listens to",
             )
         return advise_table(self._adapter, request, request.workload, self._clock)
 
@@ -178,7 +225,7 @@ class Table(Clustering):
     ) -> Workload | None:
         """The queries on this table, read from ``source``: paths of event logs, or of a saved workload.
 
-        Without ``source``: what ``observe(spark)`` has recorded for the table, else the files that the option
+        Without ``source``: what ``listen(spark)`` has recorded for the table, else the files that the option
         ``workload`` names, else None. Raises OptionError for a file that is not an event log.
         """
         return workload_of(self._spark, self._name, source, self.options(options))
@@ -284,62 +331,164 @@ class Table(Clustering):
         current time or on the session is rejected. Raises OptionError, NotFound or Unsupported before any write, and
         CommitError after.
         """
-        if not str(where or "").strip():
-            raise OptionError(
-                "where", where, "a predicate over the table's columns; 'true' deletes every row"
-            )
+        where = required_predicate(where)
         resolved = self.options(options, lenient=True)
         check_where(self._spark, self._name, where, steady=True)
         runner = SparkRunner(self._spark)
         return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+
+    def vacuum(  # noqa: PLR0913 - each is an option of the call
+        self,
+        *,
+        retention_hours: float | None = None,
+        older_than: datetime | None = None,
+        retain_last: int | None = None,
+        orphans: bool = False,
+        keep_versions: Sequence[int] = (),
+        shared_with: Sequence[str] = (),
+        trash: bool = False,
+        dry_run: bool = False,
+        allow_unsafe_retention: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> VacuumReport:
+        """Delete the files that no retained version needs; on Iceberg, expire the other snapshots first.
+
+        A version is retained if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is
+        one of the last ``retain_last``, has a name (branch, tag), or was read by a run or writer that holds a lease.
+        ``keep_versions`` are retained in any case. ``shared_with`` names tables that use files of this one (shallow
+        clones): these files stay. ``orphans`` also lists the storage and removes files that no version names.
+        ``trash`` moves files to the trash instead of deleting them. ``dry_run`` only reports what would be removed. A
+        retention below the table's own or below 24 hours requires ``allow_unsafe_retention``. Raises RetentionError if
+        a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
+        AdapterError or CommitError; nothing was deleted then.
+        """
+        if retention_hours is not None and older_than is not None:
+            raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
+        given = dict(options or {})
+        if retain_last is not None:
+            given["retain-last"] = retain_last
+        resolved = self.options(given)
+        request = VacuumRequest(
+            options=resolved,
+            age_ms=arguments.age_ms(retention_hours),
+            older_than_ms=arguments.moment_ms(older_than),
+            named=arguments.version_numbers(keep_versions),
+            streams=arguments.streams_to_keep(self._spark, self._name.text, resolved),
+            users=[open_adapter(self._spark, name).adapter for name in arguments.table_names(shared_with)],
+            orphans=orphans,
+            trash=trash,
+            dry_run=dry_run,
+            allow_unsafe=allow_unsafe_retention,
+        )
+        return vacuum(self._adapter, request, observer=observer, clock=self._clock)
+
+    def drop_partition(
+        self,
+        where: str,
+        *,
+        force: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> DeleteReport:
+        """Delete the rows of partitions; they can be restored from the trash until its retention ends.
+
+        ``where`` (Spark SQL) may name any columns. ``force`` bypasses the trash: the next vacuum that no longer
+        retains the previous version deletes the files. Raises as :meth:`delete`.
+        """
+        where = required_predicate(where)
+        resolved = self.options(options, lenient=True)
+        check_where(self._spark, self._name, where, steady=True)
+        act = delete_rows if force else drop_rows
+        runner = SparkRunner(self._spark)
+        return act(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+
+    def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
+        """Compact the metadata that planning opens file by file, if it would then open far fewer files.
+
+        Iceberg: merges small manifests into a few large ones, in a commit that changes no data file. Delta: writes a
+        checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
+        CommitError.
+        """
+        started = self._clock.now_ms()
+        if not dry_run:
+            self._adapter.require_writable(self.options(lenient=True))
+        done = self._adapter.storage.compact_metadata(dry_run=dry_run)
+        return MetadataReport(
+            table=self._adapter.table,
+            dry_run=dry_run,
+            files_before=done.files_before,
+            files_after=done.files_after,
+            version=done.version,
+            ended=done.why,
+            duration_ms=self._clock.now_ms() - started,
+        )
+
+    def trash(self, *, options: Mapping[str, Any] | None = None) -> tuple[TrashEntry, ...]:
+        """The entries of the trash, oldest first.
+
+        The ``state`` of a dropped partition is ``pending`` (the outcome of its delete is not known yet, so it cannot be
+        restored), ``dropped`` or ``restoring``. Raises AdapterError if the log or the storage does not respond.
+        """
+        settle(self._adapter, self.options(options, lenient=True), self._clock.now_ms())
+        return tuple(trash_entries.entries(self._adapter).values())
+
+    def restore(
+        self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
+    ) -> RestoreReport:
+        """Restore a trash entry: move files back to their original paths, or append the rows of a partition.
+
+        ``name`` may be a prefix of the entry's name. Rows are restored once, however often this is called, under the
+        current names of their columns. Raises NotFound; Unsupported for rows that cannot be restored unchanged (a
+        column was dropped or has another type); AdapterError if some files are still in the trash; CommitError.
+        The entry is kept after an error, so the call can be repeated.
+        """
+        resolved = self.options(options, lenient=True)
+        return restore(
+            self._adapter, SparkRunner(self._spark), name, resolved, observer=observer, clock=self._clock
+        )
+
+    def empty_trash(
+        self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
+    ) -> tuple[TrashEntry, ...]:
+        """Delete trash entries older than ``vacuum.trash-retention-hours``, or all of them, for good.
+
+        Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted
+        is kept.
+        """
+        keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
+        now_ms, locations = self._clock.now_ms(), self.options(options).words("vacuum.allowed-locations")
+        return tuple(trash_entries.empty(self._adapter, keep_ms, now_ms, locations))
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""
         return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
-        return maintain(
-            self._adapter, SparkRunner(self._spark), request, observer=observer, clock=self._clock
-        )
+        runner = SparkRunner(self._spark)
+        return maintain(self._adapter, runner, request, observer=observer, clock=self._clock)
 
     def _request(
         self,
         verb: str,
-        *,
         columns: Sequence[str] | str | None = None,
         where: str | None = None,
         policy: str | Sequence[str] | None = None,
         budget_bytes: int | None = None,
         options: Mapping[str, Any] | None = None,
+        *,
         final: bool = False,
         dry_run: bool = False,
     ) -> Request:
-        """Build the request of a verb. Validates all arguments of the call before the table's snapshot is read."""
-        given = dict(options or {})
-        if policy is not None:
-            given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
-        if budget_bytes is not None:
-            given["budget-bytes"] = budget_bytes
-        resolved = self.options(given)
-        # A configured policy applies to reclustering; other verbs use their own unless the call names one.
-        named = resolved.words("policy") if verb == "recluster" or policy is not None else ()
-        policies = find_policies(named or VERB_POLICIES[verb])
+        """The request of a verb. All arguments of the call are checked before the table's snapshot is read."""
+        resolved = self.options(arguments.given_options(options, policy, budget_bytes))
         if where is not None:
             check_where(self._spark, self._name, where)
-        asked, layout = _columns(columns)
-        # The adapter reads the property itself, which may identify its columns by more than their names.
-        standing = resolved["cluster-by"] if resolved.origins["cluster-by"] != "property" else ""
-        fallback, fallback_layout = parse_layout(standing)
-        return Request(
-            verb=verb,
-            policies=policies,
-            options=resolved,
-            columns=asked,
-            layout=layout,
+        return merge_request(
+            verb,
+            resolved,
+            columns=columns,
             where=where,
-            fallback_columns=fallback or None,
-            fallback_layout=fallback_layout,
-            needs_key=verb == "recluster",
             final=final,
             dry_run=dry_run,
             parallelism=self._spark.sparkContext.defaultParallelism,
@@ -361,13 +510,3 @@ def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -
     require_classic(spark)
     opened = open_adapter(spark, name)
     return Table(spark, opened.name, opened.adapter, backoff=backoff)
-
-
-def _columns(columns: Sequence[str] | str | None) -> tuple[tuple[str, ...] | None, str]:
-    """Columns and layout of a call; text may name both: ``hilbert(a, b)``."""
-    if columns is None:
-        return None, "linear"
-    given, layout = parse_layout(columns) if isinstance(columns, str) else (tuple(columns), "linear")
-    if not given:
-        raise OptionError("columns", columns, "one to four column names")
-    return given, layout

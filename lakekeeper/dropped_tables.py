@@ -4,7 +4,7 @@
                                                                          └─ empty_dropped("ice.db"): deleted for good
 
 A rename is atomic in every catalog, and the new name records the table and the time of the drop, so no second record
-can get lost. Files are deleted when the recycle bin is emptied, not by the drop. Most catalogs keep the location of a
+can get lost. Files are deleted when the trash is emptied, not by the drop. Most catalogs keep the location of a
 renamed table and give the same location to the next table of the old name: the two then share a folder, and every note
 in it names its table.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import quote
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
@@ -35,7 +35,7 @@ _NAME = re.compile(rf"(.+){DROPPED}(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A table in the recycle bin: original name, current name, and time of the drop (epoch milliseconds)."""
+    """A table in the trash: original name, current name, and time of the drop (epoch milliseconds)."""
 
     name: str
     kept_as: str
@@ -45,10 +45,10 @@ class DroppedTable:
 def drop_table(
     spark: SparkSession, name: str, *, force: bool = False, clock: Clock | None = None
 ) -> DroppedTable:
-    """Move a table to the recycle bin; :func:`restore_table` restores it until the retention ends.
+    """Move a table to the trash; :func:`restore_table` restores it until the retention ends.
 
     ``force``: the retention ends immediately, so that the next :func:`empty_dropped` deletes the table. Raises
-    NotFound, and OptionError for a table that is not in a catalog or is already in the recycle bin.
+    NotFound, and OptionError for a table that is not in a catalog or is already in the trash.
     """
     require_classic(spark)
     found = resolve_name(spark, name)
@@ -57,7 +57,7 @@ def drop_table(
             "name", name, "a table in a catalog; a table that is only a path cannot be dropped by name"
         )
     if _NAME.fullmatch(found.name):
-        raise OptionError("name", name, "a table that is not already in the recycle bin")
+        raise OptionError("name", name, "a table that is not already in the trash")
     at_ms = 0 if force else (clock or Clock()).now_ms()
     namespace = (found.catalog, *found.namespace)
     kept = f"{found.name}{DROPPED}{at_ms}"
@@ -83,7 +83,7 @@ def dropped_tables(spark: SparkSession, namespace: str) -> tuple[DroppedTable, .
 def restore_table(spark: SparkSession, name: str) -> DroppedTable:
     """Restore the dropped table of this name, the last one dropped if there are several.
 
-    Raises NotFound if the recycle bin has no such table, OptionError if another table has the name now.
+    Raises NotFound if the trash has no such table, OptionError if another table has the name now.
     """
     steps = name.split(".")
     if len(steps) != 3:
@@ -91,7 +91,7 @@ def restore_table(spark: SparkSession, name: str) -> DroppedTable:
     wanted = _joined(*steps)
     fits = [table for table in dropped_tables(spark, ".".join(steps[:2])) if table.name == wanted]
     if not fits:
-        raise NotFound(name, "the recycle bin has no table of that name")
+        raise NotFound(name, "the trash has no table of that name")
     if spark.catalog.tableExists(wanted):
         raise OptionError("name", name, "a name that is free; rename the table that has it now")
     spark.sql(f"ALTER TABLE {fits[-1].kept_as} RENAME TO {_joined(*steps[1:])}")
@@ -107,8 +107,8 @@ def empty_dropped(
 ) -> tuple[DroppedTable, ...]:
     """Delete for good, with their files, tables dropped more than ``vacuum.trash-retention-hours`` ago.
 
-    The table's own recycle bin is emptied first, because nothing refers to it once the table is deleted. A table whose
-    recycle bin cannot be emptied is kept. Raises AdapterError if the storage does not respond.
+    The table's own trash is emptied first, because nothing refers to it once the table is deleted. A table whose
+    trash cannot be emptied is kept. Raises AdapterError if the storage does not respond.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
     keep_ms = resolved.ms("vacuum.trash-retention-hours")
@@ -123,14 +123,14 @@ def empty_dropped(
 
 
 def _bin_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
-    """Empty the recycle bin of a table; False if some of it remains."""
+    """Empty the trash of a table; False if some of it remains."""
     try:
         adapter = open_adapter(spark, name).adapter
     except (TableError, AdapterError):
-        return True  # lakekeeper cannot maintain this table, so it never had a recycle bin
-    for _ in recycle_bin.empty(adapter, None, now_ms, locations):
+        return True  # lakekeeper cannot maintain this table, so it has no trash
+    for _ in trash_entries.empty(adapter, None, now_ms, locations):
         pass
-    return not recycle_bin.entries(adapter)
+    return not trash_entries.entries(adapter)
 
 
 def _joined(*steps: str) -> str:

@@ -135,8 +135,8 @@ class DeltaStorage:
         with self._answering("its files"):
             return file_ops.delete(self._disk, self.grounds, files)
 
-    def refuses_bin(self) -> str:
-        """Why there can be no recycle bin; empty if a rename is one step."""
+    def refuses_trash(self) -> str:
+        """Why there can be no trash; empty if a rename is one step."""
         with self._answering("its location"):
             return (
                 ""

@@ -74,8 +74,8 @@ class Disk:
             self._drop_empty(folder)
         return gone
 
-    def refuses_bin(self) -> str:
-        """See ``spi.Storage.refuses_bin``."""
+    def refuses_trash(self) -> str:
+        """See ``spi.Storage.refuses_trash``."""
         roots = self.grounds.roots
         kinds = {_scheme(root) for root in roots}
         if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:

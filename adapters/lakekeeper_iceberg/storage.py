@@ -110,8 +110,8 @@ class IcebergStorage:
     def move(self, moves: Mapping[str, str]) -> list[str]:
         return self._disk().move(moves)
 
-    def refuses_bin(self) -> str:
-        return self._disk().refuses_bin()
+    def refuses_trash(self) -> str:
+        return self._disk().refuses_trash()
 
     def files(self) -> Iterator[FileInfo]:
         disk, roots = self._disk(), self.grounds.roots

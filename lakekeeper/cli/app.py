@@ -84,8 +84,7 @@ def plan(
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     require_logs(workload or ())
-    report = setup.table(table).recluster(columns, dry_run=True, workload=workload or None, **call)
-    setup.show(report.plan)
+    setup.show(setup.table(table).plan(columns, workload=workload or None, **call))
     return 0
 
 
@@ -152,7 +151,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
 
     Replays the table's own commits, or a stream, on metadata only. Without a table it starts no Spark.
     """
-    from lakekeeper.api import VERB_POLICIES
+    from lakekeeper.arguments import VERB_POLICIES
     from lakekeeper.engine.simulate import Course, simulate_stream
 
     call = _call(setup, where=None, policy=policy, budget=None, option=option)
@@ -166,9 +165,9 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         policies = find_policies(resolved.words("policy") or VERB_POLICIES["recluster"])
         setup.show(simulate_stream(policies, resolved, course))
         return 0
-    given = {"policy": policy, "key": columns, "options": call["options"]}
+    given = {"policy": policy, "options": call["options"]}
     played = {name: getattr(course, name) for name in ("stream", "commits", "every", "seed", "final")}
-    setup.show(setup.table(table).simulate(**given, **played))
+    setup.show(setup.table(table).simulate(columns, **given, **played))
     return 0
 
 

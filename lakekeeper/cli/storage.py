@@ -1,4 +1,4 @@
-"""Commands that free storage: vacuum, the recycle bin, dropping partitions."""
+"""Commands that free storage: vacuum, the trash, dropping partitions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.text.formatting import counted, size, table
-from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
+from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-trash = typer.Typer(
-    name="trash", help="The recycle bin of a table.", rich_markup_mode=None, no_args_is_help=True
-)
+trash = typer.Typer(name="trash", help="The trash of a table.", rich_markup_mode=None, no_args_is_help=True)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,15 +49,18 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         bool,
         typer.Option("--orphans", help="Also delete files that no version references; lists the folder."),
     ] = False,
-    protect: Annotated[
+    keep_version: Annotated[
+        list[int] | None, typer.Option(metavar="V", help="Keep this version. Repeatable.")
+    ] = None,
+    shared_with: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="V|TABLE",
-            help="A version to keep, or a clone that uses this table's files. Repeatable.",
+            metavar="TABLE",
+            help="Keep files that this table uses, such as a shallow clone. Repeatable.",
         ),
     ] = None,
     to_trash: Annotated[
-        bool, typer.Option("--trash", help="Move files to the recycle bin instead of deleting them.")
+        bool, typer.Option("--trash", help="Move files to the trash instead of deleting them.")
     ] = False,
     dry_run: DryRun = False,
     allow_unsafe_retention: Annotated[
@@ -83,7 +84,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         "older_than": older_than.replace(tzinfo=timezone.utc) if older_than else None,
         "retain_last": retain_last,
         "orphans": orphans,
-        "protect": [int(p) if p.lstrip("-").isdigit() else p for p in protect or ()],
+        "keep_versions": keep_version or (),
+        "shared_with": shared_with or (),
         "trash": to_trash,
         "allow_unsafe_retention": allow_unsafe_retention,
         "options": options,
@@ -113,13 +115,13 @@ def drop_partition(
     table: TableName,
     *,
     where: Annotated[str, typer.Option(metavar="SQL", help="A predicate over the columns.")],
-    force: Annotated[bool, typer.Option("--force", help="Keep nothing in the recycle bin.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Keep nothing in the trash.")] = False,
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
-    """Delete the rows of partitions into the recycle bin.
+    """Delete the rows of partitions into the trash.
 
-    They can be restored until the retention of the recycle bin ends.
+    They can be restored until the retention of the trash ends.
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
@@ -145,7 +147,7 @@ def compact_metadata(setup: Setup, table: TableName, *, dry_run: DryRun = False)
 @trash.command("list")
 @with_setup
 def list_trash(setup: Setup, table: TableName) -> int:
-    """List the entries of the recycle bin, oldest first."""
+    """List the entries of the trash, oldest first."""
     setup.check({})
     setup.show(_Entries(setup.table(table).trash()))
     return 0
@@ -158,7 +160,7 @@ def restore(
     table: TableName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the entry, or a prefix of it.")],
 ) -> int:
-    """Restore an entry of the recycle bin.
+    """Restore an entry of the trash.
 
     Files return to their old paths. Rows of a partition are appended exactly once, however often this is run.
     """
@@ -183,7 +185,7 @@ def empty(
     """Delete entries past their retention for good."""
     setup.check({})
     if not yes and not agreed(
-        f"Delete {'all' if all_entries else 'the expired'} entries of the recycle bin of {table}?"
+        f"Delete {'all' if all_entries else 'the expired'} entries of the trash of {table}?"
     ):
         return failed("Aborted", "nothing was deleted", 1, setup.as_json)
     setup.show(_Entries(setup.table(table).empty_trash(all_entries=all_entries)))
@@ -191,7 +193,7 @@ def empty(
 
 
 class _Entries:
-    """Entries of the bin, as a page or as JSON."""
+    """Entries of the trash, as a page or as JSON."""
 
     def __init__(self, found: tuple[TrashEntry, ...]) -> None:
         self._found = found
@@ -201,7 +203,7 @@ class _Entries:
 
     def __str__(self) -> str:
         if not self._found:
-            return "the recycle bin is empty"
+            return "the trash is empty"
         rows = [["name", "since", "what", "files", "size", "version"]]
         for entry in self._found:
             since = datetime.fromtimestamp(entry.at_ms / 1000, timezone.utc)

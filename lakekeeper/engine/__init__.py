@@ -2,7 +2,7 @@
 
 service, simulate, advise   automatic runs; simulation and advice for one table
 vacuum                      delete what no retained version needs
-trash                       the recycle bin
+trash                       the trash
 delete                      row-level deletes
 merge                       rewrites: plan, execute, replay, commit
 state                       leases and other notes beside a table

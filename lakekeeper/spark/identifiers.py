@@ -214,7 +214,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
 
 
 def _tables(spark: Any, catalog: str, namespace: str) -> Iterator[str]:
-    """Tables of a namespace, without views, temporary tables, and dropped tables in the recycle bin."""
+    """Tables of a namespace, without views, temporary tables, and dropped tables in the trash."""
     inside = f"{_quoted(catalog)}.{_quoted(namespace)}"
     rows = spark.sql(f"SHOW TABLES IN {inside}").collect()
     views = _views(spark, inside)

@@ -99,10 +99,10 @@ class Storage(Protocol):
         """
         ...
 
-    def refuses_bin(self) -> str:
-        """Why files cannot be moved to the recycle bin; empty if they can.
+    def refuses_trash(self) -> str:
+        """Why files cannot be moved to the trash; empty if they can.
 
-        A move must be a rename: on storage that copies instead, a recycle bin costs as much as the files.
+        A move must be a rename: on storage that copies instead, trash costs as much as the files.
         """
         ...
 

@@ -11,7 +11,7 @@ from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.trash.drop_partition import drop_rows
-from lakekeeper.engine.trash.recycle_bin import entries
+from lakekeeper.engine.trash.entries import entries
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Adapter, Observer, Prepared

@@ -146,7 +146,7 @@ class MemoryStorage:
                 gone.append(file.path)
         return gone
 
-    def refuses_bin(self) -> str:
+    def refuses_trash(self) -> str:
         """A dictionary renames at no cost."""
         return ""
 

@@ -151,8 +151,8 @@ class StorageContract(Selected):
     def test_files_go_to_the_bin_and_come_back(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1), keys(2)])
         storage = table.adapter().storage
-        if storage.refuses_bin():
-            return  # there a vacuum with the bin is refused
+        if storage.refuses_trash():
+            return  # there a vacuum with the trash is refused
         [path, _] = sorted(self._data(table))
         place = f"{storage.grounds.roots[0]}/{NOTES}/trash/entry/x.parquet"
         assert storage.move({path: place}) == [path]

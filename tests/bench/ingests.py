@@ -113,7 +113,7 @@ def uneven(rng: np.random.Generator, commits: int) -> Ints:
 
 def named(name: str, seed: int, commits: int = COMMITS) -> Arrivals:
     """One of the six streams of ``lakekeeper simulate``, full files."""
-    return replace(named_stream(name, commits, seed=seed), wide=False)
+    return named_stream(name, commits, seed=seed)
 
 
 def wide(seed: int, size: int | Ints, commits: int = COMMITS, keys: int = 128) -> Arrivals:
@@ -177,7 +177,7 @@ def partitions(seed: int, count: int, files: int) -> Arrivals:
 
 def resting(seed: int, commits: int, idle: int) -> Arrivals:
     """A table that is written for a while, in overlapping stretches, and asked on for much longer."""
-    written = replace(named_stream("windows", commits, seed=seed), wide=False)
+    written = named_stream("windows", commits, seed=seed)
     edges = np.concatenate([written.edges, np.full(idle, written.edges[-1])])
     return replace(written, edges=edges)
 

@@ -196,7 +196,7 @@ def main(arguments: list[str]) -> None:
             app_name="prediction", warehouse=home, catalogs={"ice": f"jdbc:sqlite:{home}/ice.db"}, master="local[2]",
             conf={"spark.sql.parquet.compression.codec": "snappy"}, small_data=True,
         )  # fmt: skip
-        lk.observe(spark)
+        lk.listen(spark)
         runner = Runner(spark, home, EVERY)
         wrong = []
         for name in given.streams.split(","):

@@ -47,7 +47,7 @@ def intent(table: lk.Table, **changed: Any) -> dict[str, Any]:
 
 
 def entry(table: lk.Table, name: str = _RUN, **changed: Any) -> dict[str, Any]:
-    """A thing in the bin of this table, of which there is one note of moves."""
+    """A thing in the trash of this table, of which there is one note of moves."""
     snapshot = table._adapter.snapshot()
     plain = {
         "name": name,
@@ -160,7 +160,7 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
 def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
-    """Finding 7: emptying the bin deleted what a note named."""
+    """Finding 7: emptying the trash deleted what a note named."""
     table, place = lk.table(spark, name), lake.home(name)
     rows = lake.fingerprint(name)
     bin_ = place / "_lakekeeper" / "trash"

@@ -121,7 +121,7 @@ def test_two_tables_with_one_data_path(
 def test_a_table_that_was_made_again_in_the_place_of_another(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    """Notes of the former table are in its folder: the new one's vacuum and bin are not concerned with them."""
+    """Notes of the former table are in its folder: the new one's vacuum and trash are not concerned with them."""
     place = tmp_path / "place"
     former = fill(lake, lake.create("id bigint, k int, v string", location=place), 3, 10)
     table = lk.table(spark, former)

@@ -218,7 +218,7 @@ def test_the_checkpoint_of_another_table_is_no_protection(stream: Stream, tmp_pa
 
 
 def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None:
-    """``protect=`` of a table: a shallow clone on Delta, a table into which the files were added on Iceberg."""
+    """``shared_with=``: a shallow clone on Delta, a table into which the files were added on Iceberg."""
     name = lake.create("id bigint, v string")
     rows = lake.spark.range(2 * ROWS).selectExpr("id", "cast(id AS string) AS v")
     lake.append(name, rows.where(f"id < {ROWS}"))
@@ -229,14 +229,14 @@ def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None
     unsafe: dict[str, Any] = {
         "retention_hours": 0, "allow_unsafe_retention": True, "options": {"vacuum.max-share": 1},
     }  # fmt: skip
-    report = lake.table(name).vacuum(protect=[user], **unsafe)
+    report = lake.table(name).vacuum(shared_with=[user], **unsafe)
     assert report.deleted_files_count == 0 if not lake.iceberg else "data file" not in str(report)
     assert report.plan is not None
     assert user in str(report.plan)
     lake.spark.sql(f"REFRESH TABLE {user}")
     assert lake.fingerprint(user) == expected
     with pytest.raises(lk.errors.NotFound):
-        lake.table(name).vacuum(protect=["ice.formats.no_such_table"], **unsafe)
+        lake.table(name).vacuum(shared_with=["ice.formats.no_such_table"], **unsafe)
 
 
 def sharing(lake: Lake, name: str, fresh: str) -> str:

@@ -1,4 +1,4 @@
-"""Vacuum, the recycle bin and what is dropped, through the public face, on Delta and Iceberg."""
+"""Vacuum, the trash and what is dropped, through the public face, on Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_files_under_way_stay(spark: SparkSession, lake: Lake) -> None:
     assert [path.rpartition("/")[2] for path in report.plan.spared] == [fresh.name]
 
 
-def test_the_recycle_bin(spark: SparkSession, lake: Lake) -> None:
+def test_the_trash(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake)
     table, place = lk.table(spark, name), lake.home(name)
     known = {version: lake.fingerprint(name, version) for version in lake.versions(name)[-3:]}

@@ -17,7 +17,7 @@ from tests.formats.lakes import Lake
 
 @pytest.fixture
 def heard(spark: SparkSession) -> Iterator[Listening]:
-    listening = lk.observe(spark)
+    listening = lk.listen(spark)
     yield listening
     listening.stop()
 
@@ -53,7 +53,7 @@ def test_the_queries_of_a_session_are_heard_with_the_files_they_read(
 
 def test_who_stops_to_listen_hears_nothing(spark: SparkSession, lake: Lake) -> None:
     before = len(spark._jsparkSession.listenerManager().listListeners())
-    listening = lk.observe(spark)
+    listening = lk.listen(spark)
     listening.stop()
     assert len(spark._jsparkSession.listenerManager().listListeners()) == before
     name = make(lake, files=1)

@@ -16,7 +16,7 @@ from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash.recycle_bin import empty
+from lakekeeper.engine.trash.entries import empty
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.model.oracle import Violation
 from tests.model.program import Names, Question, Trace
@@ -35,7 +35,7 @@ _LATER_MS = 2_000 * HOUR_MS
 class Keep:
     """What is asked of all vacuums of a scope; hours. ``orphans``: writers do not register, so the last one lists.
 
-    ``bin``: files may be on their way into the bin, which no commit can see.
+    ``trash``: files may be on their way into the trash, which no commit can see.
     """
 
     age: int = 24
@@ -45,7 +45,7 @@ class Keep:
     grace: int = 72
     share: float = 1.0
     orphans: bool = False
-    bin: bool = False
+    trash: bool = False
 
     @property
     def options(self) -> Options:
@@ -90,7 +90,7 @@ def check(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> No
         return
     numbers = world.registry.numbers
     known = held(world, keep, node, shelf, jumped)
-    if not world.scope.settings.linear and not keep.bin:
+    if not world.scope.settings.linear and not keep.trash:
         known |= {n: "did not expire" for n in range(node.number + 1) if n not in {*known, *shelf.expired}}
     for number, why in known.items():
         if number in shelf.expired:
@@ -106,7 +106,7 @@ def relied_on(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int, n
     files = (world.registry.numbers[id(e.file)] for e in node.chain[number].files.values())
     if number in shelf.expired or any(each in shelf.gone for each in files):
         return False
-    unlocked = world.scope.settings.linear or keep.bin
+    unlocked = world.scope.settings.linear or keep.trash
     return not unlocked or number in held(world, keep, node, shelf, jumped)
 
 

@@ -28,7 +28,7 @@ from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.state import leases
 from lakekeeper.engine.state.leases import Intent
 from lakekeeper.engine.trash.drop_partition import drop_rows
-from lakekeeper.engine.trash.recycle_bin import entries
+from lakekeeper.engine.trash.entries import entries
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import LakekeeperError

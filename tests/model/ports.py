@@ -83,7 +83,7 @@ class ScriptedStorage:
     def same_table(self, table_uuid: str, version: int | None) -> bool:
         return table_uuid == UUID
 
-    def refuses_bin(self) -> str:
+    def refuses_trash(self) -> str:
         return ""
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:

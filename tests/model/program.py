@@ -29,7 +29,7 @@ from lakekeeper.engine.merge import executor as engine_rewrite
 from lakekeeper.engine.merge import job as engine_maintain
 from lakekeeper.engine.merge import planning as engine_planning
 from lakekeeper.engine.state import leases as engine_intents
-from lakekeeper.engine.trash import recycle_bin as engine_trash
+from lakekeeper.engine.trash import entries as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.errors import Conflict
@@ -39,7 +39,7 @@ from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, Sh
 
 _MOST_QUESTIONS = 400
 _MOMENT = 5_000  # ms, when programs begin: version 4 is as old as that, later ones come from the future
-_SLOTS = 4  # of intents and of the bin: looking at 64 of them each time would be most of the work
+_SLOTS = 4  # of intents and of the trash: looking at 64 of them each time would be most of the work
 
 
 _DIRTY = ("error after", "stop before", "stop after", "down", "down after")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
-_FULL = ("are registered on it", "the recycle bin holds", "could not be moved back")
-"""Why somebody may be refused where nothing is wrong: slots are few, and what is in the bin may be in part only."""
+_FULL = ("are registered on it", "the trash holds", "could not be moved back")
+"""Why somebody may be refused where nothing is wrong: slots are few, and what is in the trash may be in part only."""
 
 
 def ended(world: World, trace: Trace, node: Node, extra: Extra) -> None:
@@ -62,7 +62,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
         or (keep is not None and any(why in said for why in _FULL)),
         RetentionError: "empty" in trace.faults
         or (keep is not None and keep.share < 1 and "max-share" in said),
-        NotFound: keep is not None and "recycle bin" in said,
+        NotFound: keep is not None and "trash" in said,
     }
     if not expected.get(type(error), False):
         raise Violation(f"{trace.name} ended with {type(error).__name__}: {error}") from error

@@ -46,7 +46,7 @@ class Shelf:
     """What there is beside the versions, each state of it one object.
 
     gone     numbers of files that a version names and that are not in their place any more
-    moved    what lies in the recycle bin: path → number
+    moved    what lies in the trash: path → number
     """
 
     notes: Mapping[str, str]

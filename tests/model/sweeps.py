@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash.recycle_bin import restore_files
+from lakekeeper.engine.trash.entries import restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
@@ -43,7 +43,7 @@ def write(adapter: Scripted, _observer: Observer, _clock: Clock) -> None:
 
 
 def restore(name: str) -> Run:
-    """Files of a vacuum come out of the bin."""
+    """Files of a vacuum come out of the trash."""
 
     def run(adapter: Scripted, _observer: Observer, _clock: Clock) -> Any:
         return restore_files(adapter, name)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lakekeeper.core.units import HOUR_MS
-from lakekeeper.engine.trash import recycle_bin
-from lakekeeper.engine.trash.recycle_bin import DROPPED, TrashEntry
+from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
 from lakekeeper.engine.vacuum.foreign_tables import Neighbours
 from lakekeeper.engine.vacuum.job import VacuumJob
 from lakekeeper.testing.lake import Settings
@@ -152,13 +152,13 @@ def _any_cursor() -> Sequence[tuple[Any, str, Any]]:
 
 
 def _any_entry() -> Sequence[tuple[Any, str, Any]]:
-    real = recycle_bin.find
+    real = trash_entries.find
 
     def find(adapter: MemoryAdapter, name: str) -> tuple[str, TrashEntry]:
         slot, entry = real(adapter, name)
         return slot, replace(entry, state=DROPPED, dropped=entry.dropped or entry.version + 1)
 
-    return [(recycle_bin, "find", find)]
+    return [(trash_entries, "find", find)]
 
 
 BUGS: dict[str, Callable[[], Sequence[tuple[Any, str, Any]]]] = {

@@ -1,4 +1,4 @@
-"""Long random histories with vacuums, names, a bin and jumps of time, in any order; at the end somebody cleans up."""
+"""Long random histories with vacuums, names, trash and jumps of time, in any order; at the end somebody cleans up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEEPS: Mapping[str, Keep] = {
     "writers": Keep(orphans=True),
     "more": Keep(age=48, last=3, named=(2,)),
     "patient": Keep(timeout=200, grace=72),
-    "bin": Keep(bin=True),
+    "trash": Keep(trash=True),
 }
 ACTS = (*ROWS, "append", "overwrite", "overwrite", "overwrite", "undo", "restore", "tag", "tag", "untag")
 SLOT = (0, 1, 2)
@@ -56,7 +56,7 @@ def programs(keep: Keep) -> dict[str, Run]:
     }
     if keep.orphans:
         found |= {"writer": write}
-    if keep.bin:
+    if keep.trash:
         found |= {"vbin": sweep(keep, trash=True), "vback": restore("vbin")}
     return found
 

@@ -17,7 +17,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     VacuumPlan,
 )
 from lakekeeper.engine.state.leases import Intent, Registration
-from lakekeeper.engine.trash.recycle_bin import CURSOR
+from lakekeeper.engine.trash.entries import CURSOR
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.engine.vacuum import orphans
 from lakekeeper.engine.vacuum.deleter import Removal, Removed

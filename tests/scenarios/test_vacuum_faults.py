@@ -14,8 +14,8 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state import leases
 from lakekeeper.engine.state.leases import register, registered
-from lakekeeper.engine.trash import recycle_bin
-from lakekeeper.engine.trash.recycle_bin import empty
+from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.entries import empty
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -35,10 +35,10 @@ CALLS: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nine of ten calls look for an intent or a bin where there is none."""
+    """Else nine of ten calls look for an intent or trash where there is none."""
     monkeypatch.setattr(leases, "SLOTS", 3)
     monkeypatch.setattr(leases, "VACUUMS", 2)
-    monkeypatch.setattr(recycle_bin, "SLOTS", 2)
+    monkeypatch.setattr(trash_entries, "SLOTS", 2)
 
 
 def made(*, linear: bool) -> MemoryTable:

@@ -122,7 +122,7 @@ VACUUM_OPTIONS: tuple[Option, ...] = (
         float,
         168.0,
         "hours",
-        "How long files stay in the recycle bin before they are deleted for good.",
+        "How long files stay in the trash before they are deleted for good.",
         1,
         87_600,
         scope="higher",

@@ -90,7 +90,9 @@ def _unread(report: DeleteReport) -> str:
 def render_restore(report: RestoreReport) -> str:
     """What was restored, in one or two lines."""
     if report.kind == "files":
-        return f"{report.table}: restored {counted(report.files, 'file')} from the recycle bin ({size(report.bytes)})"
+        return (
+            f"{report.table}: restored {counted(report.files, 'file')} from the trash ({size(report.bytes)})"
+        )
     if report.already:
         return (
             f"{report.table}: the rows where {report.where} were already restored by version {report.version}"

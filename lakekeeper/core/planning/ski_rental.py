@@ -16,7 +16,7 @@ and B is due once
 Break-even (1) is right where nothing is known: however queries end, at most twice what hindsight would have paid. Half
 is right where a table goes on as it began: rent then grows with the square of time, and at a half the merge pays back
 within as long as its blocks have waited. 0.7 is the geometric mean of the two: an adversary who ends all queries right
-after each merge makes it cost 2.4 times hindsight, and against the exact optimum of steady commits (``core.optimum``),
+after each merge makes it cost 2.4 times hindsight, and against the exact optimum of steady commits (``tests/bench``),
 over prices of a scan from 0.005 to 10 rewrites of a file, it costs 1.13 times as much (break-even 1.15, half 1.08).
 
 Sources: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988) for ski rental; Mathieu, Rajaraman,

@@ -52,7 +52,6 @@ class Arrivals:
     keys           (B, K) sorted keys of each block, or None where only the bounds are known
     level          B levels, or None where all are 0
     present        so many of the first commits are in the table already: they are no part of what is measured
-    wide           every commit is one block over the whole key, for which the exact optimum is known
     at_ms          C times of the commits, ascending; None: a commit a minute. A commit without blocks only passes time
     digits         of a compound key, how many values each column has; a position is then the tuple's rank, a whole
                    number: (2, 5, 1) of (4, 10, 10) values is at 251. Empty: a key of one column
@@ -69,7 +68,6 @@ class Arrivals:
     keys: Floats | None = None
     level: Ints | None = None
     present: int = 0
-    wide: bool = False
     at_ms: Ints | None = None
     digits: tuple[int, ...] = ()
 
@@ -153,7 +151,6 @@ def named_stream(
         bytes=np.full(blocks, file_bytes, np.int64),
         place=np.zeros(blocks, np.int64),
         keys=parts,
-        wide=name == "wide" and files == 1,
     )
 
 

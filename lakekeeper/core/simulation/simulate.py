@@ -9,7 +9,7 @@ Depth at a point is the number of files that a lookup of one key opens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -19,14 +19,12 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env, Policy, converges
 from lakekeeper.core.simulation.commit_streams import Arrivals
-from lakekeeper.core.simulation.offline_optimum import Optimum, nearest_optimum
 from lakekeeper.core.simulation.query_sampler import Course, Probe
 from lakekeeper.core.simulation.simulated_table import World
 from lakekeeper.core.simulation.simulation_text import render_simulation
 from lakekeeper.core.text.result import Result
 
 _SAMPLES = 100
-_LARGEST_OPTIMUM = 1000  # commits: beyond that the exact optimum takes minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,6 @@ class SimulationReport(Result):
     untouched_depth           mean depth if nothing were ever merged
     range_files               files per query of 1 % of the data
     point_bytes, range_bytes  size of the files that a query opens
-    optimum, optimum_ratio    the exact offline optimum where this course comes nearest to it, and how many times its
-                              cost this course has; None but for commits of one file over the whole key
     course                    all of it over time
     """
 
@@ -70,15 +66,12 @@ class SimulationReport(Result):
     range_files: float
     point_bytes: float
     range_bytes: float
-    optimum: Optimum | None
-    optimum_ratio: float | None
     course: Course = field(compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, the course as lists."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         plain["policies"] = list(self.policies)
-        plain["optimum"] = asdict(self.optimum) if self.optimum else None
         plain["course"] = {n: getattr(self.course, n).tolist() for n in self.course.__dataclass_fields__}
         return plain
 
@@ -127,9 +120,6 @@ def simulate(
     course = probe.course()
     amplification = spent.bytes / ingested
     depth = float(course.depth.mean())
-    ratio, optimum = None, None
-    if arrivals.wide and commits <= _LARGEST_OPTIMUM:
-        ratio, optimum = nearest_optimum(amplification, depth, commits, every=every)
     return SimulationReport(
         ingest=arrivals.name,
         policies=tuple(p.name for p in policies),
@@ -152,8 +142,6 @@ def simulate(
         range_files=float(course.range_files.mean()),
         point_bytes=float(course.point_bytes.mean()),
         range_bytes=float(course.range_bytes.mean()),
-        optimum=optimum,
-        optimum_ratio=ratio,
         course=course,
     )
 

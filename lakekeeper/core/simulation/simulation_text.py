@@ -33,13 +33,6 @@ def render_simulation(report: SimulationReport) -> str:
         indent(table(files, right=frozenset({1, 2}))),
         f"  read        {size(report.point_bytes)} by a query for one key, {size(report.range_bytes)} for 1 %",
     ]
-    if report.optimum is not None and report.optimum_ratio is not None:
-        best = report.optimum
-        course = f"{best.rewritten:.2f} bytes at depth {best.depth:.2f}"
-        lines += [
-            f"  optimum     {report.optimum_ratio:.2f} times the cost of the offline optimum",
-            f"              ({course}, opening a file costs {best.price:g} of rewriting it)",
-        ]
     lines += [
         "  files read by a query for one key, by commit:",
         indent(chart(report.course.depth, report.course.commit)),

@@ -15,13 +15,13 @@ from typing import Literal
 
 from lakekeeper.errors import RetentionError
 
-Region = Literal["data", "metadata", "bin"]
-"""The part of a table in which a file must be: its data, its metadata, or an entry of its recycle bin."""
+Region = Literal["data", "metadata", "trash"]
+"""The part of a table in which a file must be: its data, its metadata, or an entry of its trash."""
 
 NOTES = "_lakekeeper"
 """The folder below a table's location that is lakekeeper's own."""
-BIN = "trash"
-"""The folder in it that is the recycle bin; each entry has a folder of its own there."""
+TRASH = "trash"
+"""The folder in it that is the trash; each entry has a folder of its own there."""
 
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
 _SAME = {"s3n": "s3", "s3a": "s3", "wasbs": "wasb", "abfss": "abfs"}
@@ -90,7 +90,7 @@ def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
     for number, root in enumerate(grounds.roots):
         steps = _steps_below(place, root)
         if steps:
-            return _refusal_within(steps, grounds.reserved, region) if number == 0 else _outside_bin(region)
+            return _refusal_within(steps, grounds.reserved, region) if number == 0 else _outside_trash(region)
     for root, name in grounds.barred.items():
         if _steps_below(place, root):
             return f"it is in {root}, which the table declares ({name}) but vacuum.allowed-locations does not list"
@@ -99,29 +99,29 @@ def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
 
 def _refusal_within(steps: Sequence[str], reserved: Sequence[str], region: Region) -> str:
     """The same for a file below the table's location."""
-    in_bin = len(steps) > 3 and steps[:2] == (NOTES, BIN)
-    if region == "bin":
-        return "" if in_bin else "it is in no entry of the recycle bin"
+    in_trash = len(steps) > 3 and steps[:2] == (NOTES, TRASH)
+    if region == "trash":
+        return "" if in_trash else "it is in no entry of the trash"
     if steps[0] == NOTES or (region == "data" and steps[0] in reserved):
         return f"it is in {steps[0]}, from which this step deletes nothing"
     return ""
 
 
-def _outside_bin(region: Region) -> str:
-    return "it is in no entry of the recycle bin" if region == "bin" else ""
+def _outside_trash(region: Region) -> str:
+    return "it is in no entry of the trash" if region == "trash" else ""
 
 
 def move_refusal(source: str, target: str, grounds: Grounds) -> str:
-    """Why a file must not be moved between its place and the recycle bin; empty where it may be."""
-    into, out = refusal(target, grounds, "bin"), refusal(source, grounds, "bin")
+    """Why a file must not be moved between its place and the trash; empty where it may be."""
+    into, out = refusal(target, grounds, "trash"), refusal(source, grounds, "trash")
     if not into:
         return refusal(source, grounds)
     return out or refusal(target, grounds)
 
 
-def bin_folder(location: str, entry: str) -> str:
-    """The folder of an entry of the recycle bin."""
-    return f"{location.rstrip('/')}/{NOTES}/{BIN}/{entry}"
+def trash_folder(location: str, entry: str) -> str:
+    """The folder of an entry of the trash."""
+    return f"{location.rstrip('/')}/{NOTES}/{TRASH}/{entry}"
 
 
 def within(path: str, folder: str) -> bool:

@@ -31,7 +31,7 @@ KINDS = (
     "orphan",
     "trash",
 )
-"""The role of a file in its format; ``changes`` are files of a change feed, ``trash`` files in the recycle bin."""
+"""The role of a file in its format; ``changes`` are files of a change feed, ``trash`` files in the trash."""
 
 METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
 """Kinds that are in a folder of the format, or of lakekeeper."""
@@ -40,7 +40,7 @@ METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata
 def region_of(kind: str) -> Region:
     """Where a file of a kind must be."""
     if kind == "trash":
-        return "bin"
+        return "trash"
     return "metadata" if kind in METADATA_KINDS else "data"
 
 

@@ -65,7 +65,7 @@ def render_vacuum(report: VacuumReport) -> str:
             "deleted; nothing was changed"
         )
         return "\n".join(lines)
-    verb = "moved to the recycle bin" if report.trash else "deleted"
+    verb = "moved to the trash" if report.trash else "deleted"
     lines.append(
         f"{verb}: {counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}, in "
         f"{duration(report.duration_ms / 1000)}"

@@ -1,11 +1,11 @@
-"""``drop_partition``: delete rows in one commit, and retain the version before it until the recycle bin expires.
+"""``drop_partition``: delete rows in one commit, and retain the version before it until the trash expires.
 
     pending ─┬─► dropped (by version v) ──► restoring (since version w) ──► gone: the rows are back
              └─► gone: the delete is known not to have happened
 
 An entry is pending from before the delete until the log was seen to carry the delete's run id; a pending entry cannot
-be restored. Any look at the bin settles what is pending: the log says whether the delete has happened, and what the log
-has not shown within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
+be restored. Any look at the trash settles what is pending: the log says whether the delete has happened, and what the
+log has not shown within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
-from lakekeeper.engine.trash import recycle_bin
-from lakekeeper.engine.trash.recycle_bin import DROPPED, PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry
 from lakekeeper.errors import LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner
 
@@ -36,9 +36,9 @@ def drop_rows(
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> DeleteReport:
-    """Delete the rows that match ``where``; the bin has an entry from which they can be put in again.
+    """Delete the rows that match ``where``; the trash has an entry from which they can be put in again.
 
-    Raises as :func:`lakekeeper.engine.delete.row_delete.delete_rows`; AdapterError where the bin is full. After any
+    Raises as :func:`lakekeeper.engine.delete.row_delete.delete_rows`; AdapterError where the trash is full. After any
     error but Unknown no entry is left. Unknown leaves a pending one, which is settled by the log.
     """
     clock = clock or Clock()
@@ -56,7 +56,7 @@ def drop_rows(
         state=PENDING,
         run_id=new_run_id(),
     )
-    recycle_bin.put(adapter.notes, adapter.table, entry)
+    trash_entries.put(adapter.notes, adapter.table, entry)
     try:
         report = delete_rows(
             adapter, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
@@ -65,46 +65,46 @@ def drop_rows(
         raise
     except LakekeeperError:
         with suppress(Exception):  # it stays pending, and the log will say that nothing has happened
-            recycle_bin.forget(adapter, entry.name)
+            trash_entries.forget(adapter, entry.name)
         raise
     with suppress(Exception):  # the rows are gone: a note that cannot be written does not fail the drop
         if report.changed:
             settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
         else:
-            recycle_bin.forget(adapter, entry.name)
+            trash_entries.forget(adapter, entry.name)
     return report
 
 
 def settle(
     adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
 ) -> None:
-    """Bring the bin up to what the log says of drops and restores; asks nothing where all of them are settled.
+    """Bring the trash up to what the log says of drops and restores; asks nothing where all of them are settled.
 
     ``rows`` are numbers of deleted rows by run id, for the entries. Raises AdapterError or NotFound where the log or
     the storage does not answer.
     """
     settle_drops(adapter, options, now_ms, rows)
-    for entry in recycle_bin.entries(adapter).values():
+    for entry in trash_entries.entries(adapter).values():
         if entry.state == RESTORING:
             changes = since(adapter, entry.since, entry)
             if changes is not None and changes.landed(restore_run(entry)) is not None:
-                recycle_bin.forget(adapter, entry.name)
+                trash_entries.forget(adapter, entry.name)
 
 
 def settle_drops(
     adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
 ) -> None:
     """As :func:`settle`, of drops alone."""
-    for slot, entry in recycle_bin.entries(adapter).items():
+    for slot, entry in trash_entries.entries(adapter).items():
         changes = since(adapter, entry.version, entry) if entry.state == PENDING else None
         if changes is None:
             continue
         version = changes.landed(entry.run_id)
         if version is not None:
             counted = (rows or {}).get(entry.run_id, 0)
-            recycle_bin.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
+            trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
         elif not changes.obstacle and now_ms >= entry.expires_ms(options.ms("vacuum.intent-timeout-hours")):
-            recycle_bin.forget(adapter, entry.name)
+            trash_entries.forget(adapter, entry.name)
 
 
 def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | None:

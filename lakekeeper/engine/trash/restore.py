@@ -24,9 +24,9 @@ from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
-from lakekeeper.engine.trash import recycle_bin
+from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
-from lakekeeper.engine.trash.recycle_bin import PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
@@ -40,11 +40,11 @@ def restore(
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> RestoreReport:
-    """Bring an entry of the bin back: files to where they were, or the rows of a partition by an append.
+    """Bring an entry of the trash back: files to where they were, or the rows of a partition by an append.
 
     ``name`` may be the beginning of the entry's. Raises NotFound, also where the version before the drop cannot be
     read any more; Unsupported for rows that would not come back as they were; AdapterError where files are still in
-    the bin, or whether the rows are back already is not known; Conflict, Rejected, or Unknown. The entry stays
+    the trash, or whether the rows are back already is not known; Conflict, Rejected, or Unknown. The entry stays
     after any error: run it again.
     """
     clock = clock or Clock()
@@ -52,9 +52,9 @@ def restore(
     settle_drops(adapter, options, started)
     # The version first: a restore that it has missed has noted itself in the entry before it committed.
     seen = adapter.version()
-    slot, entry = recycle_bin.find(adapter, name)
+    slot, entry = trash_entries.find(adapter, name)
     if entry.kind == "files":
-        recycle_bin.restore_files(adapter, entry.name, options.words("vacuum.allowed-locations"))
+        trash_entries.restore_files(adapter, entry.name, options.words("vacuum.allowed-locations"))
         return RestoreReport(
             adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
         )
@@ -65,8 +65,8 @@ def restore(
         commit, rows, files = work.run(seen)
     except Halted as halted:
         raise halted.cause from None
-    with suppress(Exception):  # the rows are back, and the log shows it to the next reader of the recycle bin
-        recycle_bin.forget(adapter, entry.name)
+    with suppress(Exception):  # the rows are back, and the log shows it to the next reader of the trash
+        trash_entries.forget(adapter, entry.name)
     return RestoreReport(
         table=adapter.table,
         name=entry.name,
@@ -133,7 +133,7 @@ class _Restore:
                 return done, entry.rows, 0
         else:
             begun = replace(entry, state=RESTORING, since=seen.version)
-            recycle_bin.change(self.adapter.notes, self.slot, entry, begun)
+            trash_entries.change(self.adapter.notes, self.slot, entry, begun)
             self.entry = begun
         timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
         read = replace(seen, version=entry.version)
@@ -151,7 +151,7 @@ class _Restore:
             raise AdapterError(
                 f"{self.adapter.table}: an earlier restore of '{self.entry.name}' began at version {self.entry.since}, "
                 f"and whether its rows are back is not known ({why}); nothing was restored. Look for the rows "
-                f"where {self.entry.where}, and empty the bin if they are there"
+                f"where {self.entry.where}, and empty the trash if they are there"
             )
         return None
 

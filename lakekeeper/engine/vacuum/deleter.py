@@ -24,7 +24,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 )
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
-from lakekeeper.engine.trash.recycle_bin import Bin
+from lakekeeper.engine.trash.entries import TrashFolder
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter
 from lakekeeper.spi.storage import Storage
@@ -75,7 +75,7 @@ class _Pace:
 
 @dataclass(slots=True)
 class Removal:
-    """Deletes what a plan names, or moves it to the bin.
+    """Deletes what a plan names, or moves it to the trash.
 
     ``check`` is called before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
     versions cannot be locked: a user may restore an old one.
@@ -93,11 +93,11 @@ class Removal:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
-        """Delete all files of the plan; ``trash`` names the folder of the bin that they are moved to instead."""
+        """Delete all files of the plan; ``trash`` names the folder of the trash that they are moved to instead."""
         pace = _Pace(self.clock, self.options.integer("vacuum.max-deletes-per-second"))
-        bin_ = Bin(self.adapter, self.storage, trash, self.clock) if trash else None
-        if bin_:
-            bin_.open(plan)
+        folder = TrashFolder(self.adapter, self.storage, trash, self.clock) if trash else None
+        if folder:
+            folder.open(plan)
         data = [f for f in plan.files if f.kind not in METADATA_KINDS]
         rest = [f for f in plan.files if f.kind in METADATA_KINDS]
         for files in (data, rest):
@@ -106,14 +106,14 @@ class Removal:
             if threads:
                 with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-vacuum") as pool:
                     try:
-                        for done in [pool.submit(self._partition, part, pace, bin_) for part in parts]:
+                        for done in [pool.submit(self._partition, part, pace, folder) for part in parts]:
                             done.result()
                     except BaseException:
                         self.stopped = self.stopped or "interrupted"  # all partitions end with their batch
                         raise
         return self._removed(plan)
 
-    def _partition(self, files: Sequence[Doomed], pace: _Pace, bin_: Bin | None) -> None:
+    def _partition(self, files: Sequence[Doomed], pace: _Pace, folder: TrashFolder | None) -> None:
         least = self.options.integer("vacuum.min-batch-delete-size")
         most = self.options.integer("vacuum.max-batch-delete-size")
         for batch in batches(files, least, most):
@@ -121,7 +121,7 @@ class Removal:
             if not self._goes_on():
                 return
             self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
-            gone = set(bin_.take(batch) if bin_ else self.storage.delete(batch))
+            gone = set(folder.take(batch) if folder else self.storage.delete(batch))
             with self._lock:
                 self.gone += [file for file in batch if file.path in gone]
                 self.batches += 1

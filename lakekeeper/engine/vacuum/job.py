@@ -43,7 +43,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.state.leases import Intent, registered
 from lakekeeper.engine.trash.drop_partition import settle
-from lakekeeper.engine.trash.recycle_bin import held_versions
+from lakekeeper.engine.trash.entries import held_versions
 from lakekeeper.engine.vacuum.deleter import NOTHING, Removal, Removed, foretold
 from lakekeeper.engine.vacuum.foreign_tables import Neighbours
 from lakekeeper.engine.vacuum.journal import Records
@@ -85,7 +85,7 @@ def vacuum(
 ) -> VacuumReport:
     """Run a vacuum on one table.
 
-    Raises RetentionError where a rule forbids it, Unsupported for a recycle bin where the storage cannot rename,
+    Raises RetentionError where a rule forbids it, Unsupported for ``trash`` where the storage cannot rename,
     AdapterError where a log or the storage does not answer, Conflict where others went on committing, Rejected, or
     Unknown: in all of these nothing was deleted. Files that could not be deleted are counted in the report.
     """
@@ -142,11 +142,11 @@ class VacuumJob:
 
     def run(self) -> VacuumReport:
         require_roots(self.adapter.table, self.storage.grounds)
-        if self.request.trash and (why := self.storage.refuses_bin()):
+        if self.request.trash and (why := self.storage.refuses_trash()):
             raise Unsupported(
                 self.adapter.table,
-                "recycle bin",
-                f"{why}; nothing was deleted. Vacuum without the recycle bin",
+                "trash",
+                f"{why}; nothing was deleted. Vacuum without the trash",
             )
         first = self._prepared()
         if isinstance(first, VacuumReport):
@@ -200,7 +200,7 @@ class VacuumJob:
 
     def _expired(self, look: _Look) -> _Look:
         """Take what goes out of the metadata; the look without the files that a newer commit names again."""
-        if self.request.trash:  # from the bin it may come back
+        if self.request.trash:  # from the trash it may come back
             return look
         plan = look.plan
         again = self.storage.expire(look.versions, look.kept, _paths(plan))
@@ -218,7 +218,7 @@ class VacuumJob:
         return removal.run(look.plan, self.run_id if self.request.trash else "")
 
     def _take_over(self, look: _Look) -> None:
-        # What goes into the bin is not all that is dead: then no list goes for its age.
+        # What goes into the trash is not all that is dead: then no list goes for its age.
         by_age = not self.request.trash and not look.doubted
         self.records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
 
@@ -233,7 +233,7 @@ class VacuumJob:
         return self.request.options.ms("vacuum.intent-timeout-hours")
 
     def _expires(self, look: _Look) -> bool:
-        """Does anything leave the metadata? Nothing on a linear log; nor for the bin, from which it may come back."""
+        """Does anything leave the metadata? Nothing on a linear log; nor for the trash, from which it may come back."""
         return bool(look.plan.gone) and not look.versions.linear and not self.request.trash
 
     def _look(self) -> _Look | None:
@@ -284,7 +284,7 @@ class VacuumJob:
         spared = {**plan.spared, **doubted, **orphans.spared}
         plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
         if self.request.trash:
-            # What stays in the metadata has to be readable: only data comes back out of the bin.
+            # What stays in the metadata has to be readable: only data comes back out of the trash.
             files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
             plan = replace(plan, files=files, expired_refs=())
         missing = (path for path, info in infos.items() if info is None)

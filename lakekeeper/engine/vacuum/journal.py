@@ -28,7 +28,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
-from lakekeeper.engine.trash.recycle_bin import CURSOR
+from lakekeeper.engine.trash.entries import CURSOR
 from lakekeeper.engine.vacuum.deleter import Removed
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Notes

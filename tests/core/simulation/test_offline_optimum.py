@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from lakekeeper.core.simulation.offline_optimum import nearest_optimum, optimum
+from tests.bench.offline_optimum import nearest_optimum, optimum
 
 
 def _cheapest(commits: int, price: float, every: int) -> float:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from lakekeeper.core.vacuum.path_guard import (
     Grounds,
     below,
-    bin_folder,
     grounds_of,
     meets,
     move_refusal,
@@ -19,6 +18,7 @@ from lakekeeper.core.vacuum.path_guard import (
     require_roots,
     same_place,
     spelled,
+    trash_folder,
     within,
 )
 from lakekeeper.errors import RetentionError
@@ -88,16 +88,16 @@ def test_metadata_goes_from_its_own_folder_and_never_from_lakekeepers() -> None:
         "s3://bucket/t/_lakekeeper/trash/e/x",
     ],
 )
-def test_what_is_no_file_of_an_entry_does_not_go_with_the_bin(path: str) -> None:
-    assert refusal(path, HOME, "bin")
+def test_what_is_no_file_of_an_entry_does_not_go_with_the_trash(path: str) -> None:
+    assert refusal(path, HOME, "trash")
     assert move_refusal("/lake/t/data/x", path, HOME)
 
 
 def test_files_move_between_their_places_and_the_bin_only() -> None:
-    here, there = "/lake/t/p=1/x", f"{bin_folder('/lake/t', 'e')}/0/p=1/x"
+    here, there = "/lake/t/p=1/x", f"{trash_folder('/lake/t', 'e')}/0/p=1/x"
     assert there == "/lake/t/_lakekeeper/trash/e/0/p=1/x"
     assert (
-        refusal(there, HOME, "bin")
+        refusal(there, HOME, "trash")
         == move_refusal(here, there, HOME)
         == move_refusal(there, here, HOME)
         == ""
@@ -132,7 +132,7 @@ def test_a_property_widens_nothing_that_no_operator_allows(allowed: tuple[str, .
     if not permitted:
         assert "write.data.path" in why
         assert "vacuum.allowed-locations" in why
-    assert "bin" in refusal("s3://bulk/data/x.parquet", grounds, "bin") or not permitted
+    assert "trash" in refusal("s3://bulk/data/x.parquet", grounds, "trash") or not permitted
 
 
 def test_places_above_below_and_beside() -> None:

@@ -1,4 +1,4 @@
-"""Dropped partitions: what is in the bin at each moment, and that rows come back once whatever died in between."""
+"""Dropped partitions: what is in the trash at each moment, and that rows come back once whatever died in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.trash.drop_partition import drop_rows, settle
-from lakekeeper.engine.trash.recycle_bin import DROPPED, PENDING, RESTORING, TrashEntry, entries
+from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry, entries
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown, Unsupported
@@ -392,7 +392,7 @@ def test_another_table_in_the_same_place(scene: Scene) -> None:
     [entry] = bin_of(scene)
     scene.table.uuid = "another"
     assert bin_of(scene) == []
-    with pytest.raises(NotFound, match="the recycle bin has no single entry"):
+    with pytest.raises(NotFound, match="the trash has no single entry"):
         restore(MemoryAdapter(scene.table), MemoryRunner(), entry.name, resolve({}), clock=clock_of(scene))
 
 

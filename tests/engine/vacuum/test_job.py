@@ -16,7 +16,7 @@ from lakekeeper.core.vacuum.retention import Stream
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
-from lakekeeper.engine.trash.recycle_bin import empty, entries, restore_files
+from lakekeeper.engine.trash.entries import empty, entries, restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -329,10 +329,10 @@ def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
     assert len(looks) == (1 if error is LostRace else 3)
 
 
-def test_without_a_rename_there_is_no_bin(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding 35: refused before anything is written, not a report of files that failed."""
     monkeypatch.setattr(
-        MemoryStorage, "refuses_bin", lambda _: "its storage (s3a) renames a file by copying it"
+        MemoryStorage, "refuses_trash", lambda _: "its storage (s3a) renames a file by copying it"
     )
     disk, notes = dict(table.disk), dict(table.notes)
     with pytest.raises(Unsupported, match="renames a file by copying it; nothing was deleted"):

@@ -14,7 +14,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.state.leases import SLOTS, at_work, register, registered
-from lakekeeper.engine.trash.recycle_bin import empty, entries, restore_files
+from lakekeeper.engine.trash.entries import empty, entries, restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -223,8 +223,8 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
     assert not [name for name in table.notes if "list-" in name]
 
 
-def with_a_bin(table: MemoryTable) -> str:
-    """Old versions' files and what a dead run left are in the bin; the entry's name."""
+def with_trash(table: MemoryTable) -> str:
+    """Old versions' files and what a dead run left are in the trash; the entry's name."""
     clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
     register(notes, "t", intent(table, "dead-1"), clock)
     left = written(table, "dead-1")
@@ -236,7 +236,7 @@ def with_a_bin(table: MemoryTable) -> str:
 
 def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: MemoryTable) -> None:
     there = set(table.disk)
-    restore_files(MemoryAdapter(table), with_a_bin(table))
+    restore_files(MemoryAdapter(table), with_trash(table))
     assert set(table.disk) > there
     run(table, age_ms=DAY)
     assert set(table.disk) == set(table.current.files)
@@ -248,7 +248,7 @@ def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
     for day in range(5):
         table.later(DAY)
         table.overwrite([{"k": day}])
-    name = with_a_bin(table)
+    name = with_trash(table)
 
     def back(what: str) -> None:
         if what == "note vacuum/cursor.json":

@@ -1,10 +1,10 @@
-"""The recycle bin of a table: files that a vacuum moved aside, and dropped partitions, until they expire.
+"""The trash of a table: files that a vacuum moved aside, and dropped partitions, until they expire.
 
     vacuum(trash=True)   file ─► _lakekeeper/trash/<run>/<path below the table>     restore: back again
     drop_partition       rows leave by a commit; the version before it is kept      restore: its rows are put in again
 
 Versions stay in the metadata meanwhile, on both formats: they can be read again once the files are back. Each entry has
-a slot of its own, so that the bin is read without a listing.
+a slot of its own, so that the trash is read without a listing.
 
 Others may write notes too, and tables may share a folder: a table sees the entries that carry its own uuid, and a
 move in a note counts only if it leads from a place of the table's files into the entry's own folder.
@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.model.run_folders import is_name
-from lakekeeper.core.vacuum.path_guard import below, bin_folder, move_refusal, within
+from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
 from lakekeeper.core.vacuum.retention import Versions
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
@@ -40,7 +40,7 @@ PENDING, DROPPED, RESTORING = "pending", "dropped", "restoring"
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
-    """One thing in the bin. ``kind``: ``files`` (a vacuum's) or ``partition`` (rows that ``where`` means).
+    """One thing in the trash. ``kind``: ``files`` (a vacuum's) or ``partition`` (rows that ``where`` means).
 
     ``version`` is the one that was current on the table ``table_uuid``; a partition's rows are read from it. ``parts``
     are notes of moves.
@@ -70,8 +70,8 @@ class TrashEntry:
 
 
 @dataclass(slots=True)
-class Bin:
-    """What one vacuum moves into the bin; the moves are noted before the first of them."""
+class TrashFolder:
+    """What one vacuum moves into the trash; the moves are noted before the first of them."""
 
     adapter: Adapter[Any]
     storage: Storage
@@ -80,9 +80,9 @@ class Bin:
     _targets: dict[str, str] = field(default_factory=dict)
 
     def open(self, plan: VacuumPlan) -> None:
-        """Note what will be moved where. Raises AdapterError where the bin is full or cannot be written."""
+        """Note what will be moved where. Raises AdapterError where the trash is full or cannot be written."""
         roots = self.storage.grounds.roots
-        home = bin_folder(roots[0], self.name)
+        home = trash_folder(roots[0], self.name)
         for file in plan.files:
             # Files of different roots may have the same names below them.
             root = next(number for number, root in enumerate(roots) if within(file.path, root))
@@ -106,7 +106,7 @@ class Bin:
         put(self.adapter.notes, self.adapter.table, entry)
 
     def take(self, files: Sequence[Doomed]) -> list[str]:
-        """Move files into the bin; the sources that are in it now."""
+        """Move files into the trash; the sources that are in it now."""
         return self.storage.move({file.path: self._targets[file.path] for file in files})
 
 
@@ -115,8 +115,7 @@ def put(notes: Notes, table: str, entry: TrashEntry) -> None:
     text = json.dumps(asdict(entry))
     if claim(notes, _slots(), text) is None:
         raise AdapterError(
-            f"{table}: the recycle bin holds {SLOTS} entries; nothing was deleted. Empty it, or "
-            "vacuum without it"
+            f"{table}: the trash holds {SLOTS} entries; nothing was deleted. Empty it, or vacuum without it"
         )
 
 
@@ -147,7 +146,7 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
 
 
 def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, str]:
-    """Versions that dropped partitions are restored from, until the bin's time is up; to hold one too many is safe.
+    """Versions that dropped partitions are restored from, until the trash's time is up; to hold one too many is safe.
 
     Of a drop whose outcome is not known yet these are all since it began: it is made upon one of them.
     """
@@ -156,7 +155,7 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
     for entry in _all_entries(notes).values():
         if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
             continue
-        reason = f"in the recycle bin: partition {entry.where}"
+        reason = f"in the trash: partition {entry.where}"
         held[entry.version] = reason
         if entry.state == PENDING:
             began = times.get(entry.version) or 0
@@ -170,7 +169,7 @@ def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
     fits = [(slot, entry) for slot, entry in known.items() if entry.name.startswith(name)]
     if len(fits) != 1 or not name:
         names = ", ".join(entry.name for entry in known.values()) or "nothing"
-        raise NotFound(adapter.table, f"the recycle bin has no single entry '{name}'; it holds {names}")
+        raise NotFound(adapter.table, f"the trash has no single entry '{name}'; it holds {names}")
     return fits[0]
 
 
@@ -178,7 +177,7 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
     """Move an entry's files back to where they were; what is back already stays.
 
     ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError
-    where some files are still in the bin: the entry stays then.
+    where some files are still in the trash: the entry stays then.
     """
     slot, entry = find(adapter, name)
     storage = adapter.storage.allowing(locations)
@@ -234,7 +233,7 @@ def empty(
 
 
 def forget(adapter: Adapter[Any], name: str) -> None:
-    """Take an entry out of the bin that needs no file of it any more."""
+    """Take an entry out of the trash that needs no file of it any more."""
     _forget(adapter.notes, *find(adapter, name))
 
 
@@ -254,7 +253,7 @@ def _entry(plain: Mapping[str, Any]) -> TrashEntry:
 def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[tuple[str, str, int]]:
     """(source, target, bytes) of the moves that an entry's notes list, as far as they can be this entry's."""
     grounds = storage.grounds
-    home = bin_folder(grounds.roots[0], entry.name)
+    home = trash_folder(grounds.roots[0], entry.name)
     moves: list[tuple[str, str, int]] = []
     for number in range(entry.parts):
         text = adapter.notes.read(part(_moves_of(entry.name), number))

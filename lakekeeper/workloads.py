@@ -25,7 +25,7 @@ _LISTENING: WeakKeyDictionary[Any, Listening] = WeakKeyDictionary()
 """Observed sessions."""
 
 
-def observe(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
+def listen(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
     """Record the table scans of the session's queries; later plans and advice in this session use them.
 
     Keeps the newest ``most`` scans. A failure of the listener never affects a query. ``stop()`` ends the recording.

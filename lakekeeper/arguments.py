@@ -1,0 +1,141 @@
+"""From the arguments of a call to the request that the engine carries out; everything is checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options
+from lakekeeper.core.model.keys import parse_layout
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.plugins import find_policies
+from lakekeeper.errors import OptionError, RetentionError
+from lakekeeper.spark.streaming_offsets import streams_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakekeeper.core.vacuum.retention import Stream
+
+VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
+    "recluster": ("adaptive",),
+    "compact": ("sizes",),
+    "merge_deletes": ("deletes",),
+}
+CHECKPOINTS = "vacuum.streaming-checkpoints"
+
+
+def given_options(
+    options: Mapping[str, Any] | None, policy: str | Sequence[str] | None, budget_bytes: int | None
+) -> dict[str, Any]:
+    """The options of a call, with those that have an argument of their own."""
+    given = dict(options or {})
+    if policy is not None:
+        given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
+    if budget_bytes is not None:
+        given["budget-bytes"] = budget_bytes
+    return given
+
+
+def merge_request(
+    verb: str,
+    options: Options,
+    *,
+    columns: Sequence[str] | str | None = None,
+    where: str | None = None,
+    final: bool = False,
+    dry_run: bool = False,
+    parallelism: int = 1,
+    backoff: Backoff | None = None,
+) -> Request:
+    """The request of a verb, with the policies that the call or a conf names, else the verb's own."""
+    # A configured policy applies to reclustering; other verbs use their own unless the call names one.
+    named = options.words("policy") if verb == "recluster" or options.origins["policy"] == "call" else ()
+    asked, layout = columns_and_layout(columns)
+    # The adapter reads the property itself, which may identify its columns by more than their names.
+    standing = options["cluster-by"] if options.origins["cluster-by"] != "property" else ""
+    fallback, fallback_layout = parse_layout(standing)
+    return Request(
+        verb=verb,
+        policies=find_policies(named or VERB_POLICIES[verb]),
+        options=options,
+        columns=asked,
+        layout=layout,
+        where=where,
+        fallback_columns=fallback or None,
+        fallback_layout=fallback_layout,
+        needs_key=verb == "recluster",
+        final=final,
+        dry_run=dry_run,
+        parallelism=parallelism,
+        backoff=backoff,
+    )
+
+
+def columns_and_layout(columns: Sequence[str] | str | None) -> tuple[tuple[str, ...] | None, str]:
+    """Columns and layout of a call; text may name both: ``hilbert(a, b)``."""
+    if columns is None:
+        return None, "linear"
+    given, layout = parse_layout(columns) if isinstance(columns, str) else (tuple(columns), "linear")
+    if not given:
+        raise OptionError("columns", columns, "one to four column names")
+    return given, layout
+
+
+def required_predicate(where: str) -> str:
+    """The predicate of a delete. Raises OptionError if it is empty."""
+    if not str(where or "").strip():
+        raise OptionError("where", where, "a predicate over the table's columns; 'true' deletes every row")
+    return where
+
+
+def streams_to_keep(spark: SparkSession, table: str, options: Options) -> list[Stream]:
+    """What the streaming checkpoints that the operator configured have yet to read.
+
+    Raises RetentionError if only a table property names them: a service does not read folders named by a table,
+    and without them the vacuum would remove versions that these streams have yet to read.
+    """
+    named = options.words(CHECKPOINTS)
+    if not named and PROPERTY_PREFIX + CHECKPOINTS in options.ignored:
+        raise RetentionError(
+            f"{table}: the table property {PROPERTY_PREFIX}{CHECKPOINTS} names checkpoints of streams, "
+            "which are read only where the operator names them; nothing was deleted. Set "
+            f"{CONF_PREFIX}{CHECKPOINTS} to these folders, or remove the property"
+        )
+    return list(streams_of(spark, named, required=options.origins.get(CHECKPOINTS) == "call"))
+
+
+def version_numbers(versions: Sequence[int]) -> tuple[int, ...]:
+    """Versions of a call. Raises OptionError for anything but whole numbers."""
+    if isinstance(versions, str) or not all(type(version) is int for version in versions):
+        raise OptionError("keep_versions", versions, "version numbers; tables go to shared_with")
+    return tuple(versions)
+
+
+def table_names(tables: Sequence[str]) -> tuple[str, ...]:
+    """Names of tables of a call. Raises OptionError for anything but text."""
+    if isinstance(tables, str) or not all(isinstance(table, str) for table in tables):
+        raise OptionError("shared_with", tables, "a list of table names; versions go to keep_versions")
+    return tuple(tables)
+
+
+def age_ms(hours: float | None) -> int | None:
+    """Hours as milliseconds; raises OptionError for a negative number."""
+    if hours is None:
+        return None
+    if not hours >= 0:
+        raise OptionError("retention_hours", hours, "hours from 0 on")
+    return int(hours * HOUR_MS)
+
+
+def moment_ms(moment: datetime | None) -> int | None:
+    """A moment (UTC if it has no zone) as milliseconds since the epoch; raises OptionError."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise OptionError("older_than", moment, "a datetime")
+    at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,87 @@
+"""The public face: methods that mean the same take the same, and what they return has a public name."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper.cli import app
+
+CARRIES_OUT = {"final", "dry_run", "observer"}
+"""Arguments about carrying a plan out, which a plan alone has no use for."""
+
+
+def parameters(method: Callable[..., Any]) -> dict[str, tuple[Any, Any, Any]]:
+    found = inspect.signature(method).parameters.values()
+    return {p.name: (p.kind, p.default, p.annotation) for p in found}
+
+
+def test_plan_takes_what_recluster_takes() -> None:
+    plan, recluster = parameters(lk.Table.plan), parameters(lk.Table.recluster)
+    assert plan == {name: given for name, given in recluster.items() if name not in CARRIES_OUT}
+
+
+def test_the_command_plan_takes_what_the_command_recluster_takes() -> None:
+    commands = {
+        command.callback.__name__: command.callback for command in app.registered_commands if command.callback
+    }
+    plan, recluster = (set(inspect.signature(commands[name]).parameters) for name in ("plan", "recluster"))
+    assert plan - {"workload"} == recluster - {"final", "dry_run", "workload"}
+
+
+@pytest.mark.parametrize(
+    "name", ["clustering_information", "clustering_depth", "plan", "recluster", "simulate"]
+)
+def test_columns_come_first(name: str) -> None:
+    _, first, *others = inspect.signature(getattr(lk.Table, name)).parameters.values()
+    assert (first.name, first.default, first.kind) == (
+        "columns",
+        None,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+    assert {other.kind for other in others} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_one_name_for_one_argument() -> None:
+    """An argument of several methods has one type and, but for a required one, one default."""
+    seen: dict[str, set[tuple[Any, Any]]] = {}
+    for name, method in inspect.getmembers(lk.Table, inspect.isfunction):
+        if not name.startswith("_"):
+            for argument, (_, default, annotation) in parameters(method).items():
+                if default is not inspect.Parameter.empty:
+                    seen.setdefault(argument, set()).add((str(default), str(annotation)))
+    assert {argument: kinds for argument, kinds in seen.items() if len(kinds) > 1} == {}
+
+
+def test_what_a_call_returns_can_be_named() -> None:
+    calls = [method for name, method in inspect.getmembers(lk.Table, inspect.isfunction) if name[0] != "_"]
+    calls += [lk.table, lk.listen, lk.run, lk.auto, lk.drop_table, lk.dropped_tables, lk.restore_table]
+    named: set[str] = set()
+    for call in calls:
+        told = str(inspect.signature(call).return_annotation)
+        named |= set(told.replace("[", " ").replace("]", " ").replace(",", " ").split())
+    ours = {word for word in named if word[0].isupper()} - {"None", "DataFrame", "Options", "Mapping"}
+    assert len(ours) > 10
+    assert sorted(ours - set(lk.__all__)) == []
+
+
+def test_what_the_package_names_is_there() -> None:
+    assert [name for name in lk.__all__ if not hasattr(lk, name)] == []
+    assert lk.__version__ == version("lakekeeper-spark")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        lk.no_such_name  # noqa: B018 - the access itself is tested
+
+
+def test_naming_a_returned_type_loads_no_spark() -> None:
+    program = (
+        "import sys, lakekeeper as lk; lk.Plan, lk.Listening, lk.__version__; print('pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
