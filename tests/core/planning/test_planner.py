@@ -59,6 +59,7 @@ def plan_of(*policies: Scripted) -> Plan:
         ([merge(1, 2)], r"one partition and spec.*differ in the group of b, c \(because\)"),
         ([merge(0, 1), merge(3, 0)], "a is named more than once"),
         ([merge()], "at least one block"),
+        ([Skip(np.array([0]), "tomorrow")], r"reasons made by Reason\.of"),  # type: ignore[arg-type]  # the mistake
         ([merge(0, 4)], "by their positions"),
         ([merge(-1)], "by their positions"),
     ],
