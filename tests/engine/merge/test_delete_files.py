@@ -106,7 +106,7 @@ def test_what_is_under_the_threshold_stays_and_says_so() -> None:
     scene.untouched(lambda: merged(scene, options=options))
     report = merged(scene, options=options)
     assert report.plan is not None
-    assert "50 % of its rows deleted: due at 60 %" in str(report.plan)
+    assert "50 % of rows deleted; due at 60 %" in str(report.plan)
     assert merged(scene, options={"delete-ratio-threshold": 0.5}).changed
 
 

@@ -232,7 +232,9 @@ def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(scene.adapter, "read", gone)
     report = scene.run(options={"max-concurrent-file-group-rewrites": 1})
     assert {g.status for g in report.groups} == {"dropped"}
-    assert {g.detail and g.detail.codes for g in report.groups} == {("inputs_removed", "failed")}
+    assert {g.detail and g.detail.code for g in report.groups} == {"inputs_removed"}
+    assert report.groups[0].detail is not None
+    assert report.groups[0].detail.codes == ("inputs_removed", "failed")
     assert "FileNotFoundError: f000001" in str(report.groups[0].detail)
 
 
