@@ -1,10 +1,10 @@
 """The exact optimum on streams where every commit is one block over the whole key: a lower bound for every policy.
 
-Components are blocks that overlap: a fresh commit is one, and so is the sorted run that a merge of the newest
-components leaves. With ``d`` components below, ``n`` commits to come, and the lowest of them last merged when it holds
-the first ``m`` commits,
+Components are what lies over one another: a fresh commit is one, and so is the sorted run that a merge of the newest
+components leaves. What lies below adds its price to each commit, whatever is done above it. So with ``n`` commits to
+come, of which the lowest component holds the first ``m`` when it is last merged,
 
-    G(n, d) = min over m of  G(m - 1, d) + m·[m > 1] + price·(d + 1) + G(n - m, d + 1)
+    G(n) = min over m of  G(m - 1) + m·[m > 1] + price·(n - m + 1) + G(n - m)
 
 is the least of (commits' worth rewritten + price × depth summed over time), knowing the future. Own derivation;
 ``tests/bench/test_offline_optimum.py`` tries all ways to merge on small cases. Where maintenance only comes
@@ -20,8 +20,11 @@ import numpy as np
 
 from lakekeeper.core.units import Floats, Ints
 
-PRICES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
-_DEEPEST = 40
+PRICES = tuple(
+    round(ten * step, 4)
+    for ten in (0.01, 0.1, 1.0, 10.0)
+    for step in (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +43,29 @@ class Optimum:
 def optimum(commits: int, prices: Sequence[float] = PRICES, *, every: int = 1) -> tuple[Optimum, ...]:
     """The cheapest course for each price, over ``commits`` with maintenance after each ``every``-th.
 
-    Depth counts after each commit and the maintenance that follows it, and goes no further than 40, or twice
-    ``every``. Takes about a second for 500 commits, and grows with their square.
+    Depth counts after each commit and the maintenance that follows it. Time grows with the square of ``commits``.
     """
-    price = np.asarray(prices, dtype=np.float64)
-    top = min(commits, max(_DEEPEST, 2 * every))
-    # Per price, components below, place in the interval, and commits to come: G, and its two parts.
-    shape = (len(price), top + 2, every, commits + 1)
-    cost, rewritten, depth = (np.zeros(shape) for _ in range(3))
-    cost[:, top + 1, :, 1:] = np.inf
-    level = price[:, None, None, None] * np.arange(1, top + 2)[None, :, None, None]
-    start = np.arange(every)[:, None]
-    axes = np.ix_(np.arange(len(price)), np.arange(top + 1), np.arange(every))
+    return tuple(
+        Optimum(float(p), float(rewritten[-1]) / commits, float(depth[-1]) / commits)
+        for p, rewritten, depth in zip(prices, *courses(commits, prices, every=every), strict=True)
+    )
+
+
+def courses(commits: int, prices: Sequence[float], *, every: int = 1) -> tuple[Floats, Floats]:
+    """Per price and number of commits from 0 on, commits' worth rewritten, and depth summed, of the cheapest course."""
+    price = np.asarray(prices, dtype=np.float64)[:, None, None]
+    # Per price, place in the interval, and commits to come.
+    rewritten, depth = (np.zeros((len(prices), every, commits + 1)) for _ in range(2))
+    start, of_price = np.arange(every)[:, None], np.arange(len(prices))[:, None]
     for n in range(1, commits + 1):
         m, worth = _ways(n, every)
         after = (start + m) % every
-        total = cost[:, :-1, start, m - 1] + cost[:, 1:, after, n - m] + worth + level
-        best = np.argmin(total, axis=3)
-        here = axes[2]
-        chosen, then = m[here, best], after[here, best]
-        cost[:, :-1, :, n] = np.take_along_axis(total, best[..., None], axis=3)[..., 0]
-        for part, paid in ((rewritten, worth[here, best]), (depth, axes[1] + 1)):
-            inner = part[axes[0], axes[1], here, chosen - 1]
-            part[:, :-1, :, n] = inner + paid + part[axes[0], axes[1] + 1, then, n - chosen]
-    return tuple(
-        Optimum(
-            float(p), float(rewritten[i, 0, 0, commits]) / commits, float(depth[i, 0, 0, commits]) / commits
-        )
-        for i, p in enumerate(price)
-    )
+        merged = rewritten[:, start, m - 1] + worth + rewritten[:, after, n - m]
+        looked = depth[:, start, m - 1] + (n - m + 1) + depth[:, after, n - m]
+        best = np.argmin(merged + price * looked, axis=2)
+        rewritten[:, :, n] = merged[of_price, start.T, best]
+        depth[:, :, n] = looked[of_price, start.T, best]
+    return rewritten[:, 0], depth[:, 0]
 
 
 def _ways(n: int, every: int) -> tuple[Ints, Floats]:

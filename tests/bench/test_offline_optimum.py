@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.bench.offline_optimum import nearest_optimum, optimum
+from tests.bench.offline_optimum import courses, nearest_optimum, optimum
 
 
 def _cheapest(commits: int, price: float, every: int) -> float:
@@ -49,3 +49,13 @@ def test_the_ratio_of_the_optimum_to_itself_is_one() -> None:
 def test_nothing_beats_the_optimum_at_any_price() -> None:
     assert nearest_optimum(0.0, 30.5, 60)[0] >= 1.0
     assert nearest_optimum(30.5, 1.0, 60)[0] >= 1.0
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_the_optimum_of_each_shorter_course_comes_with_that_of_a_long_one(every: int) -> None:
+    rewritten, depth = courses(40, [0.5], every=every)
+    for commits in (1, 7, 40):
+        short = optimum(commits, [0.5], every=every)[0]
+        assert (rewritten[0, commits], depth[0, commits]) == pytest.approx(
+            (short.rewritten * commits, short.depth * commits)
+        )
