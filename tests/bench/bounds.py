@@ -66,7 +66,8 @@ def files_of(ingest: Ingest) -> Files:
             maintained = int(a.edges[commit + 1 - (commit + 1 - a.present) % EVERY])
             scans[:maintained] += weight[commit] * each[:maintained]
             early += weight[commit] * float(each[maintained:].sum())
-    return Files(early, scans, DEFAULTS.rewrite * a.bytes + DEFAULTS.open_bytes)
+    rewrites = np.asarray(DEFAULTS.rewrite * a.bytes + DEFAULTS.open_bytes, np.float64)
+    return Files(early, scans, rewrites)
 
 
 def unknown(files: Files, least: Mapping[float, float]) -> float:

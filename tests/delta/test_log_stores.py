@@ -150,7 +150,7 @@ def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, ta
 def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, table: str) -> None:
     """The last line: whoever calls an adapter by himself."""
     scene = Scene(spark, Path(table))
-    adapter = adapter_of(spark, table)
+    adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])
     made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
     with pytest.raises(Rejected, match="single-driver"):

@@ -77,12 +77,13 @@ L0 d 1--2 10MB part=p=2
 THEIRS = """
 from dataclasses import dataclass
 from lakekeeper.core.model.plan import Skip
+from lakekeeper.core.model.reason import Reason
 
 @dataclass(frozen=True)
 class Lazy:
     name: str = "lazy"
     def choose(self, snapshot, candidates, options, env):
-        return [Skip(candidates, "tomorrow")]
+        return [Skip(candidates, Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000))]
 
 LAZY = Lazy()
 """
@@ -102,7 +103,9 @@ def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
         lazy, sizes = find_policies(["lazy", "sizes"])
         assert sizes is SIZES
         plan = make_plan(parse_blocks(BLOCKS, parse_key("k:int")), [lazy], resolve(), Env())
-        assert [left.reason for left in plan.left] == ["tomorrow"]
+        assert [(left.reason.code, str(left.reason)) for left in plan.left] == [
+            ("sleeping", "due in 2 hours")
+        ]
         with pytest.raises(OptionError, match="did you mean 'lazy'"):
             find_policies(["lasy"])
     finally:

@@ -134,6 +134,7 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
     spark: SparkSession, lake: Lake, name: str, victim: Path, kind: str
 ) -> None:
     table, place = lk.table(spark, name), lake.home(name)
+    adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
     orphan = place / "data" / f"00000-9-{uuid.uuid4()}-00001.parquet"
     orphan = orphan if lake.iceberg else place / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
@@ -142,7 +143,7 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
     for path in (orphan, own):
         path.write_text("x")
     forged = intent(
-        table, run_id=_RUN, kind="vacuum", parts=1, at_ms=time.time_ns() // 1_000_000, ended=False
+        adapter, run_id=_RUN, kind="vacuum", parts=1, at_ms=time.time_ns() // 1_000_000, ended=False
     )
     if kind == "foreign":
         forged["table_uuid"] = str(uuid.uuid4())

@@ -292,7 +292,7 @@ def test_discard_touches_nothing_outside_the_table(scene: Scene, tmp_path: Any) 
 
     from lakekeeper.core.planning.rebase import Output
 
-    adapter, _, made = prepared(scene)
+    adapter, _, _, made = prepared(scene)
     foreign = tmp_path / "precious.parquet"
     foreign.write_text("x")
     sly = f"{scene.java().location()}/data/../../../../../../../..{foreign}"

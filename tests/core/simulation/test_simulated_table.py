@@ -44,7 +44,7 @@ def test_files_are_as_wide_as_their_rows_and_not_as_the_keys_that_are_kept(strea
     assert few.keys.shape == (100, 128)
     assert np.array_equal(few.lo, all_.lo)
     assert np.array_equal(few.hi, all_.hi)
-    kept, whole = (simulate(dataclasses.replace(a, wide=False), [ADAPTIVE], OPTIONS) for a in (few, all_))
+    kept, whole = (simulate(a, [ADAPTIVE], OPTIONS) for a in (few, all_))
     assert kept.write_amplification == pytest.approx(whole.write_amplification, rel=0.15)
     assert kept.range_files == pytest.approx(whole.range_files, rel=0.05)
 

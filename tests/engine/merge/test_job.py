@@ -31,4 +31,4 @@ def test_where_limits_what_is_rewritten() -> None:
     scene = groups_apart(3)
     report = scene.run(where="k >= 1000 and k < 2000")
     assert report.rewritten_data_files_count == 3
-    assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended == "nothing to do"
+    assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended.code == "nothing_to_do"

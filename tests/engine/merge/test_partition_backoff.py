@@ -63,7 +63,7 @@ def test_a_raced_partition_is_left_alone_in_the_next_pass() -> None:
     second = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
     assert {g.partition for g in second.groups} == {"p=1"}
     assert second.plan is not None
-    assert any("resting after a race" in item.reason for item in second.plan.left)
+    assert any(item.reason.code == "backing_off" for item in second.plan.left)
 
 
 def test_held_blocks_are_those_of_the_partitions() -> None:
