@@ -45,7 +45,7 @@ class Contender:
 
 def contenders() -> dict[str, Contender]:
     """All of them by the name in the table; the first is the baseline."""
-    plain, whole = resolve(), resolve().with_(**_WHOLE)
+    plain, whole = resolve(), resolve(_WHOLE)
     return {
         "full sort": Contender(lambda: FULL, whole),
         "cubes (liquid-like)": Contender(Cubes, whole),

@@ -139,7 +139,7 @@ def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(
     monkeypatch.setattr(adapter, "_table", Faulty(adapter._table, race))
     report = vacuum(
         adapter,
-        VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
+        VacuumRequest(resolve(), age_ms=0, allow_unsafe=True),
         observer=lambda phase, _: looks.append(phase),
     )
     assert (report.ended.code, report.retries, looks.count("planned")) == ("done", 3, 1)

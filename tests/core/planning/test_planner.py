@@ -172,5 +172,5 @@ def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
 def test_an_ordered_set_of_policies_comes_from_call_conf_or_property(
     place: dict[str, Any],
 ) -> None:
-    words = resolve(**place).words("policy")
+    words = resolve(**place).table.policies
     assert [policy.name for policy in find_policies(words)] == ["sizes", "ranges"]

@@ -259,7 +259,7 @@ def _int_table(rng: random.Random) -> Snapshot:
 @pytest.mark.parametrize("policy", [RANGES, PEAKS, FULL, SIZES], ids=lambda p: p.name)
 def test_a_paper_table_is_planned_as_the_real_one(policy: Policy) -> None:
     rng = random.Random(11)
-    options: Options = OPTIONS.with_(**{"depth-threshold": 1.5})
+    options: Options = resolve({"depth-threshold": 1.5})
     planned = 0
     for _ in range(40):
         real = _int_table(rng)
