@@ -161,7 +161,7 @@ class Table:
         *,
         where: str | None = None,
         policy: str | Sequence[str] | None = None,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Plan:
@@ -238,7 +238,7 @@ class Table:
         final: bool = False,
         policy: str | Sequence[str] | None = None,
         dry_run: bool = False,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         observer: Observer | None = None,
         workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
@@ -269,7 +269,7 @@ class Table:
         final: bool = False,
         policy: str | Sequence[str] | None = None,
         dry_run: bool = False,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
@@ -294,15 +294,15 @@ class Table:
         where: str | None = None,
         dry_run: bool = False,
         policy: str | Sequence[str] | None = None,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
         """Rewrite files with many deleted rows, then remove delete files that no longer apply to any row and merge
         small ones.
 
-        A file is due if at least ``delete-ratio-threshold`` of its rows are deleted (older files: see
-        ``delete-ratio-threshold-old``), or if that number is unknown. Needs no cluster key, and preserves the order of
+        A file is due if at least ``delete-ratio-threshold`` of its rows are deleted (of older files:
+        fewer, 5 % after seven days), or if that number is unknown. Needs no cluster key, and preserves the order of
         one if the table has it. ``where`` and ``budget_bytes`` limit the files that are rewritten. Other parameters
         and errors as for :meth:`recluster`.
         """
@@ -340,7 +340,7 @@ class Table:
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
         *,
-        retention_hours: float | None = None,
+        retention_hours: float | str | None = None,
         older_than: datetime | None = None,
         retain_last: int | None = None,
         orphans: bool = False,
@@ -456,8 +456,8 @@ class Table:
         Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted
         is kept.
         """
-        keep_ms = None if all_entries else self.options(options).ms("vacuum.trash-retention-hours")
-        now_ms, locations = self._clock.now_ms(), self.options(options).words("vacuum.allowed-locations")
+        keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
+        now_ms, locations = self._clock.now_ms(), self.options(options).vacuum.allowed_locations
         return tuple(trash_entries.empty(self._adapter, keep_ms, now_ms, locations))
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
@@ -474,7 +474,7 @@ class Table:
         columns: Sequence[str] | str | None = None,
         where: str | None = None,
         policy: str | Sequence[str] | None = None,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         options: Mapping[str, Any] | None = None,
         *,
         final: bool = False,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options
+from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options, resolve
 from lakekeeper.core.model.keys import parse_layout
-from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.plugins import find_policies
@@ -29,7 +28,7 @@ CHECKPOINTS = "vacuum.streaming-checkpoints"
 
 
 def given_options(
-    options: Mapping[str, Any] | None, policy: str | Sequence[str] | None, budget_bytes: int | None
+    options: Mapping[str, Any] | None, policy: str | Sequence[str] | None, budget_bytes: int | str | None
 ) -> dict[str, Any]:
     """The options of a call, with those that have an argument of their own."""
     given = dict(options or {})
@@ -53,11 +52,11 @@ def merge_request(
 ) -> Request:
     """The request of a verb, with the policies that the call or a conf names, else the verb's own."""
     # A configured policy applies to reclustering; other verbs use their own unless the call names one.
-    named = options.words("policy") if verb == "recluster" or options.origins["policy"] == "call" else ()
+    named = options.table.policies if verb == "recluster" or options.origins["policy"] == "call" else ()
     asked, layout = columns_and_layout(columns)
     # The adapter reads the property itself, which may identify its columns by more than their names.
-    standing = options["cluster-by"] if options.origins["cluster-by"] != "property" else ""
-    fallback, fallback_layout = parse_layout(standing)
+    standing = options.table.cluster_by if options.origins["cluster-by"] != "property" else None
+    fallback, fallback_layout = parse_layout(standing or "")
     return Request(
         verb=verb,
         policies=find_policies(named or VERB_POLICIES[verb]),
@@ -98,14 +97,14 @@ def streams_to_keep(spark: SparkSession, table: str, options: Options) -> list[S
     Raises RetentionError if only a table property names them: a service does not read folders named by a table,
     and without them the vacuum would remove versions that these streams have yet to read.
     """
-    named = options.words(CHECKPOINTS)
+    named = options.vacuum.streaming_checkpoints
     if not named and PROPERTY_PREFIX + CHECKPOINTS in options.ignored:
         raise RetentionError(
             f"{table}: the table property {PROPERTY_PREFIX}{CHECKPOINTS} names checkpoints of streams, "
             "which are read only where the operator names them; nothing was deleted. Set "
             f"{CONF_PREFIX}{CHECKPOINTS} to these folders, or remove the property"
         )
-    return list(streams_of(spark, named, required=options.origins.get(CHECKPOINTS) == "call"))
+    return list(streams_of(spark, named, required=options.origins[CHECKPOINTS] == "call"))
 
 
 def version_numbers(versions: Sequence[int]) -> tuple[int, ...]:
@@ -122,13 +121,12 @@ def table_names(tables: Sequence[str]) -> tuple[str, ...]:
     return tuple(tables)
 
 
-def age_ms(hours: float | None) -> int | None:
-    """Hours as milliseconds; raises OptionError for a negative number."""
-    if hours is None:
-        return None
-    if not hours >= 0:
-        raise OptionError("retention_hours", hours, "hours from 0 on")
-    return int(hours * HOUR_MS)
+def age_ms(hours: float | str | None) -> int | None:
+    """A number of hours, or a time such as ``7d``, as milliseconds; raises OptionError."""
+    try:
+        return resolve({"retention-hours": hours}).vacuum.retention_ms
+    except OptionError as error:
+        raise OptionError("retention_hours", hours, error.expected) from None
 
 
 def moment_ms(moment: datetime | None) -> int | None:

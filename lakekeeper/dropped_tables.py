@@ -111,8 +111,8 @@ def empty_dropped(
     trash cannot be emptied is kept. Raises AdapterError if the storage does not respond.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
-    keep_ms = resolved.ms("vacuum.trash-retention-hours")
-    locations = resolved.words("vacuum.allowed-locations")
+    keep_ms = resolved.vacuum.trash_retention_ms
+    locations = resolved.vacuum.allowed_locations
     now = (clock or Clock()).now_ms()
     gone = []
     for table in dropped_tables(spark, namespace):

@@ -51,5 +51,5 @@ def workload_of(
         seen = listening.workload(name.text, aliases(spark, name))
         if len(seen):
             return seen
-    paths = [source] if isinstance(source, str | PathLike) else list(source or options.words("workload"))
+    paths = [source] if isinstance(source, str | PathLike) else list(source or options.workload.sources)
     return read_workload(paths, name.text, aliases(spark, name)) if paths else None

@@ -12,9 +12,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakekeeper.core.config.definitions import OPTIONS
 from lakekeeper.core.config.option import Option
-from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX
+from lakekeeper.core.config.options import CONF_PREFIX, OPTIONS, PARTS, PROPERTY_PREFIX
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
@@ -64,30 +63,37 @@ def _conf_entry(option: Option) -> str:
 
 
 def options_page() -> str:
-    """The table of options as a page."""
+    """The tables of options as a page, one for each part."""
     lines = [
         "# Options",
         "",
         f"<!-- {_BY} -->",
         "",
-        f"By call (`options={{...}}`, `--option name=value`), by Spark conf (`{CONF_PREFIX}<name>`), or by table",
-        f"property (`{PROPERTY_PREFIX}<name>`).",
+        "Set an option in the call (`options={...}`, `--option name=value`), as a Spark conf",
+        f"(`{CONF_PREFIX}<name>`),",
+        f"or as a table property (`{PROPERTY_PREFIX}<name>`).",
         "Precedence: call > conf > table property > default. Where a property only tightens an option, the tighter of",
-        "property and conf holds; for `auto.*` also the tighter of property and call.",
-        "An unknown name is an error that names the nearest one. In Python a name may be spelt with underscores.",
+        "property and conf applies; for `auto.*` also the tighter of property and call.",
+        "An unknown name is an error that names the nearest one. In Python, names may be written with underscores.",
         "",
-        "| name | default | takes | meaning |",
-        "|---|---|---|---|",
+        "Sizes take `64MB` (decimal), `128MiB` (binary) or a number of bytes. Times take `250ms`, `90s`, `15m`, `2h`",
+        "or `7d`; a number without a unit is in the unit that the option's name ends with. `none` means not set.",
     ]
-    rows = [
-        f"| `{o.name}` | {f'`{_default(o)}`' if _default(o) else ''} | {o.expected} | {o.doc}{_scope(o)} |"
-        for o in OPTIONS
-    ]
-    return "\n".join([*lines, *rows]) + "\n"
+    for part, options in PARTS.items():
+        lines += ["", f"## {_heading(part)}", "", "| name | default | takes | meaning |", "|---|---|---|---|"]
+        lines += [
+            f"| `{o.name}` | {f'`{_default(o)}`' if _default(o) else ''} | {o.expected} | {o.doc}{_scope(o)} |"
+            for o in options
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _heading(part: type) -> str:
+    return str(part.__doc__).partition(".")[0].partition(":")[0]
 
 
 def _default(option: Option) -> str:
-    return str(option.default).lower() if option.kind is bool else str(option.default)
+    return option.text(option.default)
 
 
 def _range(option: Option) -> str:
@@ -98,9 +104,9 @@ _SCOPES = {
     "any": "",
     "lower": " A table property only lowers it.",
     "higher": " A table property only raises it.",
-    "fewer": " A table property only takes from the list.",
-    "session": " By call and conf only.",
-    "conf": " By conf only.",
+    "fewer": " A table property only removes from the list.",
+    "session": " Call and conf only.",
+    "conf": " Conf only.",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakekeeper.core.config.options import CONF_PREFIX, lookup
+from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jvm import Jvm, causes
@@ -44,8 +44,8 @@ class DeltaFormat:
             jvm = Jvm(spark)
             if not _is_there(jvm):
                 return []  # reported with everything else that the session lacks
-            said = spark.conf.get(CONF_PREFIX + log_stores.OPTION, None)
-            single_driver = said is not None and bool(lookup(log_stores.OPTION).parse(said))
+            key = CONF_PREFIX + log_stores.OPTION
+            single_driver = resolve(conf={key: spark.conf.get(key, None)}).session.single_driver
             return [
                 *version_findings(_versions(jvm)),
                 *log_stores.findings(jvm, single_driver=single_driver),

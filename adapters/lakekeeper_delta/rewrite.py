@@ -24,6 +24,7 @@ PROVIDER = "lakekeeper"
 FILE = "__lakekeeper_file"
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
+_UNLIMITED = (1 << 63) - 1  # rows a file; Spark counts them in a long
 _SLACK = 1.1  # ranges cut by statistics are uneven: some slack avoids a tiny last file in each
 
 # Only in the session that writes. Without concurrent writers Spark may sort rows by the partition again, and such a
@@ -168,7 +169,7 @@ def rows_per_file(task: MergeTask) -> int:
 
     The target size is converted to rows by the inputs' own bytes per row.
     """
-    limit = task.target_rows
+    limit = _UNLIMITED if task.target_rows is None else task.target_rows
     if task.input_rows > 0 and task.input_bytes > 0:
         limit = min(limit, max(1, task.target_bytes * task.input_rows // task.input_bytes))
     rows = task.live_rows if task.live_rows is not None else task.input_rows

@@ -58,7 +58,7 @@ class DeltaTable:
 
     def require_writable(self, options: Options) -> None:
         """Raise Unsupported where two drivers can overwrite each other's commits."""
-        single_driver = bool(options[log_stores.OPTION])
+        single_driver = options.session.single_driver
         log_stores.refuse_second_driver(self._log, single_driver=single_driver)
         self._log.single_driver = single_driver
 

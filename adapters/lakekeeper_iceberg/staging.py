@@ -214,10 +214,10 @@ def unstage(jvm: Iceberg, table: Any, group: str) -> None:
 
 def _target_bytes(task: MergeTask) -> int:
     """The target file size in bytes; lower if needed to stay below the row limit, as Iceberg splits by size only."""
+    if task.target_rows is None or task.input_rows <= task.target_rows:
+        return task.target_bytes
     row_bytes = task.input_bytes / max(task.input_rows, 1)
-    by_rows = max(1, int(task.target_rows * row_bytes * _ROW_MARGIN))
-    crowded = task.input_rows > task.target_rows
-    return min(task.target_bytes, by_rows) if crowded else task.target_bytes
+    return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))
 
 
 def rows_read(counter: Observation | None) -> int | None:

@@ -178,7 +178,7 @@ class IcebergTable:
         """
         operations, location = self._table.operations(), str(self._table.location())
         hadoop = str(operations.getClass().getName()).endswith(".HadoopTableOperations")
-        if hadoop and location.partition("://")[0].lower() in _S3 and not options["single-driver"]:
+        if hadoop and location.partition("://")[0].lower() in _S3 and not options.session.single_driver:
             raise Unsupported(
                 self.table,
                 "a Hadoop catalog on S3",

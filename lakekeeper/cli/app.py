@@ -110,9 +110,9 @@ def advise(
     the statistics; changes nothing.
     """
     resolved = setup.check(dict(pairs("--option", option or ())))
-    if not workload and not resolved.words("workload"):
+    if not workload and not resolved.workload.sources:
         raise OptionError("--workload", None, "the path of a Spark event log (spark.eventLog.enabled=true)")
-    require_logs(workload or resolved.words("workload"))
+    require_logs(workload or resolved.workload.sources)
     opened = setup.table(table)
     seen = opened.workload(workload or None, options=dict(pairs("--option", option or ())))
     if keep is not None and seen is not None:
@@ -162,7 +162,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         if columns is not None:
             raise OptionError("--columns", columns, "none: a named stream has its own key")
         resolved = setup.check(call["options"] | ({"policy": policy} if policy else {}))
-        policies = find_policies(resolved.words("policy") or VERB_POLICIES["recluster"])
+        policies = find_policies(resolved.table.policies or VERB_POLICIES["recluster"])
         setup.show(simulate_stream(policies, resolved, course))
         return 0
     given = {"policy": policy, "options": call["options"]}

@@ -63,7 +63,7 @@ class Setup:
         """Check options before Spark starts, which takes seconds; raises OptionError."""
         confs = {key: value for key, value in self.confs().items() if key.startswith(CONF_PREFIX)}
         resolved = resolve(options, confs)
-        find_policies(resolved.words("policy"))
+        find_policies(resolved.table.policies)
         return resolved
 
     def session(self) -> SparkSession:

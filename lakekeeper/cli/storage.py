@@ -34,9 +34,10 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     table: TableName,
     *,
     retention_hours: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            metavar="H", help="Keep versions that were current within H hours; default: the table's."
+            metavar="TIME",
+            help="Keep versions that were current within this time: hours, or 7d; default: the table's.",
         ),
     ] = None,
     older_than: Annotated[
@@ -78,7 +79,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     elsewhere.
     """
     options = dict(pairs("--option", option or ()))
-    setup.check(options)
+    asked = {} if retention_hours is None else {"retention-hours": retention_hours}
+    setup.check(options | asked)
     call: dict[str, Any] = {
         "retention_hours": retention_hours,
         "older_than": older_than.replace(tzinfo=timezone.utc) if older_than else None,

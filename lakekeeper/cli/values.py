@@ -6,21 +6,18 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from lakekeeper.core.config.quantities import SIZE_EXAMPLES, parse_size
 from lakekeeper.errors import OptionError
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE)
 _LINE = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(\S.*)")
-_POWERS = ("", "k", "m", "g", "t", "p")
 
 
 def byte_count(text: str) -> int:
     """``10GB`` (decimal), ``512MiB`` (binary), ``10g`` (binary, as Spark has it) or plain bytes."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise OptionError("--budget", text, "bytes, such as 10GB, 512MiB or 1000000")
-    number, letter, unit = match[1], match[2].lower(), (match[3] or "").lower()
-    base = 1000 if unit == "b" else 1024
-    return int(float(number) * base ** _POWERS.index(letter))
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise OptionError("--budget", text, f"a size ({SIZE_EXAMPLES})") from None
 
 
 def pairs(option: str, given: Iterable[str], shape: str = "key=value") -> dict[str, str]:

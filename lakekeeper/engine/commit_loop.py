@@ -26,6 +26,9 @@ from lakekeeper.spi import Adapter
 
 T = TypeVar("T")
 
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 2.0
+"""Wait before the first retry, and the longest. Iceberg starts with as much; it waits up to a minute, with a quarter of
+the retries."""
 _LOOKS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """Seconds to wait after each look at the log that did not find the run id."""
 
@@ -90,7 +93,7 @@ class CommitLoop:
     def start(self) -> None:
         """Begin the time for retries. Otherwise it begins when the first attempt is lost, which may take hours."""
         if self._deadline_ms is None:
-            self._deadline_ms = self.clock.now_ms() + self.options.integer("commit.retry.total-timeout-ms")
+            self._deadline_ms = self.clock.now_ms() + self.options.commit.timeout_ms
 
     @property
     def out_of_time(self) -> bool:
@@ -104,7 +107,7 @@ class CommitLoop:
         self.start()
         self.lost += 1
         self.counted += retry.counts
-        if self.out_of_time or self.counted > self.options.integer("commit.retry.num-retries"):
+        if self.out_of_time or self.counted > self.options.commit.num_retries:
             raise Conflict(
                 f"{self.events.table}: {self.what} gave up after {self.lost} attempts, the last one lost to "
                 f"{conflict.winner or conflict}; {self.undone}. Raise commit.retry.num-retries or "
@@ -112,14 +115,13 @@ class CommitLoop:
                 conflict.winner,
             ) from conflict
         if retry.wait:
-            self.clock.wait(pause_seconds(max(self.counted, 1) - 1, self.options))
+            self.clock.wait(pause_seconds(max(self.counted, 1) - 1))
         retry.resume()
 
 
-def pause_seconds(attempt: int, options: Options) -> float:
+def pause_seconds(attempt: int) -> float:
     """Seconds to wait after the lost attempt with this number, from 0: doubling, between the two bounds."""
-    least, longest = options.integer("commit.retry.min-wait-ms"), options.integer("commit.retry.max-wait-ms")
-    return float(min(least * 2**attempt, longest)) / 1000
+    return min(MIN_WAIT_SECONDS * 2.0**attempt, MAX_WAIT_SECONDS)
 
 
 def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, clock: Clock) -> int | None:

@@ -7,7 +7,6 @@ nothing due commits nothing.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Maintained(Protocol):
@@ -138,21 +136,13 @@ class AutoReport(Result):
 
 def settings_from(options: Options) -> AutoSettings:
     """Check and unpack the ``auto.*`` options; raises OptionError naming what is missing or wrong."""
-    tables = options.words("auto.tables")
+    tables = options.auto.tables
     if not tables:
         raise OptionError(
             "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
         )
-    at_once = options.integer("auto.max-concurrent-tables")
-    return AutoSettings(tables, options.words("auto.verbs"), seconds(options["auto.every"]), at_once)
-
-
-def seconds(text: str) -> float:
-    """``30s``, ``15m``, ``2h``, ``1d`` → seconds; raises OptionError."""
-    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
-    if not match or not int(match[1]):
-        raise OptionError("auto.every", text, "a pause such as 30s, 15m or 2h")
-    return float(int(match[1]) * _UNITS[match[2]])
+    at_once = options.auto.max_concurrent_tables
+    return AutoSettings(tables, options.auto.verbs, options.auto.every_ms / 1000, at_once)
 
 
 def sweep(
@@ -214,11 +204,9 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         if not table.automatic:  # asked first: whatever else is wrong on the table, it is not ours to touch
             return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
         options = table.options({"auto.verbs": ",".join(call.settings.verbs)})
-        if not options["auto.enabled"]:
+        if not options.auto.enabled:
             return TableResult(name, "off", "lakekeeper.auto.enabled=false by conf")
-        verbs = options.words(
-            "auto.verbs"
-        )  # the pass's own, without those that the table's property leaves out
+        verbs = options.auto.verbs  # the pass's own, without those that the table's property leaves out
         if not verbs:
             return TableResult(
                 name, "off", "lakekeeper.auto.verbs on the table has none of this pass's verbs"
@@ -242,26 +230,26 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
 
 def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:
     """Each verb's report as it comes, so that what landed is reported even if the next verb fails."""
-    left = options.integer("budget-bytes")
+    left = options.budget.bytes
     for number, verb in enumerate(verb for verb in verbs if verb != "vacuum"):
-        if left <= 0 or (number and call.stopping()):
+        if (left is not None and left <= 0) or (number and call.stopping()):
             return
         try:
-            report = _act(table, verb, options, left, call)
+            report = _act(table, verb, left, call)
         except OptionError as error:
             if verb == "recluster" and error.key == "columns" and error.value is None:
                 continue  # a table without a cluster key has nothing to recluster by; other verbs may be due
             raise
-        left -= report.rewritten_bytes_count
+        left = None if left is None else left - report.rewritten_bytes_count
         yield report
 
 
-def _act(table: Maintained, verb: str, options: Options, left: int, call: _Call) -> MergeReport:
+def _act(table: Maintained, verb: str, left: int | None, call: _Call) -> MergeReport:
     """One verb, within what is left of the budget (bytes)."""
     if verb == "merge_deletes":
         return table.merge_deletes(dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
     act = table.recluster if verb == "recluster" else table.compact
-    return act(final=options["auto.final"], dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
+    return act(final=False, dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
 
 
 def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error: str = "") -> TableResult:

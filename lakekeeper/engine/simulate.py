@@ -63,7 +63,7 @@ def simulate_stream(
         course.stream or "",
         course.commits or STREAM_COMMITS,
         seed=course.seed,
-        file_bytes=options.integer("target-file-size-bytes"),
+        file_bytes=options.files.target_bytes,
     )
     return _play(arrivals, policies, options, course, parallelism, "")
 

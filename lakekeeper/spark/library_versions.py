@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakekeeper.core.config.options import CONF_PREFIX, lookup
+from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
@@ -21,7 +21,7 @@ Versions = Mapping[str, tuple[str, Sequence[str]]]
 def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
     """Raise AdapterError for an untested version, unless the operator's conf allows it."""
     said = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
-    if said is not None and lookup(ALLOW).parse(said):
+    if said is not None and resolve(conf={CONF_PREFIX + ALLOW: said}).session.allow_untested_versions:
         return
     for name, (found, tested) in versions.items():
         if found not in tested:

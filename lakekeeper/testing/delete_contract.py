@@ -21,7 +21,7 @@ from lakekeeper.testing.snapshot_contract import KV, keys
 from lakekeeper.testing.values import Row, fingerprint
 
 BATCHES = [keys(1, 4, 7), keys(2, 3, 3), keys(5, 6, 8), keys(3, 9)]
-_OPTIONS: Options = resolve({"commit.retry.min-wait-ms": 0, "commit.retry.num-retries": 2})
+_OPTIONS: Options = resolve({"commit.retry.num-retries": 2})
 _PKV = {"p": "int", **KV}
 _PROOFS = (
     "p = 1",

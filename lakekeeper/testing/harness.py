@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 import pytest
 
-from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES, NO_ROW_BOUND
+from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.layout.rank_boundaries import placed
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask, task_id
@@ -133,7 +133,7 @@ def task_for(
     paths: Sequence[str] | None = None,
     *,
     level: int = 1,
-    target_rows: int = NO_ROW_BOUND,
+    target_rows: int | None = None,
 ) -> MergeTask:
     """A task over the named blocks of a snapshot (default: all of them), without a planner."""
     known = snapshot.blocks.path.to_pylist()

@@ -330,7 +330,8 @@ def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]
     size = 0
     for row in rows:
         grown = row_bytes(row) * scale
-        full = len(chunk) >= task.target_rows or size >= task.target_bytes or size + grown > task.max_bytes
+        crowded = task.target_rows is not None and len(chunk) >= task.target_rows
+        full = crowded or size >= task.target_bytes or size + grown > task.max_bytes
         if chunk and full:
             yield chunk
             chunk, size = [], 0

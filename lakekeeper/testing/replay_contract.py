@@ -26,9 +26,7 @@ from lakekeeper.testing.snapshot_contract import KV, keys
 from lakekeeper.testing.values import fingerprint
 
 BATCHES = [keys(1, 4, 7), keys(2, 3, 3), keys(5, 6, 8), keys(3, 9)]
-_OPTIONS: Options = resolve(
-    {"commit.quiet-window-ms": 0, "replay.max-deleted-ratio": 1.0, "commit.retry.min-wait-ms": 0}
-)
+_OPTIONS: Options = resolve({"commit.quiet-window-ms": 0, "replay.max-deleted-ratio": 1.0})
 
 DELETES = {
     "equal rows of several files": (["k = 3"], 3),

@@ -14,8 +14,7 @@ import typer.main
 
 from lakekeeper.cli import app
 from lakekeeper.cli.values import properties_file
-from lakekeeper.core.config.definitions import OPTIONS
-from lakekeeper.core.config.options import CONF_PREFIX, resolve
+from lakekeeper.core.config.options import CONF_PREFIX, OPTIONS, resolve
 from lakekeeper.engine.service import settings_from
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +45,9 @@ def test_the_conf_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "all.conf"
     file.write_text("\n".join(given))
     resolved = resolve(conf=properties_file(file))
-    assert len(given) == sum(option.default != "" for option in OPTIONS)
-    assert resolved.values == {option.name: option.default for option in OPTIONS}
+    assert len(given) == sum(option.text(option.default) != "" for option in OPTIONS)
+    assert set(resolved.origins.values()) == {"conf", "default"}
+    assert all(option.of(resolved) == option.default for option in OPTIONS)
 
 
 def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -56,11 +56,6 @@ ALLOWED: dict[str, set[str]] = {
 
 PENDING: frozenset[str] = frozenset(
     {
-        "conf/lakekeeper-defaults.conf",
-        "docs/reference/options.md",
-        "lakekeeper/core/config/definitions.py",
-        "lakekeeper/core/config/options.py",
-        "lakekeeper/core/config/vacuum_definitions.py",
         "lakekeeper/core/planning/block_age.py",
         "lakekeeper/core/planning/depth_selection.py",
         "lakekeeper/core/planning/key_migration.py",

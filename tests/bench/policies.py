@@ -54,7 +54,7 @@ class Contender:
 
 def contenders() -> dict[str, Contender]:
     """All of them by the name in the table; the first is the baseline."""
-    plain, whole = resolve(), resolve().with_(**_WHOLE)
+    plain, whole = resolve(), resolve(_WHOLE)
     return {
         "full sort": Contender(lambda: FULL, whole),
         "cubes (liquid-like)": Contender(Cubes, whole),
@@ -167,7 +167,7 @@ def course(one: Contender, arrivals: Arrivals) -> tuple[Floats, Floats]:
 
 def price_of(queries: float) -> float:
     """What so many queries a commit pay for one more file of the target size, in rewrites of it."""
-    size, c = resolve().integer("target-file-size-bytes"), DEFAULTS
+    size, c = resolve().files.target_bytes, DEFAULTS
     return queries * (c.open_bytes + c.column_share * size) / (c.rewrite * size + c.open_bytes)
 
 

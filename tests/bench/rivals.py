@@ -29,7 +29,7 @@ class Cubes:
         blocks = snapshot.blocks
         if not blocks.level.any():
             self.made = 0
-        size = blocks.bytes / options.integer("target-file-size-bytes")
+        size = blocks.bytes / options.files.target_bytes
         cube = blocks.level.astype(np.int64)
         partial = (cube == 0) | (np.bincount(cube, size)[cube] < self.least)
         at = np.flatnonzero(partial)
@@ -51,7 +51,7 @@ class SortAll:
     name: str = "rewrite-all"
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
-        size = snapshot.blocks.bytes / options.integer("target-file-size-bytes")
+        size = snapshot.blocks.bytes / options.files.target_bytes
         return [
             Merge(group, 1, 1.0, Reason.of("bin", "all files of a bin"))
             for group in _bins(candidates, size, self.most)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from ast import literal_eval
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,10 +94,11 @@ class State:
         )
 
     def pick(self, case: Case) -> str:
-        """What policies, by name, make of the blocks at ``now`` (ms); options as arguments."""
+        """What policies, by name, make of the blocks at ``now`` (ms); options and fields of policies as arguments."""
         now = int(case.named.get("now", 0))
-        options: Options = resolve({name: value for name, value in case.named.items() if name != "now"})
-        policies = [POLICIES[word] for word in case.words]
+        policies = [_policy(POLICIES[word], case.named) for word in case.words]
+        known = {"now"} | {field.name for policy in policies for field in fields(policy)}
+        options: Options = resolve({name: value for name, value in case.named.items() if name not in known})
         plan = make_plan(self.snapshot, policies, options, Env(now_ms=now))
         return "\n".join([*map(_task, plan.tasks), *_left(plan)])
 
@@ -118,6 +123,12 @@ def _fact(text: str) -> Fact:
 
 def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
+
+
+def _policy(policy: Any, given: Mapping[str, str]) -> Any:
+    """The policy with the fields that are given."""
+    mine = {field.name for field in fields(policy)} - {"name"}
+    return replace(policy, **{name: literal_eval(value) for name, value in given.items() if name in mine})
 
 
 def _names(snapshot: Snapshot, intervals: Intervals) -> list[str]:

@@ -189,7 +189,7 @@ def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: 
             scene.run(insert)
             inserted += 1
 
-    options = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 1}
+    options = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 1}
     table = lk.table(scene.spark, str(scene.path))
     report = table.vacuum(retention_hours=0, allow_unsafe_retention=True, options=options, observer=observer)
     assert (report.deleted_files_count > 0, report.failed_files_count, report.retries) == (True, 0, 0)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.delta
 NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True}
 ONE_BY_ONE = {
     "vacuum.max-share": 1,
-    "vacuum.min-batch-delete-size": 1,
     "vacuum.max-batch-delete-size": 1,
     "vacuum.max-concurrent-deletes": 1,
 }

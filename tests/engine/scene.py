@@ -41,12 +41,16 @@ SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 
 @dataclass
 class Scene:
-    """A table, its adapter, a runner, and the pauses that the engine asked for (seconds)."""
+    """A table, its adapter, a runner, and the pauses that the engine asked for (seconds).
+
+    ``tick_ms`` is how far the clock moves each time it is read.
+    """
 
     table: MemoryTable
     adapter: MemoryAdapter = field(init=False)
     runner: MemoryRunner = field(default_factory=MemoryRunner)
     pauses: list[float] = field(default_factory=list)
+    tick_ms: int = 1
 
     def __post_init__(self) -> None:
         self.adapter = MemoryAdapter(self.table)
@@ -54,7 +58,7 @@ class Scene:
 
     @property
     def clock(self) -> Clock:
-        return Clock(now_ms=lambda: next(self._ticks), wait=self.pauses.append)
+        return Clock(now_ms=lambda: next(self._ticks) * self.tick_ms, wait=self.pauses.append)
 
     def request(
         self,

@@ -14,8 +14,6 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, pause_seconds
 from lakekeeper.engine.events import Events
 from lakekeeper.errors import Conflict, Rejected, Unknown
 
-PAUSES = {"commit.retry.min-wait-ms": 100, "commit.retry.max-wait-ms": 400}
-
 
 @dataclass
 class Commit:
@@ -30,7 +28,7 @@ class Commit:
     def __post_init__(self) -> None:
         events = Events("t", "run-1", lambda phase, facts: self.told.append({"phase": phase, **facts}))
         clock = Clock(now_ms=lambda: int(self.now_ms), wait=self.wait)
-        options = resolve({**PAUSES, **self.options})
+        options = resolve(self.options)
         self.loop = CommitLoop(events, options, clock, "the commit", "nothing was written")
 
     def wait(self, seconds: float) -> None:
@@ -83,7 +81,7 @@ def test_the_attempts_are_bounded_by_time_from_the_first_loss_or_the_start(
     commit.now_ms = 5_000_000
     with pytest.raises(Conflict, match=f"gave up after {attempts} attempts"):
         commit.run()
-    assert commit.pauses == [0.1, 0.2, 0.4, 0.4][: attempts - 1]
+    assert commit.pauses == [0.1, 0.2, 0.4, 0.8][: attempts - 1]
 
 
 def test_attempts_that_do_not_count_are_bounded_by_time_alone() -> None:
@@ -132,5 +130,4 @@ def test_any_other_error_ends_the_loop(error: Exception) -> None:
 
 
 def test_pauses_double_between_their_bounds() -> None:
-    options = resolve(PAUSES)
-    assert [pause_seconds(n, options) for n in range(4)] == [0.1, 0.2, 0.4, 0.4]
+    assert [pause_seconds(n) for n in range(7)] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]

@@ -20,7 +20,7 @@ from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
-from lakekeeper.engine.service import AutoReport, AutoSettings, Service, ranked, seconds, settings_from, sweep
+from lakekeeper.engine.service import AutoReport, AutoSettings, Service, ranked, settings_from, sweep
 from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 
@@ -246,7 +246,7 @@ def test_the_budget_is_one_for_all_verbs_of_a_table() -> None:
 def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() -> None:
     assert settings_from(resolve({"auto.tables": "a"})).verbs == ("recluster", "compact", "merge_deletes")
     done = report("merge_deletes", "committed", removed_delete_files_count=4, added_delete_files_count=1)
-    table = FakeTable(conf={"spark.lakekeeper.auto.final": "true"}, answers={"merge_deletes": done})
+    table = FakeTable(answers={"merge_deletes": done})
     every = AutoSettings(("*",), ("compact", "merge_deletes"), 900)
     (one,) = passed({"a": table}, settings=every).tables
     assert [set(given) for _, given in table.asked] == [
@@ -303,7 +303,8 @@ def test_tables_side_by_side_are_told_in_order() -> None:
             met.wait()
             return report("compact", "committed")
 
-    settings = AutoSettings(("*",), ("compact",), 900, at_once=2)
+    given = {"auto.tables": "*", "auto.verbs": "compact", "auto.max-concurrent-tables": 2}
+    settings = settings_from(resolve(given))
     told = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
     assert [(t.table, t.status) for t in told.tables] == [("a", "done"), ("b", "done")]
 
@@ -361,15 +362,17 @@ def test_settings_are_checked() -> None:
         settings_from(resolve({**given, "auto.verbs": " , "}))
 
 
-@pytest.mark.parametrize("text, expected", [("30s", 30), ("15m", 900), ("2h", 7200), (" 1d ", 86400)])
+@pytest.mark.parametrize(
+    "text, expected", [("30s", 30), ("15m", 900), ("2h", 7200), (" 1d ", 86400), ("1.5h", 5400)]
+)
 def test_pauses(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+    assert settings_from(resolve({"auto.tables": "a", "auto.every": text})).pause_seconds == expected
 
 
-@pytest.mark.parametrize("text", ["", "15", "0m", "-1m", "1.5h", "m", "15 minutes"])
+@pytest.mark.parametrize("text", ["", "15", "0m", "-1m", "m", "15 minutes"])
 def test_bad_pauses(text: str) -> None:
     with pytest.raises(OptionError, match="15m"):
-        seconds(text)
+        resolve({"auto.every": text})
 
 
 def _service(one_pass: Callable[[], AutoReport]) -> Service:

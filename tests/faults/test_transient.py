@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.quiet_window import WATCH_MS
 from lakekeeper.errors import Rejected
 from tests.faults.port import COMMITS, Fault, Faulty, Port
 from tests.formats.lakes import KINDS, Lake
@@ -20,9 +22,7 @@ _WORK = ("write", "discard", "release")
 """Calls that are no question to the catalog, the log or the notes."""
 _OPTIONS = {
     "commit.quiet-window-ms": 0,
-    "early-abort-interval-ms": 0,
     "max-concurrent-file-group-rewrites": 1,
-    "commit.retry.min-wait-ms": 1,
 }
 _IN_PARTS = {"partial-progress.bytes-per-commit": 1}
 
@@ -53,9 +53,9 @@ def four_groups(lake: Lake) -> str:
 
 
 def run(lake: Lake, name: str, port: Port, parts: bool) -> MergeReport:
-    """A recluster of all of it, which never waits."""
-    now_ms = Clock().now_ms
-    clock = Clock(now_ms=now_ms, wait=lambda _: None)
+    """A recluster of all of it, which never waits, and looks for conflicts whenever it may."""
+    now_ms, looks = Clock().now_ms, itertools.count()
+    clock = Clock(now_ms=lambda: now_ms() + WATCH_MS * next(looks), wait=lambda _: None)
     table = table_with(lake.spark, name, lambda adapter: Faulty(adapter, port), clock=clock)
     return table.recluster("k", policy="full", options={**_OPTIONS, **(_IN_PARTS if parts else {})})
 

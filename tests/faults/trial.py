@@ -24,7 +24,6 @@ EVERYTHING: Mapping[str, Any] = {
     "allow_unsafe_retention": True,
     "options": {
         "vacuum.max-share": 1,
-        "vacuum.min-batch-delete-size": 1,
         "vacuum.max-batch-delete-size": 2,
         "vacuum.max-concurrent-deletes": 1,
     },

@@ -83,7 +83,7 @@ def test_a_rewrite_that_stops_leaves_nothing_staged(table: Scene, phase: str) ->
 @pytest.mark.parametrize("lands", [True, False])
 def test_a_replay_leaves_nothing_staged(table: Scene, lands: bool) -> None:
     before = held(table.spark)
-    options = {"policy": "full", "replay.max-rows": 100 if lands else 1}
+    options = {"policy": "full", "replay.max-deleted-ratio": 1.0 if lands else 0.0}
 
     def race(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "written":

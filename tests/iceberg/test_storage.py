@@ -137,7 +137,7 @@ def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(scene: Scene) -
     with swaps.acting(race):
         report = vacuum(
             adapter,
-            VacuumRequest(resolve({"commit.retry.min-wait-ms": 0}), age_ms=0, allow_unsafe=True),
+            VacuumRequest(resolve(), age_ms=0, allow_unsafe=True),
             observer=lambda phase, _: looks.append(phase),
         )
     assert (report.ended.code, report.retries, looks.count("planned")) == ("done", 3, 1)

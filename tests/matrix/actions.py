@@ -101,7 +101,7 @@ _MERGE = (
 
 def maintain(world: World, verb: str, **given: Any) -> Any:
     """A call of lakekeeper's; small tables are worth it, and no pause is worth waiting for."""
-    options = {"depth-threshold": 1, "commit.retry.min-wait-ms": 1} | given.pop("options", {})
+    options = {"depth-threshold": 1} | given.pop("options", {})
     columns = {"columns": ["k"]} if verb == "recluster" else {}
     if verb == "merge_deletes":
         options.pop("depth-threshold")

@@ -131,8 +131,7 @@ def test_a_delete_follows_its_rows_through_one_merge_after_another(two_files: Wo
         if told == "before_commit" and left:
             world.act(left.pop(0))
 
-    options = {"commit.retry.min-wait-ms": 1}
-    report = world.table.delete(f"id IN {RED}", observer=ours, options=options)
+    report = world.table.delete(f"id IN {RED}", observer=ours)
     world.note(without(*RED))
     assert (report.deleted_rows_count, report.retries, len(report.winners)) == (6, 3, 3)
     world.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from lakekeeper.core.planning.policy import Policy
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.quiet_window import WATCH_MS
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
@@ -40,12 +42,15 @@ TABLES = {
 }
 
 
-def rewrite(policy: Policy = FULL, *, final: bool = False, **options: Any) -> Run:
-    """A call of ``maintain``; options in Python's spelling."""
+def rewrite(policy: Policy = FULL, *, final: bool = False, watchful: bool = False, **options: Any) -> Run:
+    """A call of ``maintain``; options in Python's spelling. ``watchful``: it looks for conflicts whenever it may."""
     resolved = resolve({**SMALL, **options})
     request = Request("recluster", (policy,), resolved, final=final)
 
     def run(adapter: Scripted, observer: Observer, clock: Clock) -> Any:
+        if watchful:
+            looks, now_ms = itertools.count(), clock.now_ms
+            clock = Clock(now_ms=lambda: now_ms() + WATCH_MS * next(looks), wait=clock.wait)
         return maintain(adapter, MemoryRunner(), request, observer=observer, clock=clock)
 
     return run
@@ -85,7 +90,7 @@ def scopes(depth: int = 0) -> list[Scope]:
             ),
             Scope(
                 f"partitions, {name}", settings,
-                {"r": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1)},
+                {"r": rewrite(watchful=True)},
                 ("delete_equal", "drop_file", "restore", "foreign"), users=2 + depth, files=PARTS, partitioned=True,
             ),
         ]  # fmt: skip

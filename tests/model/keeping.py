@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import Options, resolve
@@ -57,7 +57,6 @@ class Keep:
                 "vacuum.intent-timeout-hours": self.timeout,
                 "vacuum.orphan-grace-hours": self.grace,
                 "vacuum.max-share": self.share,
-                "vacuum.min-batch-delete-size": 1,
                 "vacuum.max-batch-delete-size": 2,
                 "vacuum.max-concurrent-deletes": 1,
                 "commit.retry.num-retries": 1,
@@ -212,7 +211,7 @@ def _after(kept: dict[int, str], number: int, world: World) -> bool:
 
 
 def _settling(world: World, keep: Keep, jumped: int) -> VacuumReport:
-    options = keep.options.with_(**{"vacuum.max-share": 1.0})
+    options = replace(keep.options, vacuum=replace(keep.options.vacuum, max_share=1.0))
     request = VacuumRequest(options, named=keep.named, orphans=keep.orphans)
     Names.current = "settle"
     clock = Clock(now_ms=lambda: START_MS + jumped, wait=lambda _seconds: None)

@@ -28,10 +28,9 @@ PROGRAMS: dict[str, Run] = {
         max_rows_per_file=10,
         commit_retry_num_retries=3,
         commit_quiet_window_ms=500,
-        commit_quiet_max_wait_ms=900,
     ),
     "final": rewrite(RANGES, final=True, max_rounds=3),
-    "parts": rewrite(partial_progress_enabled=True, early_abort_interval_ms=1),
+    "parts": rewrite(watchful=True),
     "delete": delete(),
 }
 SLOT = (0, 1, 2)

@@ -101,7 +101,7 @@ def _settled(case: Drawn) -> None:
     level = snapshot.blocks.level_under(snapshot.key)
     for blocks, own in _levels(snapshot.blocks, level, request.options):
         above_run = run_depth(len(snapshot.key.columns)) if own else 0
-        if _average(blocks) <= max(request.options.number("depth-threshold"), above_run):
+        if _average(blocks) <= max(request.options.planning.depth_threshold, above_run):
             continue
         given = {reason[path] for path in blocks.path.to_pylist()}
         assert given <= {"max_level", "no_room", "no_partner"}, case
@@ -192,6 +192,14 @@ def test_a_budget_ends_a_final_run_early_and_says_so() -> None:
     report = scene.run("full", "sizes", final=True, options={"budget-bytes": size // 2})
     assert report.rewritten_bytes_count <= size
     assert report.rounds == 1
+
+
+def test_the_rounds_of_a_final_run_are_bounded() -> None:
+    options = {"max-file-group-input-files": 2, "depth-threshold": 1}
+    whole = overlapping(8).run("peaks", final=True, options=options)
+    bounded = overlapping(8).run("peaks", final=True, options={**options, "max-rounds": 1})
+    assert whole.rounds > 1
+    assert (bounded.rounds, bounded.ended.code) == (1, "max_rounds")
 
 
 def test_lost_levels_do_not_make_a_final_run_endless() -> None:

@@ -150,7 +150,7 @@ def test_a_small_run_commits_once_and_a_large_one_in_parts_by_default() -> None:
 @pytest.mark.parametrize(
     "options, least, most",
     [
-        ({"partial-progress.enabled": False}, 1, 1),
+        ({"partial-progress.max-commits": 1}, 1, 1),
         ({"partial-progress.max-commits": 3}, 3, 3),
         ({"partial-progress.max-commits": 1000}, 7, 8),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES, NO_ROW_BOUND
+from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.planner import make_plan
@@ -61,7 +61,7 @@ def test_seed_000_a_merged_block_above_the_bound_of_rows_is_split() -> None:
     table.set_key(["k"])
     scene = Scene(table)
     (task,) = make_plan(scene.adapter.snapshot(), [POLICIES["ranges"]], resolve(), Env()).tasks
-    assert task.target_rows == NO_ROW_BOUND
+    assert task.target_rows is None
     _run(scene, max_rows_per_file=1000)
     assert sorted(scene.adapter.snapshot().blocks.rows.tolist()) == [500, 1000, 1000]
 

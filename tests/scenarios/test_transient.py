@@ -13,6 +13,7 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.engine.merge.job import maintain
+from lakekeeper.engine.merge.quiet_window import WATCH_MS
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import AdapterError, NotFound, Rejected, Unknown
 from lakekeeper.spi import Commit
@@ -104,9 +105,8 @@ class FlakyAdapter(MemoryAdapter):
 
 
 def run(scene: Scene, line: Line, **options: Any) -> MergeReport:
-    request = scene.request(
-        options={"early-abort-interval-ms": 0, "max-concurrent-file-group-rewrites": 1, **options}
-    )
+    scene.tick_ms = WATCH_MS
+    request = scene.request(options={"max-concurrent-file-group-rewrites": 1, **options})
     return maintain(FlakyAdapter(scene, line), scene.runner, request, clock=scene.clock)
 
 
@@ -142,7 +142,8 @@ def test_looks_that_always_fail_while_groups_are_written_stop_none() -> None:
         nonlocal writing
         writing = phase != "before_commit"
 
-    request = scene.request(options={"early-abort-interval-ms": 0})
+    scene.tick_ms = WATCH_MS
+    request = scene.request()
     report = maintain(FlakyAdapter(scene, line), scene.runner, request, clock=scene.clock, observer=observer)
     assert [g.status for g in report.groups] == ["committed"] * 4
 

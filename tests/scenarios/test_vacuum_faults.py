@@ -25,7 +25,7 @@ from tests.faults.port import ANSWERS, MODES, Dead, Faulty, Port
 DAY = 24 * HOUR_MS
 KEPT = (2, 5, 6, 7)
 """Versions 5, 6 and 7 by the grace, 2 by its tag."""
-OPTIONS = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 2}
+OPTIONS = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 2}
 CALLS: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
     "orphans": {"orphans": True},

@@ -1,20 +1,56 @@
-"""One option: its type, unit, range and meaning, where it may be set, and how a value is parsed from conf text."""
+"""One option: declared as a field of a settings class, parsed from a call, a conf or a table property.
+
+    num_retries: int = option("commit.retry.num-retries", 10, "Retries of …", unit="retries", low=0, high=100)
+
+The field's annotation is the option's type: ``int``, ``float``, ``bool``, ``str`` or a tuple of words; with ``None``
+where it may be unset. Sizes are kept in bytes and times in milliseconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import Field, dataclass, field, replace
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from lakekeeper.core.config.quantities import (
+    SIZE_EXAMPLES,
+    TIME_EXAMPLES,
+    parse_size,
+    parse_time,
+    size_text,
+    time_text,
+)
 from lakekeeper.errors import OptionError
 
+T = TypeVar("T")
+
+Scope = Literal["any", "lower", "higher", "fewer", "session", "conf"]
+
 _BOOLEANS = {"true": True, "false": False}
+_TIME = "time"
+_TIME_UNITS: dict[str, tuple[int | None, str]] = {
+    "ms": (1, "milliseconds"),
+    "hours": (3_600_000, "hours"),
+    _TIME: (None, ""),
+}
+"""Units of options that are times → what a number without a unit counts, in ms and as a word."""
+_NONE = "none"
+_LARGEST = (
+    1 << 60
+)  # of options without an upper bound: beyond any table, and within the integers of numpy and Java
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One row of the option table.
 
-    low, high   inclusive bounds of the value
+    part, attribute   the settings class that holds the value, and its field there
+    kind        type of the value; of a list, that of its words
+    optional    None is a value and means "not set": no limit, or as the table says
+    choices     the words that are allowed
+    unit        ``bytes``, ``ms``, ``hours``, ``time`` (a time that needs a unit), or what the number counts
+    low, high   inclusive bounds of the value, in bytes or milliseconds where it is a size or a time
     scope       where the option may be set besides the Spark conf. Any user with the right to alter a table can set its
                 properties, so a property never widens what the operator of a run allows:
 
@@ -24,41 +60,64 @@ class Option:
                 fewer     call and property; a property can only remove words from the list
                 session   call; a property is ignored
                 conf      neither: the value is fixed before any call; a property is ignored
-    unbounded   the value that means "no bound"
     not_by_property   words that a property must not contain
     """
 
     name: str
-    kind: type
     default: Any
-    unit: str
     doc: str
+    unit: str = ""
     low: float | None = None
     high: float | None = None
-    choices: tuple[str, ...] = ()
-    scope: Literal["any", "lower", "higher", "fewer", "session", "conf"] = "any"
-    unbounded: Any = None
+    scope: Scope = "any"
     not_by_property: tuple[str, ...] = ()
+    part: str = ""
+    attribute: str = ""
+    kind: type = str
+    optional: bool = False
+    listed: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def keyword(self) -> str:
         """The name as a Python identifier."""
-        return self.name.replace("-", "_").replace(".", "_")
+        return keyword(self.name)
 
     @property
     def expected(self) -> str:
         """Description of a valid value, for error messages and the reference page."""
+        return self._what() + (f", or {_NONE}" if self.optional and self.kind is not str else "")
+
+    def _what(self) -> str:
         if self.choices:
-            what = "a comma-separated list of" if self.scope == "fewer" else "one of"
-            return f"{what} {', '.join(self.choices)}"
+            return f"{'a comma-separated list of' if self.listed else 'one of'} {', '.join(self.choices)}"
+        if self.listed:
+            return "a comma-separated list"
         if self.kind is bool:
             return "true or false"
-        noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
-        if self.low is None and self.high is None:
-            return noun
-        what = f"a share {self.unit}" if self.unit.startswith("of ") else f"{noun} of {self.unit}"
-        high = "…" if self.high is None else f"{self.high:,.16g}"
-        return f"{what} from {self.low:,.16g} to {high}"
+        if self.kind is str:
+            return "text"
+        return f"{self._noun()}{self._range()}"
+
+    def _noun(self) -> str:
+        if self.unit == "bytes":
+            return f"a size ({SIZE_EXAMPLES})"
+        if self.unit in _TIME_UNITS:
+            bare = "" if self.unit == _TIME else f", or a number of {_TIME_UNITS[self.unit][1]}"
+            return f"a time ({TIME_EXAMPLES}{bare})"
+        if self.unit.startswith("of "):
+            return f"a share {self.unit}"
+        return f"{'a whole number' if self.kind is int else 'a number'} of {self.unit}"
+
+    def _range(self) -> str:
+        if self.low is None:
+            return ""
+        quantity = self.unit == "bytes" or self.unit in _TIME_UNITS
+        low, high = (
+            "" if bound is None else self.text(bound) if quantity else f"{bound:,.16g}"
+            for bound in (self.low, self.high)
+        )
+        return f" from {low} to {high}" if high else f", at least {low}"
 
     @property
     def only_tightens(self) -> bool:
@@ -68,44 +127,114 @@ class Option:
     def tightened(self, value: Any, by: Any) -> Any:
         """The tighter of ``value`` and ``by``; for lists, the words of ``value`` that are also in ``by``."""
         if self.scope == "fewer":
-            allowed = words(by)
-            return ",".join(word for word in words(value) if word in allowed)
-        if self.unbounded is not None and self.unbounded in (value, by):
-            return by if value == self.unbounded else value
+            return tuple(word for word in value if word in by)
+        if value is None or by is None:  # not set: the loosest value
+            return by if value is None else value
         return min(value, by) if self.scope == "lower" else max(value, by)
+
+    def of(self, options: Any) -> Any:
+        """The value in resolved options."""
+        return getattr(getattr(options, self.part), self.attribute)
+
+    def text(self, value: Any) -> str:
+        """``value`` as text that parses back to it."""
+        if value is None:
+            return "" if self.kind is str else _NONE
+        if self.listed:
+            return ",".join(value)
+        if self.kind is bool:
+            return str(value).lower()
+        if self.unit == "bytes":
+            return size_text(int(value))
+        if self.unit in _TIME_UNITS:
+            return time_text(int(value))
+        return str(value) if self.kind is str else repr(self.kind(value)).removesuffix(".0")
 
     def parse(self, value: Any) -> Any:
         """``value`` (typed, or text from a conf) in this option's type; raises OptionError."""
+        if self.optional and (value is None or str(value).strip().lower() == self.text(None)):
+            return None
         try:
-            parsed = _parse(self.kind, value)
-        except (TypeError, ValueError, KeyError):
+            parsed = self._parsed(value)
+        except (TypeError, ValueError, KeyError, OverflowError):
             raise OptionError(self.name, value, self.expected) from None
         numeric = self.kind in (int, float)
         too_low = numeric and self.low is not None and not parsed >= self.low
-        too_high = numeric and self.high is not None and not parsed <= self.high
+        too_high = numeric and not parsed <= (_LARGEST if self.high is None else self.high)
         if too_low or too_high or not self._is_choice(parsed):
             raise OptionError(self.name, value, self.expected)
         return parsed
 
-    def _is_choice(self, parsed: Any) -> bool:
-        if not self.choices:
-            return True
-        listed = words(parsed) if self.scope == "fewer" else (parsed,)
-        return bool(listed) and set(listed) <= set(self.choices)
-
-
-def words(text: str) -> tuple[str, ...]:
-    """The non-empty parts of a comma-separated text."""
-    return tuple(word.strip() for word in str(text).split(",") if word.strip())
-
-
-def _parse(kind: type, value: Any) -> Any:
-    if kind is bool:
+    def _parsed(self, value: Any) -> Any:
+        if self.listed:
+            return words(value)
+        if self.kind is bool:
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).strip().lower()]
         if isinstance(value, bool):
-            return value
-        return _BOOLEANS[str(value).strip().lower()]
-    if isinstance(value, bool):
-        raise TypeError(value)
-    if kind is int and isinstance(value, float) and not value.is_integer():
+            raise TypeError(value)
+        if self.unit in _TIME_UNITS:
+            return _time(value, _TIME_UNITS[self.unit][0])
+        if self.unit == "bytes" and isinstance(value, str):
+            return parse_size(value)
+        if self.kind is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError(value)
+        return self.kind(value)
+
+    def _is_choice(self, parsed: Any) -> bool:
+        given = parsed if self.listed else (parsed,)
+        return not self.choices or (bool(given) and set(given) <= set(self.choices))
+
+
+def option(
+    name: str,
+    default: T,
+    doc: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    scope: Scope = "any",
+    not_by_property: tuple[str, ...] = (),
+) -> T:
+    """The field of a settings class that holds this option."""
+    declared = Option(name, default, doc, unit, low, high, scope, not_by_property)
+    return field(default=default, metadata={"option": declared})
+
+
+def declared_in(part: str, made: Field[Any], annotation: Any) -> Option:
+    """The option that a field declares, with the type that the field has."""
+    optional = NoneType in get_args(annotation)
+    (held,) = [a for a in get_args(annotation) if a is not NoneType] if optional else [annotation]
+    listed = get_origin(held) is tuple
+    word = get_args(held)[0] if listed else held
+    choices = get_args(word) if get_origin(word) is Literal else ()
+    declared: Option = made.metadata["option"]
+    return replace(
+        declared,
+        part=part,
+        attribute=made.name,
+        kind=str if choices else word,
+        optional=optional,
+        listed=listed,
+        choices=choices,
+    )
+
+
+def keyword(name: str) -> str:
+    """The name of an option as a Python identifier."""
+    return name.replace("-", "_").replace(".", "_")
+
+
+def words(value: str | Iterable[str]) -> tuple[str, ...]:
+    """The words of a list, or the non-empty parts of a comma-separated text."""
+    parts = value.split(",") if isinstance(value, str) else map(str, value)
+    return tuple(word.strip() for word in parts if word.strip())
+
+
+def _time(value: Any, bare_ms: int | None) -> int:
+    """Milliseconds of a time as text or as a number."""
+    if isinstance(value, str):
+        return parse_time(value, bare_ms)
+    if bare_ms is None or (bare_ms == 1 and int(value) != value):
         raise ValueError(value)
-    return kind(value)
+    return int(value * bare_ms)

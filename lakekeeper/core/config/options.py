@@ -1,71 +1,95 @@
-"""Options of a call: lookup by name, and resolution of each value together with its origin.
+"""Options of a call: all typed values, and the origin of each.
 
 Precedence: call > Spark conf ``spark.lakekeeper.<name>`` > table property ``lakekeeper.<name>`` > default. Where a
 property can only tighten an option (:class:`lakekeeper.core.config.option.Option`), the tighter of property and conf
-applies; for ``auto.*``, the tighter of property and call. All options: :mod:`lakekeeper.core.config.definitions`.
+applies; for ``auto.*``, the tighter of property and call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
 
-from lakekeeper.core.config.definitions import OPTIONS
-from lakekeeper.core.config.option import Option, words
-from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.config.layout_options import (
+    FileOptions,
+    GroupOptions,
+    PlanningOptions,
+    TableOptions,
+    UniversalOptions,
+)
+from lakekeeper.core.config.option import Option, declared_in, keyword
+from lakekeeper.core.config.removed import REMOVED
+from lakekeeper.core.config.run_options import (
+    AutoOptions,
+    BudgetOptions,
+    CommitOptions,
+    SessionOptions,
+    WorkloadOptions,
+)
+from lakekeeper.core.config.vacuum_options import VacuumOptions
 from lakekeeper.errors import OptionError, nearest
 
 CONF_PREFIX = "spark.lakekeeper."
 PROPERTY_PREFIX = "lakekeeper."
 
-_BY_NAME = {o.name: o for o in OPTIONS}
-_BY_KEYWORD = {o.keyword: o for o in OPTIONS}
 
-
-def lookup(name: str) -> Option:
-    """The option of that name (kebab-case or Python spelling). Raises OptionError, naming the nearest known option."""
-    found = _BY_NAME.get(name) or _BY_KEYWORD.get(name)
-    if found is None:
-        raise OptionError(name, name, f"a known option{nearest(name, _BY_NAME)}")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Resolved values and the origin of each (``call``, ``conf``, ``property``, ``default``).
+    """The options in force, by part.
 
-    ``ignored`` maps each table property that has no effect, or only part of it, to the reason.
+    origins   name → ``call``, ``conf``, ``property`` or ``default``
+    ignored   each table property that has no effect, or only part of it → the reason
     """
 
-    values: Mapping[str, Any]
+    table: TableOptions = field(default_factory=TableOptions)
+    files: FileOptions = field(default_factory=FileOptions)
+    groups: GroupOptions = field(default_factory=GroupOptions)
+    planning: PlanningOptions = field(default_factory=PlanningOptions)
+    universal: UniversalOptions = field(default_factory=UniversalOptions)
+    budget: BudgetOptions = field(default_factory=BudgetOptions)
+    workload: WorkloadOptions = field(default_factory=WorkloadOptions)
+    commit: CommitOptions = field(default_factory=CommitOptions)
+    auto: AutoOptions = field(default_factory=AutoOptions)
+    vacuum: VacuumOptions = field(default_factory=VacuumOptions)
+    session: SessionOptions = field(default_factory=SessionOptions)
     origins: Mapping[str, str]
     ignored: Mapping[str, str] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Any:
-        return self.values[lookup(name).name]
 
-    def integer(self, name: str) -> int:
-        """The value of an integer option."""
-        return int(self[name])
+_CLASSES: Mapping[str, Any] = {
+    name: part for name, part in get_type_hints(Options).items() if name not in ("origins", "ignored")
+}
+"""Field of Options → the class of that part."""
 
-    def number(self, name: str) -> float:
-        """The value of a numeric option."""
-        return float(self[name])
+PARTS: Mapping[Any, tuple[Option, ...]] = {
+    part: tuple(declared_in(name, made, get_type_hints(part)[made.name]) for made in fields(part))
+    for name, part in _CLASSES.items()
+}
+"""Class of a part → its options, in the order of their declaration."""
 
-    def ms(self, name: str) -> int:
-        """The value, in ms, of an option given in hours."""
-        return int(self.number(name) * HOUR_MS)
+OPTIONS: tuple[Option, ...] = tuple(option for options in PARTS.values() for option in options)
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """The non-empty words of a comma-separated option."""
-        return words(self[name])
+_BY_NAME = {o.name: o for o in OPTIONS}
+_BY_KEYWORD = {o.keyword: o for o in OPTIONS}
+_REMOVED = {
+    spelling: f"{name} was removed; {instead}"
+    for name, instead in REMOVED.items()
+    for spelling in (name, keyword(name))
+}
 
-    def with_(self, **changed: Any) -> Options:
-        """A copy with some values replaced, as if set by the call; raises OptionError."""
-        parsed = {lookup(k).name: lookup(k).parse(v) for k, v in changed.items()}
-        origins = {**self.origins, **dict.fromkeys(parsed, "call")}
-        return Options({**self.values, **parsed}, origins, self.ignored)
+
+def lookup(name: str) -> Option:
+    """The option of that name (kebab-case or Python spelling).
+
+    Raises OptionError for an unknown name, naming the nearest option; for a removed one, saying what to use instead.
+    """
+    found = _BY_NAME.get(name) or _BY_KEYWORD.get(name)
+    if found is not None:
+        return found
+    if name in _REMOVED:
+        raise OptionError(name, name, f"another option: {_REMOVED[name]}")
+    raise OptionError(name, name, f"a known option{nearest(name, _BY_NAME)}")
 
 
 def resolve(
@@ -79,7 +103,8 @@ def resolve(
 
     ``conf`` and ``properties`` may hold anything; only keys with our prefixes are read. Raises OptionError for an
     invalid value, and for an unknown name, naming the nearest known one. With ``lenient``, a table property that is
-    unknown or invalid is listed in ``Options.ignored`` instead. No value ever names a class to load.
+    unknown or invalid is listed in ``Options.ignored`` instead; one that was removed always is. No
+    value ever names a class to load.
     """
     values: dict[str, Any] = {o.name: o.default for o in OPTIONS}
     origins = dict.fromkeys(values, "default")
@@ -100,7 +125,15 @@ def resolve(
                 ignored[key] = _too_loose(option, value, tight)
             if tight != values[name]:
                 values[name], origins[name] = tight, "property"
-    return Options(values, origins, ignored)
+    return Options(**_parts(values), origins=origins, ignored=ignored)
+
+
+def _parts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of Options that hold these values."""
+    return {
+        name: part(**{option.attribute: values[option.name] for option in PARTS[part]})
+        for name, part in _CLASSES.items()
+    }
 
 
 def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
@@ -120,6 +153,10 @@ def _properties(
     for key, value in properties.items():
         if not key.startswith(PROPERTY_PREFIX) or value is None:
             continue
+        removed = _REMOVED.get(key[len(PROPERTY_PREFIX) :])
+        if removed:  # an upgrade must not stop the maintenance of tables that still set it
+            ignored[key] = removed
+            continue
         try:
             option = lookup(key[len(PROPERTY_PREFIX) :])
             parsed = _parse_from(option, key, value)
@@ -129,10 +166,10 @@ def _properties(
             ignored[key] = f"got {value!r}, expected {error.expected}"
             continue
         if option.scope in ("session", "conf"):
-            ignored[key] = f"the operator sets it, as {CONF_PREFIX}{option.name}; a table property can not"
-        elif set(words(value)) & set(option.not_by_property):
+            ignored[key] = f"only the operator can set it, as {CONF_PREFIX}{option.name}"
+        elif option.not_by_property and set(parsed) & set(option.not_by_property):
             listed = ", ".join(option.not_by_property)
-            ignored[key] = f"a table property can not ask for {listed}; name it in the call"
+            ignored[key] = f"a table property cannot ask for {listed}; name it in the call"
         else:
             asked[option.name] = key, parsed
     return asked, ignored
@@ -140,10 +177,11 @@ def _properties(
 
 def _too_loose(option: Option, value: Any, holds: Any) -> str:
     """Why a property that would loosen an option has no effect, or only part of it."""
+    value, holds = option.text(value), option.text(holds)
     if option.scope == "fewer":
-        return f"a table property can only take from the list: of {value!r}, {holds!r} is left"
+        return f"a table property can only remove from the list: of {value!r}, {holds!r} is left"
     verb = "lower" if option.scope == "lower" else "raise"
-    return f"a table property can only {verb} it: {holds} holds, not {value}"
+    return f"a table property can only {verb} it: {holds} applies, not {value}"
 
 
 def _parse_from(option: Option, key: str, value: Any) -> Any:

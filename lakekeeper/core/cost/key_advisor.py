@@ -224,8 +224,7 @@ def _everything(blocks: BlockSet, options: Options) -> tuple[Groups, Any]:
     edges = np.concatenate([np.flatnonzero(np.diff(place[members], prepend=-1)), [len(members)]])
     live = np.add.reduceat(blocks.live_bytes[members].astype(np.float64), edges[:-1])
     rows = np.add.reduceat((blocks.rows - np.maximum(blocks.deleted_rows, 0))[members], edges[:-1])
-    by_size = live / options.integer("target-file-size-bytes")
-    files = np.maximum(np.ceil(np.maximum(by_size, rows / options.integer("max-rows-per-file"))), 1.0)
+    files = np.maximum(np.ceil(options.files.fullness(rows, live)), 1.0)
     return Groups(members, edges, files), live
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lakekeeper.core.config.layout_options import FileOptions
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.read_model import Groups, Reads
 from lakekeeper.core.cost.reads import reads_of
@@ -37,7 +38,7 @@ class Scale:
     plain         N costs of reading a block once, without its deletes, in byte-equivalents
     deletes       N costs of its deletes
     size          N bytes
-    target        bytes at which outputs are cut; ``most_rows``, rows
+    files         where outputs are cut
     rate          queries a second
     known         whether the queries are those of a workload, or assumed
     """
@@ -46,8 +47,7 @@ class Scale:
     plain: Floats
     deletes: Floats
     size: Floats
-    target: float
-    most_rows: int
+    files: FileOptions
     rate: float
     known: bool
     coefficients: Coefficients
@@ -59,9 +59,9 @@ class Scale:
 
     def outputs(self, size: Floats, rows: Ints) -> tuple[Floats, Floats]:
         """Of merges of so many live bytes and rows: how many files come out, and what reading one of them costs."""
-        files = np.maximum(
-            np.ceil(size / self.target - 1e-9), np.maximum(np.ceil(rows / self.most_rows), 1.0)
-        )
+        files = np.maximum(np.ceil(size / self.files.target_bytes - 1e-9), 1.0)
+        if self.files.max_rows is not None:
+            files = np.maximum(files, np.ceil(rows / self.files.max_rows))
         c = self.coefficients
         return files, c.open_bytes + c.column_share * size / files
 
@@ -117,12 +117,11 @@ def scale_of(
 
     Without a workload the rate is ``queries-per-hour``, and queries are uniform. One that saw no query is a rate of 0.
     """
-    rate = options.number("queries-per-hour")
-    cuts = options.integer("target-file-size-bytes"), options.integer("max-rows-per-file")
-    given = (now_ms, id(workload), coefficients, cuts, rate)
+    rate = options.workload.queries_per_hour
+    given = (now_ms, id(workload), coefficients, options.files, rate)
     kept = snapshot.memo.get("scale")
     if kept is None or kept[0] != given:
-        made = _scale(snapshot, now_ms, workload, coefficients, cuts, rate / 3600)
+        made = _scale(snapshot, now_ms, workload, coefficients, options.files, rate / 3600)
         kept = snapshot.memo["scale"] = given, made, workload  # kept too, so that its id stays its own
     found: Scale = kept[1]
     return found
@@ -133,7 +132,7 @@ def _scale(
     now_ms: int,
     workload: Workload | None,
     c: Coefficients,
-    cuts: tuple[int, int],
+    files: FileOptions,
     rate: float,
 ) -> Scale:
     if workload is not None:
@@ -146,8 +145,7 @@ def _scale(
         plain=np.asarray(c.open_bytes + c.column_share * blocks.bytes, np.float64),
         deletes=delete_costs(blocks, c),
         size=blocks.bytes.astype(np.float64),
-        target=float(cuts[0]),
-        most_rows=cuts[1],
+        files=files,
         rate=rate,
         known=workload is not None,
         coefficients=c,
@@ -171,6 +169,5 @@ def groups_of(blocks: BlockSet, members: Index, edges: Ints, options: Options) -
         return Groups(members, edges, np.zeros(0)), np.zeros(0)
     size = np.add.reduceat(blocks.live_bytes[members].astype(np.float64), edges[:-1])
     rows = np.add.reduceat((blocks.rows - np.maximum(blocks.deleted_rows, 0))[members], edges[:-1])
-    target, most_rows = options.integer("target-file-size-bytes"), options.integer("max-rows-per-file")
-    files = np.maximum(np.ceil(np.maximum(size / target, rows / most_rows)), rows > 0)
+    files = np.maximum(np.ceil(options.files.fullness(rows, size)), rows > 0)
     return Groups(members, edges, files), size

@@ -30,12 +30,16 @@ def partition_group(blocks: BlockSet) -> Ints:
     return partition * len(specs) + spec
 
 
+FULL_RATIO = 0.8
+"""Share of the target size or rows from which a block is full, as in Databend's recluster RFC."""
+
+
 def full_size(blocks: BlockSet, options: Options) -> Bools:
     """Blocks that are full, in rows or live bytes: packing them with others gains nothing."""
-    ratio = options.number("constant-size-ratio")
-    rows = ratio * min(options.integer("max-rows-per-file"), int(np.iinfo(np.int64).max))
-    size = ratio * options.integer("target-file-size-bytes")
-    filled: Bools = (blocks.rows >= rows) | (blocks.live_bytes >= size)
+    files = options.files
+    filled: Bools = blocks.live_bytes >= FULL_RATIO * files.target_bytes
+    if files.max_rows is not None:
+        filled = filled | (blocks.rows >= FULL_RATIO * files.max_rows)
     return filled
 
 
@@ -97,10 +101,11 @@ def gates(
     options: Options,
     level: Ints,
     floor: npt.NDArray[np.float64] | float,
+    threshold_ratio: float | None = None,
 ) -> Gates:
     """The depth gate of each group, on the folded depth; ``level`` is the level of each group's blocks.
 
-    The threshold is ``depth-threshold``, or the share ``depth-threshold-ratio`` of the group's blocks, at least 1
+    The threshold is ``depth-threshold``, or with a ``threshold_ratio`` that share of the group's blocks, at least 1
     (Databend: ``threshold = blocks_num * ratio``). Above level 0 it is never lower than ``floor``, the apparent depth
     of a single sorted run: no merge can improve on that, and the merge would be repeated up to the highest level.
     """
@@ -114,8 +119,7 @@ def gates(
     peak = np.zeros(size, np.int64)
     peak[present] = np.maximum.reduceat(curve.folded, starts)
     average = np.where(points > 0, total / np.maximum(points, 1), 1.0)
-    ratio = options.number("depth-threshold-ratio")
-    threshold = np.full(size, options.number("depth-threshold"))
-    if ratio > 0:
-        threshold = np.maximum(1.0, np.bincount(curve.group[intervals.lo], minlength=size) * ratio)
+    threshold = np.full(size, options.planning.depth_threshold)
+    if threshold_ratio is not None:
+        threshold = np.maximum(1.0, np.bincount(curve.group[intervals.lo], minlength=size) * threshold_ratio)
     return Gates(average, np.maximum(threshold, np.where(level > 0, floor, 0.0)), peak)

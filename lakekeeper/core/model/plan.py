@@ -103,7 +103,7 @@ class MergeTask:
     input_level: int
     level: int
     target_bytes: int
-    target_rows: int
+    target_rows: int | None
     max_bytes: int
     input_bytes: int
     input_rows: int

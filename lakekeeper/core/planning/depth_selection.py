@@ -47,13 +47,20 @@ class _Field:
 
 
 def select_by_depth(
-    snapshot: Snapshot, candidates: Index, options: Options, hot: Hot, *, one_level: bool
+    snapshot: Snapshot,
+    candidates: Index,
+    options: Options,
+    hot: Hot,
+    *,
+    one_level: bool,
+    threshold_ratio: float | None = None,
 ) -> list[Choice]:
     """Merges of the levels above their gate, and why every other candidate is left.
 
     With ``one_level``, a partition merges one level at a time, that of the greatest average depth (Snowflake sorts
     levels by AvgDepth); without, all of them, the lowest first (Databend). Merging only the lowest would starve the
-    others on every stream that keeps level 0 above its gate.
+    others on every stream that keeps level 0 above its gate. For ``threshold_ratio`` see
+    :func:`lakekeeper.core.layout.levels.gates`.
     """
     if snapshot.key is None:
         return [Skip(candidates, Reason.of(Code.NO_KEY))]
@@ -67,7 +74,8 @@ def select_by_depth(
     curve = depth_curve(field.intervals)
     level = np.zeros(int(field.group.max()) + 1, np.int64)
     level[field.group] = field.level
-    gate = gates(curve, field.intervals, options, level, run_floor(snapshot.key, field.blocks, field.group))
+    floor = run_floor(snapshot.key, field.blocks, field.group)
+    gate = gates(curve, field.intervals, options, level, floor, threshold_ratio)
     lo, hi = field.intervals.lo, field.intervals.hi
     run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)
@@ -80,7 +88,7 @@ def _field(
     snapshot: Snapshot, blocks: BlockSet, candidates: Index, options: Options
 ) -> tuple[_Field, list[Choice]]:
     level = blocks.level_under(snapshot.key)
-    top = options.integer("max-level")
+    top = options.planning.max_level
     place = partition_group(blocks)
     code = place * (int(level.max(initial=0)) + 1) + level
     distinct, group = np.unique(code, return_inverse=True) if code.any() else (code[:1], code)
@@ -147,8 +155,8 @@ def _groups(field: _Field, run: Ints, options: Options) -> tuple[Groups, Bools]:
         field.intervals.hi[chosen],
         field.blocks.bytes[chosen],
         names=lambda at: field.blocks.path.take(pa.array(chosen[at])),
-        max_bytes=options.integer("max-file-group-size-bytes"),
-        max_files=options.integer("max-file-group-input-files"),
+        max_bytes=options.groups.max_bytes,
+        max_files=options.groups.max_files,
     )
     cut[chosen] = lost
     return Groups(chosen[groups.members], groups.edges), cut

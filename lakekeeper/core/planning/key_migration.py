@@ -13,7 +13,7 @@ were clustered by: those policies choose a block for what is in it, and few are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,17 +66,13 @@ def share_of(snapshot: Snapshot, policies: Sequence[Policy], options: Options) -
         foreign = np.zeros(len(blocks), dtype=np.bool_)
     if not foreign.any():
         return Share(foreign, blocks.bytes, 1 << 62, 1 << 62)
-    wanted = int(options.number("key-change-ratio") * int(blocks.bytes.sum()))
-    most = max(wanted, options.integer("single-task-bytes"))
+    wanted = int(options.planning.key_change_ratio * int(blocks.bytes.sum()))
+    most = max(wanted, options.groups.single_task_bytes)
     return Share(foreign, blocks.bytes, most, most)
 
 
 def bounded(options: Options, share: Share, policy: Policy) -> Options:
     """Options for this policy whose groups are no larger than the share."""
-    if (
-        not lays_out(policy)
-        or not share.foreign.any()
-        or share.most >= options.integer("max-file-group-size-bytes")
-    ):
+    if not lays_out(policy) or not share.foreign.any() or share.most >= options.groups.max_bytes:
         return options
-    return options.with_(**{"max-file-group-size-bytes": share.most})
+    return replace(options, groups=replace(options.groups, max_bytes=share.most))

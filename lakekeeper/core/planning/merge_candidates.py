@@ -85,7 +85,7 @@ def _sorted_already(field: Field, members: Index, edges: Ints) -> Bools:
 def _splits(field: Field, at: Index, wait: Floats) -> tuple[Index, Weighed]:
     """Large blocks that are due alone, to be cut into files of the target size."""
     scale = field.scale
-    large = (field.live[at] >= 2 * scale.target) | (field.rows[at] >= 2 * scale.most_rows)
+    large = scale.files.fullness(field.rows[at], field.live[at]) >= 2
     at = at[large & (field.merge[at] < 0)]
     if not len(at):
         return at, joined([])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES
+from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.scoring import groups_of, scale_of
 from lakekeeper.core.layout.clustering_info import deepest_stretch, mean_depth
@@ -214,24 +214,27 @@ def _within_budget(
     """
     if not merges:
         return _tasks(snapshot, [], [], options)
-    spent, day = 0, options.integer("budget-bytes-per-day") - env.spent_bytes
+    limit, per_day = options.budget.bytes, options.budget.bytes_per_day
+    day = None if per_day is None else per_day - env.spent_bytes
     over_day = Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=env.spent_bytes)
-    if day <= 0:
+    if day is not None and day <= 0:
         ledger.give_back(np.concatenate([merge.blocks for _, merge in merges]), over_day)
         return _tasks(snapshot, [], [], options)
-    budget = min(options.integer("budget-bytes"), day)
-    over = over_day if budget == day else Reason.of(Code.OVER_BUDGET, budget_bytes=budget)
+    spent, budget = 0, min((b for b in (limit, day) if b is not None), default=None)
+    over = over_day
+    if budget is not None and budget != day:
+        over = Reason.of(Code.OVER_BUDGET, budget_bytes=budget)
     length = np.array([len(merge.blocks) for _, merge in merges])
     every = np.concatenate([merge.blocks for _, merge in merges])
     starts = np.cumsum(length) - length
     sizes = np.add.reduceat(snapshot.blocks.bytes[every], starts).tolist()
     foreign = share.needed(every, starts)
-    if sum(sizes) <= budget and not any(foreign):
+    if (budget is None or sum(sizes) <= budget) and not any(foreign):
         return _tasks(snapshot, merges, sizes, options)
     kept: list[tuple[Policy, Merge]] = []
     spent_on: list[int] = []
     for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):
-        if kept and spent + size > budget:
+        if kept and budget is not None and spent + size > budget:
             ledger.give_back(merge.blocks, over)
             continue
         if not share.takes(policy, needed):
@@ -296,8 +299,8 @@ class _Builder:
         deleted = blocks.deleted_rows[at]
         column = 0
         cuts: tuple[Any, ...] = ()
-        if snapshot.key is not None and size > options.integer("single-task-bytes"):
-            parts = -(-size // options.integer("single-task-bytes"))
+        if snapshot.key is not None and size > options.groups.single_task_bytes:
+            parts = -(-size // options.groups.single_task_bytes)
             if snapshot.key.curved:
                 column, cuts = ON_CURVE, curve_cuts(blocks, at, parts)
             else:
@@ -316,8 +319,8 @@ class _Builder:
             key=snapshot.key,
             input_level=int(levels[at].max()),
             level=merge.level,
-            target_bytes=options.integer("target-file-size-bytes"),
-            target_rows=options.integer("max-rows-per-file"),
+            target_bytes=options.files.target_bytes,
+            target_rows=options.files.max_rows,
             max_bytes=MAX_BLOCK_BYTES,
             input_bytes=size,
             input_rows=rows,

@@ -133,8 +133,8 @@ def field_of(
         look=RunLook(snapshot),
         boxes=Boxes(snapshot),
         scale=scale,
-        max_bytes=options.integer("max-file-group-size-bytes"),
-        max_files=options.integer("max-file-group-input-files"),
+        max_bytes=options.groups.max_bytes,
+        max_files=options.groups.max_files,
     )
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import Ints
@@ -24,15 +23,15 @@ from lakekeeper.core.units import Ints
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The thresholds. Sizes in bytes, times in ms, shares in percent; 0 switches an interval or a size off."""
+    """The thresholds. Sizes in bytes, times in ms, shares in percent; None switches a rule off."""
 
     trigger: int = 5
     levels: int = 6
     ratio: int = 1
     amplification: int = 200
-    interval_ms: int = 0
-    total_bytes: int = 0
-    incremental_bytes: int = 0
+    interval_ms: int | None = None
+    total_bytes: int | None = None
+    incremental_bytes: int | None = None
     force_level_0: bool = False
 
 
@@ -43,22 +42,6 @@ class Unit:
     runs: int
     level: int
     why: Reason
-
-
-def rules_of(options: Options) -> Rules:
-    """The thresholds that the options ``universal.*`` set."""
-    trigger = options.integer("universal.num-sorted-run.compaction-trigger")
-    given = str(options["universal.num-levels"])
-    return Rules(
-        trigger=trigger,
-        levels=int(given) if given else trigger + 1,
-        ratio=options.integer("universal.compaction.size-ratio"),
-        amplification=options.integer("universal.compaction.max-size-amplification-percent"),
-        interval_ms=options.integer("universal.compaction.optimization-interval-ms"),
-        total_bytes=options.integer("universal.compaction.total-size-threshold-bytes"),
-        incremental_bytes=options.integer("universal.compaction.incremental-size-threshold-bytes"),
-        force_level_0=bool(options["universal.compaction.force-level-0"]),
-    )
 
 
 def highest_level(rules: Rules, present: int) -> int:
@@ -110,15 +93,15 @@ def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: 
     if len(level) == 1:
         return None
     interval = rules.interval_ms
-    if interval and since_full_ms is None:
+    if interval is not None and since_full_ms is None:
         return Reason.of(Code.NEVER_COMPACTED, interval_ms=interval)
-    if interval and since_full_ms is not None and since_full_ms > interval:
+    if interval is not None and since_full_ms is not None and since_full_ms > interval:
         return Reason.of(Code.COMPACTION_INTERVAL, since_ms=since_full_ms, interval_ms=interval)
     total = int(size.sum())
-    if total < rules.total_bytes:
+    if rules.total_bytes is not None and total < rules.total_bytes:
         return Reason.of(Code.TOTAL_SIZE, total_bytes=total, limit_bytes=rules.total_bytes)
     newer = int(size[level != top].sum())
-    if rules.incremental_bytes and newer > rules.incremental_bytes:
+    if rules.incremental_bytes is not None and newer > rules.incremental_bytes:
         limit = rules.incremental_bytes
         return Reason.of(Code.INCREMENTAL_SIZE, newer_bytes=newer, level=top, limit_bytes=limit)
     return None

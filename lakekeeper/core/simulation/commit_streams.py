@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from lakekeeper.core.config.definitions import MAX_BLOCK_BYTES
+from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.units import Floats, Ints
 from lakekeeper.errors import OptionError, nearest
 

@@ -104,7 +104,7 @@ def simulate(
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)
-    rounds = options.integer("max-rounds") if final and all(map(converges, policies)) else 1
+    rounds = options.planning.max_rounds if final and all(map(converges, policies)) else 1
     for commit in range(arrivals.present):
         world.arrive(commit)
     commits = arrivals.commits - arrivals.present

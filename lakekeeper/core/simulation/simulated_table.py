@@ -157,7 +157,7 @@ class World:
 
     def _sorted(self, at: Index, task: MergeTask) -> Made:
         size, rows = int(self.bytes[at].sum()), int(self.rows[at].sum())
-        parts = max(1, -(-size // task.target_bytes), -(-rows // task.target_rows))
+        parts = max(1, -(-size // task.target_bytes), -(-rows // (task.target_rows or max(rows, 1))))
         keys: list[Floats] = []
         if self.keys:
             parts = min(parts, max(rows, 1))

@@ -119,7 +119,7 @@ class RowDelete:
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
             return self._report(first, None, started)
         self.adapter.require_writable(self.options)
-        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        timeout_ms = self.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration:
             try:
                 commit = self._commit(first, registration)

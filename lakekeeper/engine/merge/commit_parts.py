@@ -34,11 +34,8 @@ class Parts:
     @classmethod
     def of(cls, plan: Plan, options: Options, registration: Registration | None) -> Parts:
         """Parts of equal input bytes, as many as the options allow."""
-        each, most = options.integer("partial-progress.bytes-per-commit"), 1
-        if options["partial-progress.enabled"]:
-            most = min(
-                options.integer("partial-progress.max-commits"), len(plan.tasks), -(-plan.input_bytes // each)
-            )
+        wanted = -(-plan.input_bytes // options.commit.bytes_per_commit)
+        most = min(options.commit.max_commits, len(plan.tasks), wanted)
         return cls(-(-plan.input_bytes // most) if most > 1 else None, registration)
 
     def due(self) -> bool:

@@ -95,7 +95,7 @@ class _Tidying:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
         snapshot = self.adapter.snapshot()
-        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        timeout_ms = self.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
             # A commit that lost may leave files whose names are not recorded anywhere.

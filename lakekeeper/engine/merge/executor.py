@@ -143,7 +143,9 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         work.adapter.discard([rewrite])
         attempt = _finer(task, attempt, over)
     worst = max(over, key=lambda o: o.rows)
-    bounds = {"limit_rows": task.target_rows, "limit_bytes": task.max_bytes}
+    bounds = {"limit_bytes": task.max_bytes}
+    if task.target_rows is not None:
+        bounds["limit_rows"] = task.target_rows
     facts = {"rows": worst.rows, "bytes": worst.bytes, "attempts": _FINER_TRIES, **bounds}
     return Failed(task, Reason.of(Code.OUTPUT_TOO_LARGE, **facts))
 
@@ -154,20 +156,21 @@ def _read(work: Work, task: MergeTask) -> Any:
 
 def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:
     """Outputs of more than one row that are over the task's bounds; a single row cannot be split."""
-    return [
-        o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > task.target_rows)
-    ]
+    most = rewrite.rows_out if task.target_rows is None else task.target_rows
+    return [o for o in rewrite.outputs if o.rows > 1 and (o.bytes > task.max_bytes or o.rows > most)]
 
 
 def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask:
     """The attempt with targets lowered by what its outputs were over the task's bounds, and a little more."""
-    share = 0.8 / max(max(o.bytes / task.max_bytes, o.rows / task.target_rows) for o in over)
     largest, most = max(o.bytes for o in over), max(o.rows for o in over)
-    in_bytes = any(o.bytes > task.max_bytes for o in over)
+    share = 0.8 / max(largest / task.max_bytes, most / task.target_rows if task.target_rows else 0.0)
+    target_rows = attempt.target_rows
+    if largest > task.max_bytes:
+        target_rows = max(1, min(int(most * share), target_rows or most))
     return replace(
         attempt,
         target_bytes=max(1, int(min(attempt.target_bytes, largest) * share)),
-        target_rows=max(1, min(attempt.target_rows, int(most * share))) if in_bytes else attempt.target_rows,
+        target_rows=target_rows,
     )
 
 

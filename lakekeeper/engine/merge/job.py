@@ -89,8 +89,8 @@ class MergeJob:
     def _rounds(self) -> Reason:
         """Run the rounds; returns why they ended."""
         request, tally = self.request, self.tally
-        budget = request.options.integer("budget-bytes")
-        most = request.options.integer("max-rounds") if self._repeats() else 1
+        budget = request.options.budget.bytes
+        most = request.options.planning.max_rounds if self._repeats() else 1
         while tally.rounds < most:
             snapshot, plan = self._plan()
             self.first = self.first or (snapshot, plan)
@@ -102,7 +102,7 @@ class MergeJob:
             if request.dry_run:
                 tally.planned(plan)
                 return Reason.of(Code.DRY_RUN)
-            if tally.rounds and tally.spent + plan.tasks[0].input_bytes > budget:
+            if tally.rounds and budget is not None and tally.spent + plan.tasks[0].input_bytes > budget:
                 return Reason.of(Code.BUDGET_SPENT)
             tally.rounds += 1
             tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
@@ -117,9 +117,8 @@ class MergeJob:
 
     def _plan(self) -> tuple[Snapshot, Plan]:
         """The newest snapshot, and a plan that is ready to be carried out within what is left of the budget."""
-        request = self.request
-        left = request.options.integer("budget-bytes") - self.tally.spent
-        limited = replace(request, options=request.options.with_(**{"budget-bytes": max(left, 1)}))
+        request, options = self.request, self.request.options
+        limited = replace(request, options=replace(options, budget=options.budget.after(self.tally.spent)))
         snapshot, plan = plan_for(self.adapter, limited, self.clock, self.tally.parts)
         if plan.tasks and not request.dry_run:
             patiently(lambda: self.adapter.require_writable(request.options), self.clock, BEFORE_WORK)
@@ -134,7 +133,7 @@ class MergeJob:
         """
         tally = self.tally
         before, lost = len(tally.groups), tally.conflicts
-        timeout_ms = self.request.options.ms("vacuum.intent-timeout-hours")
+        timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
             self._rewrite(_Round(snapshot, plan, registration))
             # A job that failed and a commit that lost may leave files whose names nothing tells.
@@ -151,11 +150,11 @@ class MergeJob:
         options, plan = self.request.options, now.plan
         parts = Parts.of(plan, options, now.registration)
         tasks = plan.tasks if parts.bytes_each is None else cold_first(plan.tasks, now.snapshot)
-        watch = Watch(self.adapter, now.snapshot, self.clock, options.integer("early-abort-interval-ms"))
+        watch = Watch(self.adapter, now.snapshot, self.clock)
         work = Work(
             self.adapter, self.runner, self.events, self.tally.run, watch, now.registration, self.clock
         )
-        threads = options.integer("max-concurrent-file-group-rewrites")
+        threads = options.groups.max_concurrent
         try:
             with Execution(work, tasks, threads) as execution:
                 for result in execution.results():

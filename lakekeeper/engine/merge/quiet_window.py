@@ -22,10 +22,15 @@ from lakekeeper.core.planning.rebase import Changes, Winner, why
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
+_LONGEST_WINDOWS = 2  # quiet windows that one commit waits at most
 _STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
 _LOOKS = 32  # looks at the log in a stream's period
 _SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
 _MISSED = 6  # statements of a stream whose end may be missed
+
+
+WATCH_MS = 10_000
+"""Between two looks for groups that can no longer land."""
 
 
 @dataclass(slots=True)
@@ -53,8 +58,8 @@ class QuietWindow:
 
     @classmethod
     def of(cls, options: Options, clock: Clock) -> QuietWindow:
-        window = options.integer("commit.quiet-window-ms")
-        return cls(clock, window, options.integer("commit.quiet-max-wait-ms"))
+        window = options.commit.quiet_window_ms
+        return cls(clock, window, _LONGEST_WINDOWS * window)
 
     def look(self, changes: Callable[[], Changes]) -> Changes:
         """Look at the log, by this function."""
@@ -116,7 +121,7 @@ class Watch:
     adapter: Adapter[Any]
     snapshot: Snapshot
     clock: Clock
-    every_ms: int
+    every_ms: int = WATCH_MS
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _next_ms: int = -1
     _seen: Changes | None = None

@@ -35,6 +35,9 @@ from lakekeeper.engine.events import Halted
 from lakekeeper.errors import Conflict, reason
 from lakekeeper.spi import Adapter, Lost, Matched, Runner
 
+MAX_ROWS = 2_000_000
+"""The most deleted rows that are looked for in the outputs of one group; their positions are held in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
@@ -48,7 +51,7 @@ class Replayer:
 
     def replay_all(self, rewrites: Sequence[Rewrite], changes: Changes) -> list[Rewrite | Dropped]:
         """See :meth:`replay`; several groups are replayed side by side."""
-        threads = min(len(rewrites), self.options.integer("max-concurrent-file-group-rewrites"))
+        threads = min(len(rewrites), self.options.groups.max_concurrent)
         if threads <= 1:
             return [self.replay(rewrite, changes) for rewrite in rewrites]
         with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-replay") as pool:
@@ -113,8 +116,8 @@ class Replayer:
         return Reason.of(Code.TOO_MANY_DELETED, deleted=total, rows=written, limit=most)
 
     def _most(self, rewrite: Rewrite) -> int:
-        share = self.options.number("replay.max-deleted-ratio") * rewrite.written.rows_out
-        return min(self.options.integer("replay.max-rows"), int(share))
+        share = self.options.commit.max_deleted_ratio * rewrite.written.rows_out
+        return min(MAX_ROWS, int(share))
 
     def proven(self, masked: Rewrite, lost: Lost, rows: int) -> Rewrite | Reason:
         """The masked rewrite if it may be committed; else why not, and its files are removed."""

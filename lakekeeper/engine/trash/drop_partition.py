@@ -103,7 +103,7 @@ def settle_drops(
         if version is not None:
             counted = (rows or {}).get(entry.run_id, 0)
             trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
-        elif not changes.obstacle and now_ms >= entry.expires_ms(options.ms("vacuum.intent-timeout-hours")):
+        elif not changes.obstacle and now_ms >= entry.expires_ms(options.vacuum.lease_timeout_ms):
             trash_entries.forget(adapter, entry.name)
 
 

@@ -54,7 +54,7 @@ def restore(
     seen = adapter.version()
     slot, entry = trash_entries.find(adapter, name)
     if entry.kind == "files":
-        trash_entries.restore_files(adapter, entry.name, options.words("vacuum.allowed-locations"))
+        trash_entries.restore_files(adapter, entry.name, options.vacuum.allowed_locations)
         return RestoreReport(
             adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
         )
@@ -135,7 +135,7 @@ class _Restore:
             begun = replace(entry, state=RESTORING, since=seen.version)
             trash_entries.change(self.adapter.notes, self.slot, entry, begun)
             self.entry = begun
-        timeout_ms = self.options.ms("vacuum.intent-timeout-hours")
+        timeout_ms = self.options.vacuum.lease_timeout_ms
         read = replace(seen, version=entry.version)
         with at_work(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
             return self._append(registration)

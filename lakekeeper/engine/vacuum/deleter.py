@@ -29,6 +29,9 @@ from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter
 from lakekeeper.spi.storage import Storage
 
+MIN_BATCH = 100
+"""Files from which a batch ends with its version; StarRocks' default of ``lake_vacuum_min_batch_delete_size``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -58,12 +61,12 @@ class _Pace:
     """At most the permitted number of files a second, over all threads."""
 
     clock: Clock
-    per_second: int
+    per_second: int | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     free_at: float = 0.0
 
     def wait(self, files: int) -> None:
-        if not self.per_second:
+        if self.per_second is None:
             return
         with self.lock:
             now = self.clock.now_ms() / 1000
@@ -94,7 +97,7 @@ class Removal:
 
     def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
         """Delete all files of the plan; ``trash`` names the folder of the trash that they are moved to instead."""
-        pace = _Pace(self.clock, self.options.integer("vacuum.max-deletes-per-second"))
+        pace = _Pace(self.clock, self.options.vacuum.max_deletes_per_second)
         folder = TrashFolder(self.adapter, self.storage, trash, self.clock) if trash else None
         if folder:
             folder.open(plan)
@@ -102,7 +105,7 @@ class Removal:
         rest = [f for f in plan.files if f.kind in METADATA_KINDS]
         for files in (data, rest):
             parts = list(by_partition(files).values())
-            threads = min(self.options.integer("vacuum.max-concurrent-deletes"), len(parts))
+            threads = min(self.options.vacuum.max_concurrent_deletes, len(parts))
             if threads:
                 with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-vacuum") as pool:
                     try:
@@ -114,9 +117,7 @@ class Removal:
         return self._removed(plan)
 
     def _partition(self, files: Sequence[Doomed], pace: _Pace, folder: TrashFolder | None) -> None:
-        least = self.options.integer("vacuum.min-batch-delete-size")
-        most = self.options.integer("vacuum.max-batch-delete-size")
-        for batch in batches(files, least, most):
+        for batch in batches(files, MIN_BATCH, self.options.vacuum.max_batch):
             pace.wait(len(batch))
             if not self._goes_on():
                 return

@@ -93,7 +93,7 @@ def vacuum(
     """
     clock = clock or Clock()
     run_id = uuid.uuid4().hex[:16]
-    storage = adapter.storage.allowing(request.options.words("vacuum.allowed-locations"))
+    storage = adapter.storage.allowing(request.options.vacuum.allowed_locations)
     neighbours = Neighbours(adapter.table, storage)
     events = Events(adapter.table, run_id, observer)
     try:
@@ -197,7 +197,7 @@ class VacuumJob:
             self._take_over(look)
             self._finish(look)
             return self._report(look, NOTHING, Reason.of(Code.NOTHING_TO_DO))
-        brake(plan, self.request.options.number("vacuum.max-share"))
+        brake(plan, self.request.options.vacuum.max_share)
         self.records.before(plan)
         self._take_over(look)
         return look
@@ -234,7 +234,7 @@ class VacuumJob:
 
     @property
     def _timeout_ms(self) -> int:
-        return self.request.options.ms("vacuum.intent-timeout-hours")
+        return self.request.options.vacuum.lease_timeout_ms
 
     def _expires(self, look: _Look) -> bool:
         """Does anything leave the metadata? Nothing on a linear log; nor for the trash, from which it may come back."""
@@ -348,24 +348,23 @@ class VacuumJob:
         if age is None and request.older_than_ms is not None:
             age = now_ms - request.older_than_ms
         least = 0
-        if age is None and options.number("retention-hours") >= 0:
-            if (
-                options.origins["retention-hours"] == "property"
-            ):  # only ever longer than what holds without it
-                least = options.ms("retention-hours")
+        if age is None and options.vacuum.retention_ms is not None:
+            # A property only lengthens what is retained without it.
+            if options.origins["retention-hours"] == "property":
+                least = options.vacuum.retention_ms
             else:
-                age = options.ms("retention-hours")
+                age = options.vacuum.retention_ms
         at_work = {
             intent.read_version: f"run {intent.run_id} has read it and may be writing"
             for intent in intents.values()
             if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }
-        keep_ms = options.ms("vacuum.trash-retention-hours")
+        keep_ms = options.vacuum.trash_retention_ms
         held = held_versions(self.adapter.notes, versions, keep_ms, now_ms)
         return Retention(
             age_ms=age,
             least_ms=least,
-            last=options.integer("retain-last"),
+            last=options.vacuum.retain_last,
             named=tuple(request.named),
             active={**at_work, **held},
             streams=request.streams,

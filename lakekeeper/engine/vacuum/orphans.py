@@ -79,8 +79,8 @@ def leftovers_of(
     Nothing is listed where another table is inside or around such a folder, or where one may be in a place that the
     table declares and no operator allows.
     """
-    timeout = options.ms("vacuum.intent-timeout-hours")
-    grace = options.ms("vacuum.orphan-grace-hours")
+    timeout = options.vacuum.lease_timeout_ms
+    grace = options.vacuum.orphan_grace_ms
     alive = {intent.run_id for intent in intents.values() if intent.alive(timeout, now_ms)}
     settled = {
         slot: intent
@@ -128,7 +128,7 @@ def orphans_of(
     now_ms: int,
 ) -> Unnamed:
     """What goes and what stays of files that were listed before ``versions`` were read."""
-    grace = options.ms("vacuum.orphan-grace-hours")
+    grace = options.vacuum.orphan_grace_ms
     dead = {spelled(file.path) for file in garbage.files}
     last = min(now_ms - grace, _before_all_alive(intents, options, now_ms))
     listed = {info.path: info for info in files if not info.link and spelled(info.path) not in dead}
@@ -146,6 +146,6 @@ def orphans_of(
 
 def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
     """No registered run that is alive wrote the files last changed before this time."""
-    timeout = options.ms("vacuum.intent-timeout-hours")
+    timeout = options.vacuum.lease_timeout_ms
     began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
     return min(began, default=now_ms) - _SKEW_MS

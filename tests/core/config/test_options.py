@@ -1,68 +1,84 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lakekeeper.core.config.options import resolve
+from lakekeeper.core.config.option import keyword
+from lakekeeper.core.config.options import OPTIONS, lookup, resolve
+from lakekeeper.core.config.removed import REMOVED
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.errors import OptionError
 
 BAD: list[tuple[str, Any, str]] = [
     # name, value, what the message must say
-    ("target-file-size-bytes", "big", "whole number"),
-    ("target-file-size-bytes", "128MB", "whole number"),
-    ("target-file-size-bytes", 0, "1,024"),
-    ("target-file-size-bytes", 1023, "1,024"),
-    ("target-file-size-bytes", -1, "1,024"),
-    ("target-file-size-bytes", 500_000_001, "500,000,000"),
-    ("target-file-size-bytes", 2.5, "whole number"),
-    ("target-file-size-bytes", True, "whole number"),
-    ("target-file-size-bytes", "", "whole number"),
-    ("max-rows-per-file", 0, "from 1"),
+    ("target-file-size-bytes", "big", "a size (64MB, 128MiB, or a number of bytes)"),
+    ("target-file-size-bytes", "1GB", "from 1KiB to 500MB"),
+    ("target-file-size-bytes", "128 megabytes", "64MB"),
+    ("target-file-size-bytes", "128MBit", "64MB"),
+    ("target-file-size-bytes", "-128MB", "64MB"),
+    ("target-file-size-bytes", "7d", "64MB"),
+    ("target-file-size-bytes", 0, "1KiB"),
+    ("target-file-size-bytes", 1023, "1KiB"),
+    ("target-file-size-bytes", -1, "1KiB"),
+    ("target-file-size-bytes", 500_000_001, "500MB"),
+    ("target-file-size-bytes", 2.5, "a size"),
+    ("target-file-size-bytes", "4096.5", "a size"),
+    ("target-file-size-bytes", True, "a size"),
+    ("target-file-size-bytes", "", "a size"),
+    ("target-file-size-bytes", "none", "a size"),
+    ("max-rows-per-file", 0, "a whole number of rows, at least 1, or none"),
     ("max-rows-per-file", "1e6", "whole number"),
+    ("max-rows-per-file", "", "or none"),
+    ("max-rows-per-file", 1 << 70, "whole number"),
     ("min-file-size-ratio", 0, "0.01"),
     ("min-file-size-ratio", 1.01, "to 1"),
     ("min-file-size-ratio", "nan", "0.01 to 1"),
     ("min-file-size-ratio", float("nan"), "0.01 to 1"),
     ("min-file-size-ratio", "75%", "0.01 to 1"),
-    ("min-input-files", 1, "from 2"),
-    ("max-file-group-size-bytes", 100, "1,024"),
-    ("max-file-group-input-files", 1, "from 2"),
-    ("single-task-bytes", -5, "1,024"),
+    ("min-input-files", 1, "at least 2"),
+    ("max-file-group-size-bytes", 100, "at least 1KiB"),
+    ("max-file-group-input-files", 1, "at least 2"),
+    ("single-task-bytes", -5, "1KiB"),
     ("max-concurrent-file-group-rewrites", 0, "from 1"),
     ("max-concurrent-file-group-rewrites", 257, "256"),
     ("depth-threshold", 0.5, "from 1"),
     ("depth-threshold", "deep", "number"),
     ("depth-threshold", float("inf"), "1,000,000,000"),
-    ("depth-threshold-ratio", -0.1, "from 0"),
-    ("depth-threshold-ratio", 1.1, "to 1"),
     ("max-level", 0, "from 1"),
     ("max-level", 1001, "1,000"),
     ("max-level", [3], "whole number"),
-    ("constant-size-ratio", 2, "to 1"),
     ("universal.num-sorted-run.compaction-trigger", 1, "a whole number of sorted runs from 2"),
-    ("universal.num-levels", 1, "from 2"),
     ("universal.compaction.size-ratio", "1%", "a whole number of percent from 0"),
     ("universal.compaction.max-size-amplification-percent", 0, "from 1"),
-    ("universal.compaction.optimization-interval-ms", -1, "from 0"),
-    ("universal.compaction.total-size-threshold-bytes", -1, "from 0"),
-    ("universal.compaction.incremental-size-threshold-bytes", "1GB", "whole number"),
-    ("universal.compaction.force-level-0", "on", "true or false"),
-    ("budget-bytes", 0, "from 1"),
-    ("budget-bytes", -1, "from 1"),
-    ("partial-progress.enabled", "yes", "true or false"),
-    ("partial-progress.enabled", 1, "true or false"),
-    ("partial-progress.enabled", "", "true or false"),
+    ("universal.compaction.optimization-interval-ms", -1, "at least 1ms, or none"),
+    ("universal.compaction.optimization-interval-ms", "64MB", "a time"),
+    ("budget-bytes", 0, "at least 1, or none"),
+    ("budget-bytes", -1, "at least 1"),
+    ("budget-bytes", "", "or none"),
     ("partial-progress.max-commits", 0, "from 1"),
     ("commit.retry.num-retries", -1, "from 0"),
     ("commit.retry.num-retries", 101, "100"),
-    ("commit.retry.min-wait-ms", "1s", "whole number"),
-    ("commit.retry.total-timeout-ms", 86_400_001, "86,400,000"),
+    ("commit.retry.total-timeout-ms", 86_400_001, "from 0s to 1d"),
+    (
+        "commit.retry.total-timeout-ms",
+        "25h",
+        "a time (90s, 15m, 2h, 7d, or a number of milliseconds) from 0s to 1d",
+    ),
+    ("commit.retry.total-timeout-ms", 0.5, "a time"),
+    ("commit.retry.total-timeout-ms", float("nan"), "a time"),
     ("max-rounds", 0, "from 1"),
     ("auto.enabled", "off", "true or false"),
-    ("auto.final", "2", "true or false"),
     ("auto.verbs", "compact,vacum", "recluster, compact, merge_deletes, vacuum"),
     ("auto.verbs", " , ", "a comma-separated list of"),
+    ("auto.every", "15", "a time (90s, 15m, 2h, 7d), at least 1s"),
+    ("auto.every", 900, "a time"),
+    ("retention-hours", -1, "at least 0s, or none"),
+    ("retention-hours", "a week", "a time (90s, 15m, 2h, 7d, or a number of hours)"),
+    ("retention-hours", float("inf"), "a time"),
+    ("vacuum.max-deletes-per-second", 0, "from 1 to 1,000,000, or none"),
 ]
 
 
@@ -107,6 +123,30 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
             resolve(**place)
 
 
+@pytest.mark.parametrize("name, instead", REMOVED.items())
+def test_a_removed_option_says_what_to_use_instead(name: str, instead: str) -> None:
+    places: list[dict[str, Any]] = [{"call": {name: "1"}}, {"conf": {f"spark.lakekeeper.{name}": "1"}}]
+    for place in places:
+        with pytest.raises(OptionError, match=f"{re.escape(name)} was removed; {re.escape(instead)}"):
+            resolve(**place)
+    with pytest.raises(OptionError, match="was removed"):
+        lookup(keyword(name))
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_property_does_not_stop_the_maintenance_of_a_table(name: str) -> None:
+    resolved = resolve(properties={f"lakekeeper.{name}": "1", "lakekeeper.max-level": "3"})
+    assert resolved.planning.max_level == 3
+    assert REMOVED[name] in resolved.ignored[f"lakekeeper.{name}"]
+
+
+def test_what_replaces_a_removed_option_is_there() -> None:
+    named = {word.strip(".,;") for instead in REMOVED.values() for word in instead.split()}
+    assert not named & set(REMOVED)
+    assert not set(REMOVED) & {option.name for option in OPTIONS}
+    assert all(lookup(word) for word in named if "." in word.strip("0123456789.") and "(" not in word)
+
+
 def test_precedence_is_call_then_conf_then_property_then_default() -> None:
     call, conf, properties = (
         {"max-level": 1},
@@ -121,18 +161,18 @@ def test_precedence_is_call_then_conf_then_property_then_default() -> None:
         (({"max-level": None}, conf, properties), 2, "conf"),
     ):
         resolved = resolve(*given)
-        assert (resolved["max-level"], resolved.origins["max-level"]) == (value, origin)
+        assert (resolved.planning.max_level, resolved.origins["max-level"]) == (value, origin)
 
 
 @pytest.mark.parametrize(
     "elsewhere", [{"conf": {"spark.lakekeeper.auto.enabled": "true"}}, {"call": {"auto.enabled": True}}]
 )
 def test_switched_off_on_a_table_always_wins(elsewhere: dict[str, Any]) -> None:
-    assert resolve(properties={"lakekeeper.auto.enabled": "false"}, **elsewhere)["auto.enabled"] is False
+    assert resolve(properties={"lakekeeper.auto.enabled": "false"}, **elsewhere).auto.enabled is False
     assert (
         resolve(
             properties={"lakekeeper.auto.enabled": "true"}, conf={"spark.lakekeeper.auto.enabled": "false"}
-        )["auto.enabled"]
+        ).auto.enabled
         is False
     )
 
@@ -140,21 +180,21 @@ def test_switched_off_on_a_table_always_wins(elsewhere: dict[str, Any]) -> None:
 def test_an_option_of_the_operator_is_ignored_on_a_table() -> None:
     for name in ("auto.tables", "vacuum.streaming-checkpoints"):
         resolved = resolve(properties={f"lakekeeper.{name}": "db.t"})
-        assert resolved[name] == ""
+        assert lookup(name).of(resolved) == ()
         assert f"spark.lakekeeper.{name}" in resolved.ignored[f"lakekeeper.{name}"]
 
 
 def test_a_table_does_not_ask_for_a_full_rewrite_in_each_pass() -> None:
     resolved = resolve(properties={"lakekeeper.policy": "sizes, full"})
-    assert resolved["policy"] == ""
+    assert resolved.table.policies == ()
     assert "full" in resolved.ignored["lakekeeper.policy"]
-    assert resolve({"policy": "full"}, properties={"lakekeeper.policy": "sizes"})["policy"] == "full"
+    assert resolve({"policy": "full"}, properties={"lakekeeper.policy": "sizes"}).table.policies == ("full",)
 
 
 def test_where_a_bad_property_is_no_error_it_is_named() -> None:
     properties = {"lakekeeper.max-level": "many", "lakekeeper.nonsense": "1", "lakekeeper.max-rounds": "2"}
     resolved = resolve(properties=properties, lenient=True)
-    assert (resolved["max-level"], resolved["max-rounds"]) == (32, 2)
+    assert (resolved.planning.max_level, resolved.planning.max_rounds) == (32, 2)
     assert resolved.ignored.keys() == {"lakekeeper.max-level", "lakekeeper.nonsense"}
 
 
@@ -166,6 +206,41 @@ def test_keys_of_others_are_not_looked_at() -> None:
 
 
 def test_both_spellings_are_taken() -> None:
-    assert resolve({"target_file_size_bytes": "2048"}).integer("target-file-size-bytes") == 2048
-    assert resolve().with_(max_level=7).integer("max-level") == 7
-    assert resolve({"policy": " ranges, ,sizes "}).words("policy") == ("ranges", "sizes")
+    assert resolve({"target_file_size_bytes": "2048"}).files.target_bytes == 2048
+    assert resolve({"policy": " ranges, ,sizes "}).table.policies == ("ranges", "sizes")
+    assert resolve({"policy": ["ranges", "sizes"]}).table.policies == ("ranges", "sizes")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda name, value: {"call": {name: value}},
+        lambda name, value: {"conf": {f"spark.lakekeeper.{name}": value}},
+        lambda name, value: {"properties": {f"lakekeeper.{name}": value}},
+    ],
+    ids=["call", "conf", "property"],
+)
+def test_sizes_and_times_are_taken_wherever_an_option_stands(
+    place: Callable[[str, str], dict[str, Any]],
+) -> None:
+    assert resolve(**place("target-file-size-bytes", "64MB")).files.target_bytes == 64_000_000
+    assert resolve(**place("single-task-bytes", "128MiB")).groups.single_task_bytes == 128 << 20
+    assert resolve(**place("budget-bytes", "20GB")).budget.bytes == 20 * 10**9
+    assert resolve(**place("commit.retry.total-timeout-ms", "90s")).commit.timeout_ms == 90_000
+    assert resolve(**place("commit.quiet-window-ms", "250")).commit.quiet_window_ms == 250
+    assert resolve(**place("vacuum.orphan-grace-hours", "7d")).vacuum.orphan_grace_ms == 7 * 24 * HOUR_MS
+    assert resolve(**place("vacuum.orphan-grace-hours", "100")).vacuum.orphan_grace_ms == 100 * HOUR_MS
+
+
+def test_a_number_of_hours_may_have_a_fraction() -> None:
+    assert resolve({"retention-hours": 0.5}).vacuum.retention_ms == HOUR_MS // 2
+    assert resolve({"retention-hours": "0.5"}).vacuum.retention_ms == HOUR_MS // 2
+
+
+def test_none_lifts_a_limit_in_the_call() -> None:
+    conf = {"spark.lakekeeper.budget-bytes": "1GB"}
+    assert resolve(conf=conf).budget.bytes == 10**9
+    assert resolve({"budget-bytes": "none"}, conf).budget.bytes is None
+    ignored = resolve(conf=conf, properties={"lakekeeper.budget-bytes": "none"})
+    assert ignored.budget.bytes == 10**9
+    assert "1GB applies, not none" in ignored.ignored["lakekeeper.budget-bytes"]

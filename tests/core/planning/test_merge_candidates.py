@@ -45,6 +45,6 @@ def test_what_is_taken_is_due_connected_and_in_bounds_and_nothing_due_is_left(se
         weighed = weigh(field, found.members, found.edges)
         assert (weighed.rent >= DUE * weighed.work * (1 - 1e-9)).all()
         assert (weighed.gain > 0).all()
-        assert np.diff(found.edges).max() <= options.integer("max-file-group-input-files")
+        assert np.diff(found.edges).max() <= options.groups.max_files
     free = np.setdiff1d(np.arange(len(field)), found.members)
     assert (found.wait[free] >= 0).all()

@@ -23,9 +23,9 @@ from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.peaks import PEAKS
-from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.planning.policies.ranges import RANGES, Ranges
 from lakekeeper.core.planning.policies.sizes import SIZES
-from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.drawing import parse_blocks, print_blocks
@@ -49,15 +49,17 @@ POLICIES: list[tuple[Policy, ...]] = [
     (UNIVERSAL, SIZES),
     (RANGES, SIZES),
     (PEAKS, SIZES, DELETES),
+    (Ranges(threshold_ratio=0.1),),
+    (Universal(force_level_0=True),),
 ]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"depth-threshold": 1},
     {"max-file-group-size-bytes": 250 * MIB, "depth-threshold": 1},
     {"max-file-group-input-files": 3},
-    {"depth-threshold-ratio": 0.1, "max-level": 2},
+    {"max-level": 2},
     {"single-task-bytes": 1 * MIB},
-    {"universal.num-sorted-run.compaction-trigger": 2, "universal.compaction.force-level-0": True},
+    {"universal.num-sorted-run.compaction-trigger": 2},
 ]
 
 many = settings(max_examples=150, derandomize=True, deadline=None)
@@ -101,7 +103,7 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
         assert task.delete_ids == tuple(b.delete_id for b in inputs)
         assert task.input_level == max(level[path] for path in task.inputs)
         assert task.key == snapshot.key
-        fits = task.input_bytes <= options.integer("max-file-group-size-bytes")
+        fits = task.input_bytes <= options.groups.max_bytes
         if task.policy == "full":
             assert fits or len(inputs) == 1
             continue
@@ -109,10 +111,10 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
             assert fits or len(inputs) == 1
             assert min(level[path] for path in task.inputs) < task.level >= task.input_level
             continue
-        assert len(inputs) <= options.integer("max-file-group-input-files")
+        assert len(inputs) <= options.groups.max_files
         if task.policy == "adaptive":  # it knows no levels; what it writes has one for the other policies
             assert fits or len(inputs) == 1, "a file that is larger than any group is cut alone"
-            assert task.level == min(task.input_level + 1, options.integer("max-level"))
+            assert task.level == min(task.input_level + 1, options.planning.max_level)
             continue
         assert fits
         assert len(inputs) >= (1 if task.policy == "deletes" else 2)

@@ -132,5 +132,5 @@ def test_a_change_of_the_key_holds_back_policies_that_lay_data_out(lays: bool, t
 def test_an_ordered_set_of_policies_comes_from_call_conf_or_property(
     place: dict[str, Any],
 ) -> None:
-    words = resolve(**place).words("policy")
+    words = resolve(**place).table.policies
     assert [policy.name for policy in find_policies(words)] == ["sizes", "ranges"]

@@ -29,9 +29,9 @@ some_rules = st.builds(
     levels=st.integers(2, 7),
     ratio=st.sampled_from([0, 1, 50]),
     amplification=st.sampled_from([1, 100, 200, 10_000]),
-    interval_ms=st.sampled_from([0, 0, 10]),
-    total_bytes=st.sampled_from([0, 0, 500]),
-    incremental_bytes=st.sampled_from([0, 0, 400]),
+    interval_ms=st.sampled_from([None, None, 10]),
+    total_bytes=st.sampled_from([None, None, 500]),
+    incremental_bytes=st.sampled_from([None, None, 400]),
     force_level_0=st.booleans(),
 )
 

@@ -143,10 +143,10 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
 @pytest.mark.parametrize(
     "option,value,expected",
     [
-        ("delete-ratio-threshold-old", 1.5, "a share of a file's rows from 0.001 to 1"),
-        ("delete-ratio-threshold-old", 0, "a share of a file's rows from 0.001 to 1"),
-        ("min-input-files", 1, "a whole number of files from 2"),
-        ("budget-bytes-per-day", 0, "a whole number of bytes from 1"),
+        ("delete-ratio-threshold", 1.5, "a share of a file's rows from 0 to 1"),
+        ("delete-ratio-threshold", -0.1, "a share of a file's rows from 0 to 1"),
+        ("min-input-files", 1, "a whole number of files, at least 2"),
+        ("budget-bytes-per-day", 0, "a size .*, at least 1"),
     ],
 )
 def test_what_is_out_of_range_is_refused(option: str, value: object, expected: str) -> None:

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from lakekeeper.core.config.options import Options
+from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
@@ -60,7 +60,7 @@ def _int_table(rng: random.Random) -> Snapshot:
 @pytest.mark.parametrize("policy", [RANGES, PEAKS, FULL, SIZES], ids=lambda p: p.name)
 def test_a_paper_table_is_planned_as_the_real_one(policy: Policy) -> None:
     rng = random.Random(11)
-    options: Options = OPTIONS.with_(**{"depth-threshold": 1.5})
+    options: Options = resolve({"depth-threshold": 1.5})
     planned = 0
     for _ in range(40):
         real = _int_table(rng)

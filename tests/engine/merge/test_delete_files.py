@@ -11,7 +11,7 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import MergeReport
-from lakekeeper.core.planning.policies.deletes import DELETES
+from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
@@ -31,9 +31,10 @@ def merged(
     dry_run: bool = False,
     options: Mapping[str, Any] | None = None,
     backoff: Backoff | None = None,
+    policy: Deletes = DELETES,
 ) -> MergeReport:
     resolved = resolve({**SMALL, **(options or {})}, properties=scene.adapter.properties())
-    request = Request("merge_deletes", (DELETES,), resolved, where=where, dry_run=dry_run, backoff=backoff)
+    request = Request("merge_deletes", (policy,), resolved, where=where, dry_run=dry_run, backoff=backoff)
     return merge_deletes(scene.adapter, scene.runner, request, observer=observer, clock=scene.clock)
 
 
@@ -102,9 +103,10 @@ def _all_masked(now: Version, path: str) -> Version:
 
 def test_what_is_under_the_threshold_stays_and_says_so() -> None:
     scene = half_empty()
-    options = {"delete-ratio-threshold": 0.6, "delete-ratio-threshold-old": 0.6}
-    scene.untouched(lambda: merged(scene, options=options))
-    report = merged(scene, options=options)
+    ageless = Deletes(old_ratio=1.0)
+    options = {"delete-ratio-threshold": 0.6}
+    scene.untouched(lambda: merged(scene, options=options, policy=ageless))
+    report = merged(scene, options=options, policy=ageless)
     assert report.plan is not None
     assert "50 % of rows deleted; due at 60 %" in str(report.plan)
     assert merged(scene, options={"delete-ratio-threshold": 0.5}).changed

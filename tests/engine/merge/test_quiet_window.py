@@ -13,7 +13,7 @@ from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
-from lakekeeper.engine.merge.quiet_window import QuietWindow
+from lakekeeper.engine.merge.quiet_window import WATCH_MS, QuietWindow
 from lakekeeper.errors import Conflict
 from tests.engine.scene import groups_apart, rows
 
@@ -184,7 +184,7 @@ def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
         return real(snapshot)
 
     scene.adapter.changes_since = look  # type: ignore[method-assign]  # a spy on the one instance
-    options = {"commit.retry.total-timeout-ms": 4000, "commit.quiet-max-wait-ms": 3_600_000}
+    options = {"commit.retry.total-timeout-ms": 4000, "commit.quiet-window-ms": 1_800_000}
     request = scene.request(options=options)
     with pytest.raises(Conflict):
         maintain(scene.adapter, scene.runner, request, clock=time.clock)
@@ -213,7 +213,8 @@ def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
             if len(reads) == 1:
                 scene.table.overwrite(rows(1))
 
-    options = {"max-concurrent-file-group-rewrites": 1, "early-abort-interval-ms": 1}
+    scene.tick_ms = WATCH_MS
+    options = {"max-concurrent-file-group-rewrites": 1}
     report = scene.run(observer=observe, options=options)
     assert {g.status for g in report.groups} == {"dropped"}
     early = [g for g in report.groups if g.detail and "stopped_early" in g.detail.codes]

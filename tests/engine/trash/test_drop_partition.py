@@ -18,7 +18,15 @@ from lakekeeper.engine.trash.drop_partition import drop_rows, settle
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry, entries
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown, Unsupported
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    LakekeeperError,
+    NotFound,
+    Rejected,
+    Unknown,
+    Unsupported,
+)
 from lakekeeper.spi import Commit, Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -412,6 +420,23 @@ def test_a_vacuum_keeps_what_a_drop_is_restored_from() -> None:
         vacuum(MemoryAdapter(scene.table), request, clock=clock_of(scene))
         back(scene)
         assert rows(scene) == before
+
+
+@pytest.mark.parametrize("given", [{}, {"vacuum.trash-retention-hours": "2d"}], ids=["7 days", "2 days"])
+def test_a_vacuum_keeps_a_drop_until_the_retention_of_the_bin_ends(given: dict[str, str]) -> None:
+    scene = two_days(Settings(linear=False))
+    before = rows(scene)
+    drop(scene)
+    scene.table.later(3 * DAY)
+    scene.table.append([{"day": 3, "k": 70}])
+    request = VacuumRequest(resolve({"vacuum.max-share": 1, **given}), age_ms=0, allow_unsafe=True)
+    vacuum(MemoryAdapter(scene.table), request, clock=clock_of(scene))
+    if given:
+        with pytest.raises(LakekeeperError):
+            back(scene)
+    else:
+        back(scene)
+        assert len(rows(scene)) == len(before) + 1
 
 
 def test_the_history_that_would_tell_is_gone(scene: Scene) -> None:

@@ -52,7 +52,7 @@ def dead(partitions: int = PARTITIONS) -> MemoryTable:
 
 
 def run(table: MemoryTable, time: Time, **options: Any) -> VacuumReport:
-    given = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1} | {
+    given = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 1} | {
         name.replace("_", "-").replace("vacuum-", "vacuum."): value for name, value in options.items()
     }
     request = VacuumRequest(resolve(given), age_ms=0, allow_unsafe=True)
@@ -72,7 +72,6 @@ def test_no_more_files_go_in_a_second_than_permitted(rate: int, threads: int, ba
         time,
         vacuum_max_deletes_per_second=rate,
         vacuum_max_concurrent_deletes=threads,
-        vacuum_min_batch_delete_size=batch,
         vacuum_max_batch_delete_size=batch,
     )
     assert report.deleted_files_count == DAYS * PARTITIONS
@@ -100,7 +99,7 @@ def test_an_interrupt_stops_all_partitions_after_the_batches_under_way(
     """What is not deleted stays whole, and the next vacuum deletes it."""
     table = dead(partitions=8)
     adapter = MemoryAdapter(table)
-    given = {"vacuum.min-batch-delete-size": 1, "vacuum.max-concurrent-deletes": 2, "vacuum.max-share": 1}
+    given = {"vacuum.max-batch-delete-size": 1, "vacuum.max-concurrent-deletes": 2, "vacuum.max-share": 1}
     options = resolve(given)
     request = VacuumRequest(options, age_ms=0, allow_unsafe=True, dry_run=True)
     plan = vacuum(adapter, request, clock=Clock(now_ms=lambda: table.now_ms)).plan

@@ -116,7 +116,7 @@ def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
             if len(deleted) == 2:
                 table.apply("RESTORE", lambda now: replace(now, files=back))
 
-    small = {"vacuum.max-share": 1, "vacuum.min-batch-delete-size": 1, "vacuum.max-batch-delete-size": 1}
+    small = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 1}
     clock = Clock(now_ms=lambda: table.now_ms + DAY, wait=lambda _: None)
     wanted = VacuumRequest(resolve(small), age_ms=0, allow_unsafe=True)
     report = vacuum(MemoryAdapter(table), wanted, observer=restore, clock=clock)

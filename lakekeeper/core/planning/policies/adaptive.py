@@ -74,7 +74,7 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
     weighed = found.weighed
     at, starts = field.at[found.members], found.edges[:-1]
     level = snapshot.blocks.level_under(snapshot.key)[at]
-    out = np.minimum(np.maximum.reduceat(level, starts) + 1, options.integer("max-level"))
+    out = np.minimum(np.maximum.reduceat(level, starts) + 1, options.planning.max_level)
     score = weighed.gain / weighed.work
     born = np.where(found.part & (env.now_ms > 0), field.born_ms(found.members, starts, env.now_ms), 0)
     described = zip(

@@ -3,7 +3,7 @@
 A reader reads a deleted row and throws it away, and opens the deletes themselves besides. A block is due where
 
 * the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block,
-  ``delete-ratio-threshold-old`` of one of seven days, falling further with age (``planning.time_decay``), so that all
+  5 % (Relyt's default) of one of seven days, falling further with age (``planning.time_decay``), so that all
   deleted rows are cleaned up in the end, whether queries read them or not; or
 * opening its deletes has cost queries half of what a rewrite costs (``planning.ski_rental``): many delete
   files on one block, as a stream of upserts leaves them, or deletes as large as the block.
@@ -56,17 +56,21 @@ _ROW_BYTES = 8  # of a delete file, where nothing tells how many rows it names: 
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Groups of neighbours that are due, those first that free the largest share of what they read."""
+    """Groups of neighbours that are due, those first that free the largest share of what they read.
+
+    ``old_ratio`` is the threshold of a block of seven days; not below ``delete-ratio-threshold``: age does not count.
+    """
 
     name: str = "deletes"
     lays_out: bool = False
+    old_ratio: float = 0.05  # as in Relyt
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if not len(candidates):
             return []
-        found = _judge(snapshot, candidates, options, env)
+        found = _judge(snapshot, candidates, options, env, self.old_ratio)
         blocks = snapshot.blocks.take(candidates)
-        most = options.integer("max-file-group-size-bytes")
+        most = options.groups.max_bytes
         fits = blocks.bytes <= most
         level = blocks.level_under(snapshot.key)
         group = group_of(blocks, level)
@@ -113,7 +117,7 @@ class _Judged:
         return due
 
 
-def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> _Judged:
+def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env, old_ratio: float) -> _Judged:
     scale = scale_of(snapshot, options, env.now_ms, env.workload)
     blocks, youth = snapshot.blocks, youth_of(snapshot.blocks.take(candidates), env.now_ms)
     rent = scale.rate * scale.reads.share * scale.deletes * delete_ages(snapshot, env.now_ms)
@@ -121,13 +125,11 @@ def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env) ->
         applies=blocks.delete_files[candidates] > 0,
         known=blocks.deleted_rows[candidates] != UNKNOWN,
         share=_shares(snapshot)[candidates],
-        threshold=youth.between(
-            options.number("delete-ratio-threshold"), options.number("delete-ratio-threshold-old")
-        ),
+        threshold=youth.between(options.planning.delete_ratio, old_ratio),
         rent=rent[candidates],
         work=scale.work()[candidates],
         youth=youth,
-        falls=options.number("delete-ratio-threshold-old") < options.number("delete-ratio-threshold"),
+        falls=old_ratio < options.planning.delete_ratio,
     )
 
 
@@ -146,13 +148,13 @@ def _shares(snapshot: Snapshot) -> Shares:
 
 def _groups(blocks: BlockSet, line: Line, due: Bools, options: Options) -> list[Index]:
     """Stretches of neighbours, filled up to what one task sorts, but never less than a file of the target size."""
-    task = max(options.integer("single-task-bytes"), options.integer("target-file-size-bytes"))
+    task = max(options.groups.single_task_bytes, options.files.target_bytes)
     return stretches(
         blocks,
         line,
         due,
-        max_bytes=min(task, options.integer("max-file-group-size-bytes")),
-        max_files=options.integer("max-file-group-input-files"),
+        max_bytes=min(task, options.groups.max_bytes),
+        max_files=options.groups.max_files,
     )
 
 

@@ -36,11 +36,11 @@ class Full:
         part = fill(
             place[order],
             blocks.bytes[order],
-            max_bytes=options.integer("max-file-group-size-bytes"),
-            max_files=options.integer("max-file-group-input-files"),
+            max_bytes=options.groups.max_bytes,
+            max_files=options.groups.max_files,
         )
         level = blocks.level_under(snapshot.key)
-        top = options.integer("max-level")
+        top = options.planning.max_level
         choices: list[Choice] = []
         for group in np.split(order, np.flatnonzero(part[1:] != part[:-1]) + 1):
             out = min(int(level[group].max()) + 1, top)

@@ -20,12 +20,23 @@ from lakekeeper.core.planning.policy import Env
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The plateau, or plateaus, of greatest depth in each level that is above its threshold."""
+    """The plateau, or plateaus, of greatest depth in each level that is above its threshold.
+
+    ``threshold_ratio`` replaces ``depth-threshold`` by a share of the level's blocks, as Databend does.
+    """
 
     name: str = "peaks"
+    threshold_ratio: float | None = None
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
-        return select_by_depth(snapshot, candidates, options, deepest, one_level=False)
+        return select_by_depth(
+            snapshot,
+            candidates,
+            options,
+            deepest,
+            one_level=False,
+            threshold_ratio=self.threshold_ratio,
+        )
 
 
 def deepest(curve: DepthCurve, gate: Gates) -> Bools:

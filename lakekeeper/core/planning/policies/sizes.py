@@ -63,8 +63,8 @@ class Sizes:
         blocks = snapshot.blocks.take(candidates)
         level = blocks.level_under(snapshot.key)
         group = group_of(blocks, level)
-        target = options.integer("target-file-size-bytes")
-        full = options.number("min-file-size-ratio") * target
+        target = options.files.target_bytes
+        full = options.files.min_size_ratio * target
         small = blocks.live_bytes < full
         intervals, still = None, np.zeros(len(blocks), dtype=np.bool_)
         if snapshot.key is not None:
@@ -75,12 +75,12 @@ class Sizes:
             blocks,
             line_of(blocks, group, intervals),
             small,
-            max_bytes=options.integer("max-file-group-size-bytes"),
-            max_files=options.integer("max-file-group-input-files"),
+            max_bytes=options.groups.max_bytes,
+            max_files=options.groups.max_files,
         )
         factor = youth_of(blocks, env.now_ms).between(GROWTH, _OLD)
         facts = _Facts(blocks.live_bytes.astype(np.float64), factor, _files_worth(blocks, options), full)
-        fewest = options.integer("min-input-files")
+        fewest = options.planning.min_input_files
         packs = [part for one in found for part in _packed(facts, one, fewest)]
         merges, dear = _paying(snapshot, candidates, packs, options, env)
         choices: list[Choice] = [
@@ -195,9 +195,7 @@ def _files_worth(blocks: BlockSet, options: Options) -> Floats:
     bytes have to guess where the row bound lies.
     """
     rows = blocks.rows - np.maximum(blocks.deleted_rows, 0)
-    by_rows = rows / (_ROW_SLACK * options.integer("max-rows-per-file"))
-    by_bytes = blocks.live_bytes / options.integer("target-file-size-bytes")
-    return np.asarray(np.maximum(by_rows, by_bytes), dtype=np.float64)
+    return options.files.fullness(rows, blocks.live_bytes, _ROW_SLACK)
 
 
 SIZES = Sizes()

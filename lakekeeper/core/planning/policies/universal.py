@@ -37,16 +37,37 @@ from lakekeeper.core.planning.sorted_runs import (
     Unit,
     highest_level,
     pick,
-    rules_of,
 )
 from lakekeeper.core.units import Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The unit of each partition that a rule names, cut along the key where it exceeds the bounds of a group."""
+    """The unit of each partition that a rule names, cut along the key where it exceeds the bounds of a group.
+
+    Besides the options ``universal.*``: ``levels``, level 0 among them, by default one more than the trigger; and three
+    rules of Paimon that are off by default, as they are there (:mod:`lakekeeper.core.planning.sorted_runs`).
+    """
 
     name: str = "universal"
+    levels: int | None = None
+    total_bytes: int | None = None
+    incremental_bytes: int | None = None
+    force_level_0: bool = False
+
+    def rules(self, options: Options) -> Rules:
+        """The thresholds in force."""
+        given = options.universal
+        return Rules(
+            trigger=given.trigger,
+            levels=given.trigger + 1 if self.levels is None else self.levels,
+            ratio=given.size_ratio,
+            amplification=given.max_amplification,
+            interval_ms=given.full_interval_ms,
+            total_bytes=self.total_bytes,
+            incremental_bytes=self.incremental_bytes,
+            force_level_0=self.force_level_0,
+        )
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:
@@ -65,7 +86,7 @@ class Universal:
         apart[order[wall]] = True
         if (apart & ~still).any():
             choices.append(Skip(candidates[apart & ~still], Reason.of(Code.NO_OVERLAP)))
-        picked = _pick(blocks, place, level, ~apart, rules_of(options), env.now_ms)
+        picked = _pick(blocks, place, level, ~apart, self.rules(options), env.now_ms)
         merges, left = _merges(blocks, level, picked, (order, wall), options)
         ranked = sorted(merges, key=lambda merge: -merge.score)
         return [
@@ -150,7 +171,7 @@ def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules
 
 def _since_full(blocks: BlockSet, mine: Index, level: Ints, rules: Rules, now_ms: int) -> int | None:
     """Time since the youngest block of the highest level was written; no state is kept for it."""
-    if not rules.interval_ms:
+    if rules.interval_ms is None:
         return None
     full = mine[level[mine] == highest_level(rules, int(level[mine].max()))]
     return now_ms - int(blocks.added_at[full].max()) if len(full) else None
@@ -176,8 +197,8 @@ def _merges(
     part = fill(
         picked.of[at],
         blocks.bytes[at],
-        max_bytes=options.integer("max-file-group-size-bytes"),
-        max_files=options.integer("max-file-group-input-files"),
+        max_bytes=options.groups.max_bytes,
+        max_files=options.groups.max_files,
         apart=np.append(False, walls[1:] != walls[:-1]),
     )
     edges = np.append(np.flatnonzero(np.append(True, part[1:] != part[:-1])), len(at))

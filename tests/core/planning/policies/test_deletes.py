@@ -36,7 +36,7 @@ OPTIONS: tuple[dict[str, float], ...] = (
 def due(snapshot: Snapshot, i: int, options: Options) -> bool:
     """In plain words: is block ``i`` due, where no time has passed since its deletes came?"""
     block, blocks = snapshot.blocks.block(i), snapshot.blocks
-    if not block.delete_id or block.bytes > options.integer("max-file-group-size-bytes"):
+    if not block.delete_id or block.bytes > options.groups.max_bytes:
         return False
     dead = float(block.deleted_rows)
     if (
@@ -47,7 +47,7 @@ def due(snapshot: Snapshot, i: int, options: Options) -> bool:
         others = [b for b in blocks if b.deleted_rows == UNKNOWN]
         rows = sum(b.rows for b in others if (b.partition, b.spec) == (block.partition, block.spec))
         dead = min(named / rows, 1.0) * block.rows
-    return dead >= options.number("delete-ratio-threshold") * block.rows
+    return dead >= options.planning.delete_ratio * block.rows
 
 
 def plan_of(snapshot: Snapshot, options: Options) -> Plan:

@@ -18,27 +18,29 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import Merge, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.policies.universal import UNIVERSAL
+from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
 from lakekeeper.core.planning.policy import Env
-from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick, rules_of
+from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick
 from lakekeeper.testing.draws import Shape, draw_snapshot, picture
 from lakekeeper.testing.lake import Settings
 from tests.core.planning.paimon import Paimon
 from tests.engine.scene import Scene, overlapping, rows
 
 CROWDED = Shape(most=40, columns=1, partitions=2, kinds=("int",), missing=0.03)
-WHOLE: list[dict[str, Any]] = [
-    {},
-    {"universal.num-sorted-run.compaction-trigger": 2},
-    {"universal.compaction.force-level-0": True, "universal.compaction.size-ratio": 0},
-    {"universal.compaction.optimization-interval-ms": 500},
-    {"universal.compaction.max-size-amplification-percent": 100_000},
-]
+WHOLE: dict[str, tuple[Universal, dict[str, Any]]] = {
+    "defaults": (UNIVERSAL, {}),
+    "trigger": (UNIVERSAL, {"universal.num-sorted-run.compaction-trigger": 2}),
+    "forced": (Universal(force_level_0=True), {"universal.compaction.size-ratio": 0}),
+    "interval": (UNIVERSAL, {"universal.compaction.optimization-interval-ms": 500}),
+    "amplification": (UNIVERSAL, {"universal.compaction.max-size-amplification-percent": 100_000}),
+}
 
 
-@pytest.mark.parametrize("options", WHOLE, ids=lambda o: next(iter(o), "defaults"))
+@pytest.mark.parametrize("policy, options", WHOLE.values(), ids=WHOLE)
 @pytest.mark.parametrize("part", range(2))
-def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(part: int, options: dict[str, Any]) -> None:
+def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
+    part: int, policy: Universal, options: dict[str, Any]
+) -> None:
     """What a plan merges, partition by partition: the unit's blocks but those on its level in groups of their own."""
     due = 0
     for seed in range(part, 120, 2):
@@ -50,11 +52,11 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(part: int, options
         every = np.arange(len(snapshot.blocks), dtype=np.intp)
         merges = [
             (choice.level, snapshot.blocks.path.take(pa.array(choice.blocks)).to_pylist())
-            for choice in UNIVERSAL.choose(snapshot, every, resolved, Env(now_ms=1000))
+            for choice in policy.choose(snapshot, every, resolved, Env(now_ms=1000))
             if isinstance(choice, Merge)
         ]
         merged = {path for _, paths in merges for path in paths}
-        expected, level_of, out = _expected(snapshot, resolved, 1000)
+        expected, level_of, out = _expected(snapshot, policy, resolved, 1000)
         assert merged <= expected, seed
         assert all(level_of[path] == out[path] for path in expected - merged), seed
         assert all(level == out[path] for level, paths in merges for path in paths), seed
@@ -63,7 +65,7 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(part: int, options
 
 
 def _expected(
-    snapshot: Snapshot, options: Options, now: int
+    snapshot: Snapshot, policy: Universal, options: Options, now: int
 ) -> tuple[set[str], dict[str, int], dict[str, int]]:
     """The unit's blocks by brute force, all levels, and the output level of each of them."""
     blocks = list(snapshot.blocks)
@@ -91,7 +93,7 @@ def _expected(
         if not runs:
             continue
         sized = [(level[run[0]], sum(blocks[i].bytes for i in run)) for run in runs]
-        rules = rules_of(options)
+        rules = policy.rules(options)
         top = max(rules.levels - 1, sized[-1][0])
         last = max((blocks[i].added_at for i in kept if level[i] == top), default=None)
         unit = Paimon(rules, None if last is None else now - last).pick(sized)

@@ -1,0 +1,176 @@
+"""Options of how a run proceeds: its budget and workload, its commits, automatic runs, and the session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lakekeeper.core.config.option import option
+from lakekeeper.core.units import DAY_MS, HOUR_MS
+
+_GIB = 1 << 30
+_SECOND_MS, _MINUTE_MS = 1_000, 60_000
+
+Verb = Literal["recluster", "compact", "merge_deletes", "vacuum"]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOptions:
+    """Budget."""
+
+    bytes: int | None = option(
+        "budget-bytes",
+        None,
+        "Maximum input size of one call. The most valuable groups come first, and at least one is rewritten. "
+        "`none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="lower",
+    )
+    bytes_per_day: int | None = option(
+        "budget-bytes-per-day",
+        None,
+        "Maximum input size of all rewrites of a table within 24 hours. A call may exceed it by its first group, "
+        "and rewrites nothing once it is used up. `none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="lower",
+    )
+
+    def after(self, spent: int) -> BudgetOptions:
+        """The budget of a call that has rewritten ``spent`` bytes; one byte is always left, which admits one group."""
+        return self if self.bytes is None else replace(self, bytes=max(self.bytes - spent, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions:
+    """Workload: the queries that merges are weighed by."""
+
+    sources: tuple[str, ...] = option(
+        "workload",
+        (),
+        "Spark event logs (files or directories) or a saved workload. Merges are weighed by the queries in them.",
+        scope="session",
+    )
+    queries_per_hour: float = option(
+        "queries-per-hour",
+        60.0,
+        "How often the table is queried, where no workload shows it. The value of a merge is in proportion to it; "
+        "with 0, nothing is rewritten for the sake of queries.",
+        unit="queries",
+        low=0.0,
+        high=1e9,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """Commits, and conflicts with other writers."""
+
+    bytes_per_commit: int = option(
+        "partial-progress.bytes-per-commit",
+        64 * _GIB,
+        "Input size after which a run commits the groups that are finished. Smaller runs commit once, at the end.",
+        unit="bytes",
+        low=1,
+    )
+    max_commits: int = option(
+        "partial-progress.max-commits",
+        10,
+        "Maximum number of commits of one round. 1: every round commits once, at its end.",
+        unit="commits",
+        low=1,
+        high=1000,
+    )
+    num_retries: int = option(
+        "commit.retry.num-retries",
+        10,
+        "Number of times that a commit is retried after a conflict.",
+        unit="retries",
+        low=0,
+        high=100,
+    )
+    timeout_ms: int = option(
+        "commit.retry.total-timeout-ms",
+        30 * _MINUTE_MS,
+        "Time after which a commit is not retried any more.",
+        unit="ms",
+        low=0,
+        high=DAY_MS,
+        scope="lower",
+    )
+    quiet_window_ms: int = option(
+        "commit.quiet-window-ms",
+        5 * _SECOND_MS,
+        "A commit waits while another writer changed rows within this time, for the gap after its next commit, so "
+        "as not to make a running statement fail. One commit waits for at most twice this time. 0: commits never "
+        "wait.",
+        unit="ms",
+        low=0,
+        high=HOUR_MS,
+    )
+    max_deleted_ratio: float = option(
+        "replay.max-deleted-ratio",
+        0.5,
+        "A group is dropped, and planned again later, when a concurrent writer deleted more than this share of its "
+        "rows. Below it, the deletes are replayed on the group's output files.",
+        unit="of the group's rows",
+        low=0.0,
+        high=1.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AutoOptions:
+    """Automatic runs. A table property wins even over the call, if it is stricter."""
+
+    enabled: bool = option("auto.enabled", True, "Whether automatic runs maintain the table.", scope="lower")
+    tables: tuple[str, ...] = option(
+        "auto.tables",
+        (),
+        "Tables of automatic runs: names, patterns such as `ice.db.*`, or paths of Delta tables.",
+        scope="session",
+    )
+    verbs: tuple[Verb, ...] = option(
+        "auto.verbs",
+        ("recluster", "compact", "merge_deletes"),
+        "Operations of automatic runs, in order; `vacuum` is always last.",
+        scope="fewer",
+    )
+    every_ms: int = option(
+        "auto.every",
+        15 * _MINUTE_MS,
+        "Pause between two automatic runs.",
+        unit="time",
+        low=_SECOND_MS,
+        scope="session",
+    )
+    max_concurrent_tables: int = option(
+        "auto.max-concurrent-tables",
+        1,
+        "Maximum number of tables that an automatic run maintains at the same time.",
+        unit="tables",
+        low=1,
+        high=256,
+        scope="session",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Session: what the operator vouches for."""
+
+    single_driver: bool = option(
+        "single-driver",
+        False,
+        "Declares that only one driver writes to tables on S3. Delta's default log store and Iceberg's Hadoop "
+        "catalog do not stop two drivers from overwriting each other's commits there, so commits are refused "
+        "without it.",
+        scope="session",
+    )
+    allow_untested_versions: bool = option(
+        "allow-untested-versions",
+        False,
+        "Opens tables with versions of Spark, Delta Lake or Iceberg that lakekeeper was not tested with.",
+        scope="conf",
+    )
