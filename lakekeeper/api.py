@@ -34,6 +34,7 @@ from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.simulate import Course, simulate_table
+from lakekeeper.engine.table_session import TableSession
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import drop_rows, settle
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -58,6 +59,8 @@ _LOG = logging.getLogger("lakekeeper")
 class Table:
     """One table under maintenance, created by :func:`table`. Holds no data and no lock.
 
+    Keeps the newest snapshot of the metadata, so that a call reads only what was committed since the call before.
+
     ``backoff`` carries over, from call to call, the partitions in which users are writing.
     """
 
@@ -73,6 +76,7 @@ class Table:
         self._spark = spark
         self._name = name
         self._adapter = adapter
+        self._session = TableSession(adapter)
         self._clock = clock or Clock()
         self._backoff = backoff
 
@@ -143,7 +147,7 @@ class Table:
         no ``columns`` are given.
         """
         request = self._request("recluster", columns, where)
-        return measure(look(self._adapter, request))
+        return measure(look(self._session, request))
 
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
@@ -153,7 +157,7 @@ class Table:
 
     def blocks(self) -> DataFrame:
         """One row per live data file: path, sizes, deletes, level, key id, depth, and bounds as text."""
-        return blocks_frame(self._spark, look(self._adapter, self._request("compact")))
+        return blocks_frame(self._spark, look(self._session, self._request("compact")))
 
     def plan(
         self,
@@ -171,7 +175,7 @@ class Table:
         block. ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
         """
         request = self._request("recluster", columns, where, policy, budget_bytes, options)
-        return plan_for(self._adapter, self._weighed(request, workload), self._clock)[1]
+        return plan_for(self._session, self._weighed(request, workload), self._clock)[1]
 
     def simulate(
         self,
@@ -196,7 +200,7 @@ class Table:
         """
         course = Course(stream, commits, every, seed, final)
         request = self._request("recluster", columns, policy=policy, options=options)
-        return simulate_table(self._adapter, request, course)
+        return simulate_table(self._session, request, course)
 
     def advise(
         self,
@@ -218,7 +222,7 @@ class Table:
                 workload,
                 "paths of Spark event logs, a Workload, or a session that listen(spark) listens to",
             )
-        return advise_table(self._adapter, request, request.workload, self._clock)
+        return advise_table(self._session, request, request.workload, self._clock)
 
     def workload(
         self, source: Queries | None = None, *, options: Mapping[str, Any] | None = None
@@ -316,7 +320,7 @@ class Table:
         )
         runner = SparkRunner(self._spark)
         return merge_deletes(
-            self._adapter, runner, self._weighed(request), observer=observer, clock=self._clock
+            self._session, runner, self._weighed(request), observer=observer, clock=self._clock
         )
 
     def delete(
@@ -466,7 +470,7 @@ class Table:
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         runner = SparkRunner(self._spark)
-        return maintain(self._adapter, runner, request, observer=observer, clock=self._clock)
+        return maintain(self._session, runner, request, observer=observer, clock=self._clock)
 
     def _request(
         self,

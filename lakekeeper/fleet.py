@@ -23,6 +23,9 @@ from lakekeeper.spi import Observer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_KEPT_BYTES = 256 << 20
+"""Snapshots that a pass keeps from the ranking of its tables until their turn."""
+
 
 def run(
     spark: SparkSession,
@@ -85,6 +88,7 @@ def one_pass(
 ) -> AutoReport:
     """One pass of a service; ``backoffs`` carries over from earlier passes."""
     tables: dict[str, Table | Exception] = {}
+    kept: list[int] = []
 
     def opened(name: str) -> Table:
         """Open each table once per pass, and remember the error of one that cannot be opened."""
@@ -98,14 +102,27 @@ def one_pass(
             raise found
         return found
 
+    def opened_last(name: str) -> Table:
+        """Open a table for its turn: nothing of it is kept after that."""
+        try:
+            return opened(name)
+        finally:
+            tables.pop(name, None)
+
     def worth(name: str) -> float:
-        told = opened(name).plan().prediction if opened(name).automatic else None
+        table = opened(name)
+        told = table.plan().prediction if table.automatic else None
+        session = table._session  # noqa: SLF001 - the table is ours
+        kept.append(session.nbytes)
+        if sum(kept) > _KEPT_BYTES:
+            session.forget()  # read again at its turn
+            kept.pop()
         return told.worth.seconds_saved if told else 0.0
 
     expanded = expand(spark, settings.tables)
     report = sweep(
         tuple(dict.fromkeys(name for found in expanded for name in found.names)),
-        opened,
+        opened_last,
         settings,
         Clock(),
         dry_run=dry_run,
