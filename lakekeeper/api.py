@@ -48,7 +48,7 @@ from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
-from lakekeeper.workloads import Queries, workload_of
+from lakekeeper.workloads import EventLogs, Queries, workload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +72,7 @@ class Table:
         *,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
+        logs: EventLogs | None = None,
     ) -> None:
         self._spark = spark
         self._name = name
@@ -79,6 +80,7 @@ class Table:
         self._session = TableSession(adapter)
         self._clock = clock or Clock()
         self._backoff = backoff
+        self._logs = logs
 
     def __repr__(self) -> str:
         return f"<lakekeeper {self._name.provider} table {self._name.text}>"
@@ -466,7 +468,8 @@ class Table:
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""
-        return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
+        found = workload_of(self._spark, self._name, source, request.options, self._logs)
+        return replace(request, workload=found)
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         runner = SparkRunner(self._spark)
@@ -509,8 +512,10 @@ def table(spark: SparkSession, name: str) -> Table:
     return open_table(spark, name)
 
 
-def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -> Table:
-    """:func:`table` with a ``backoff``, for callers that maintain the table repeatedly."""
+def open_table(
+    spark: SparkSession, name: str, backoff: Backoff | None = None, logs: EventLogs | None = None
+) -> Table:
+    """:func:`table` for callers that maintain many tables: with a ``backoff``, and event logs that they share."""
     require_classic(spark)
     opened = open_adapter(spark, name)
-    return Table(spark, opened.name, opened.adapter, backoff=backoff)
+    return Table(spark, opened.name, opened.adapter, backoff=backoff, logs=logs)

@@ -7,6 +7,7 @@ with auto(spark, every="15m"): ...
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.service import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
 from lakekeeper.spark.confs import lakekeeper_confs
-from lakekeeper.spark.identifiers import Expanded, expand, is_pattern
+from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Observer
+from lakekeeper.workloads import EventLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,11 +92,24 @@ def one_pass(
     tables: dict[str, Table | Exception] = {}
     kept: list[int] = []
 
+    expanded = expand(spark, settings.tables)
+    names = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+
+    def known_as() -> dict[str, tuple[str, ...]]:
+        """What event logs may call each table of the pass that can be opened."""
+        found = {}
+        for name in names:
+            with suppress(Exception):  # reported when its turn comes
+                found[name] = aliases(spark, opened(name)._name)  # noqa: SLF001 - the table is ours
+        return found
+
+    logs = EventLogs(known_as)
+
     def opened(name: str) -> Table:
         """Open each table once per pass, and remember the error of one that cannot be opened."""
         if name not in tables:
             try:
-                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None)
+                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None, logs)
             except Exception as error:
                 tables[name] = error  # reported when its turn comes
         found = tables[name]
@@ -119,9 +134,8 @@ def one_pass(
             kept.pop()
         return told.worth.seconds_saved if told else 0.0
 
-    expanded = expand(spark, settings.tables)
     report = sweep(
-        tuple(dict.fromkeys(name for found in expanded for name in found.names)),
+        names,
         opened_last,
         settings,
         Clock(),

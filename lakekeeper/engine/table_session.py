@@ -36,7 +36,7 @@ class TableSession:
         kept = self._kept.pop(named, None)
         newest = None if kept is None else self.adapter.refresh(kept, columns)
         if newest is None:
-            newest = self.adapter.snapshot(columns)
+            newest = self.adapter.snapshot(columns, where)
         self._kept[named] = newest
         while len(self._kept) > _KEYS:
             self._kept.popitem(last=False)
