@@ -34,6 +34,7 @@ from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.simulate import Course, simulate_table
+from lakekeeper.engine.table_session import TableSession
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import drop_rows, settle
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -47,7 +48,7 @@ from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.where import check_where
 from lakekeeper.spi import Adapter, Observer, TableName
-from lakekeeper.workloads import Queries, workload_of
+from lakekeeper.workloads import EventLogs, Queries, workload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,8 @@ _LOG = logging.getLogger("lakekeeper")
 
 class Table:
     """One table under maintenance, created by :func:`table`. Holds no data and no lock.
+
+    Keeps the newest snapshot of the metadata, so that a call reads only what was committed since the call before.
 
     ``backoff`` carries over, from call to call, the partitions in which users are writing.
     """
@@ -69,12 +72,15 @@ class Table:
         *,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
+        logs: EventLogs | None = None,
     ) -> None:
         self._spark = spark
         self._name = name
         self._adapter = adapter
+        self._session = TableSession(adapter)
         self._clock = clock or Clock()
         self._backoff = backoff
+        self._logs = logs
 
     def __repr__(self) -> str:
         return f"<lakekeeper {self._name.provider} table {self._name.text}>"
@@ -143,7 +149,7 @@ class Table:
         no ``columns`` are given.
         """
         request = self._request("recluster", columns, where)
-        return measure(look(self._adapter, request))
+        return measure(look(self._session, request))
 
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | None = None
@@ -153,7 +159,7 @@ class Table:
 
     def blocks(self) -> DataFrame:
         """One row per live data file: path, sizes, deletes, level, key id, depth, and bounds as text."""
-        return blocks_frame(self._spark, look(self._adapter, self._request("compact")))
+        return blocks_frame(self._spark, look(self._session, self._request("compact")))
 
     def plan(
         self,
@@ -171,7 +177,7 @@ class Table:
         block. ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
         """
         request = self._request("recluster", columns, where, policy, budget_bytes, options)
-        return plan_for(self._adapter, self._weighed(request, workload), self._clock)[1]
+        return plan_for(self._session, self._weighed(request, workload), self._clock)[1]
 
     def simulate(
         self,
@@ -196,7 +202,7 @@ class Table:
         """
         course = Course(stream, commits, every, seed, final)
         request = self._request("recluster", columns, policy=policy, options=options)
-        return simulate_table(self._adapter, request, course)
+        return simulate_table(self._session, request, course)
 
     def advise(
         self,
@@ -218,7 +224,7 @@ class Table:
                 workload,
                 "paths of Spark event logs, a Workload, or a session that listen(spark) listens to",
             )
-        return advise_table(self._adapter, request, request.workload, self._clock)
+        return advise_table(self._session, request, request.workload, self._clock)
 
     def workload(
         self, source: Queries | None = None, *, options: Mapping[str, Any] | None = None
@@ -316,7 +322,7 @@ class Table:
         )
         runner = SparkRunner(self._spark)
         return merge_deletes(
-            self._adapter, runner, self._weighed(request), observer=observer, clock=self._clock
+            self._session, runner, self._weighed(request), observer=observer, clock=self._clock
         )
 
     def delete(
@@ -462,11 +468,12 @@ class Table:
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""
-        return replace(request, workload=workload_of(self._spark, self._name, source, request.options))
+        found = workload_of(self._spark, self._name, source, request.options, self._logs)
+        return replace(request, workload=found)
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         runner = SparkRunner(self._spark)
-        return maintain(self._adapter, runner, request, observer=observer, clock=self._clock)
+        return maintain(self._session, runner, request, observer=observer, clock=self._clock)
 
     def _request(
         self,
@@ -505,8 +512,10 @@ def table(spark: SparkSession, name: str) -> Table:
     return open_table(spark, name)
 
 
-def open_table(spark: SparkSession, name: str, backoff: Backoff | None = None) -> Table:
-    """:func:`table` with a ``backoff``, for callers that maintain the table repeatedly."""
+def open_table(
+    spark: SparkSession, name: str, backoff: Backoff | None = None, logs: EventLogs | None = None
+) -> Table:
+    """:func:`table` for callers that maintain many tables: with a ``backoff``, and event logs that they share."""
     require_classic(spark)
     opened = open_adapter(spark, name)
-    return Table(spark, opened.name, opened.adapter, backoff=backoff)
+    return Table(spark, opened.name, opened.adapter, backoff=backoff, logs=logs)

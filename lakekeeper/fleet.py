@@ -7,6 +7,7 @@ with auto(spark, every="15m"): ...
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,16 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.service import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
 from lakekeeper.spark.confs import lakekeeper_confs
-from lakekeeper.spark.identifiers import Expanded, expand, is_pattern
+from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Observer
+from lakekeeper.workloads import EventLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_KEPT_BYTES = 256 << 20
+"""Snapshots that a pass keeps from the ranking of its tables until their turn."""
 
 
 def run(
@@ -85,12 +90,26 @@ def one_pass(
 ) -> AutoReport:
     """One pass of a service; ``backoffs`` carries over from earlier passes."""
     tables: dict[str, Table | Exception] = {}
+    kept: list[int] = []
+
+    expanded = expand(spark, settings.tables)
+    names = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+
+    def known_as() -> dict[str, tuple[str, ...]]:
+        """What event logs may call each table of the pass that can be opened."""
+        found = {}
+        for name in names:
+            with suppress(Exception):  # reported when its turn comes
+                found[name] = aliases(spark, opened(name)._name)  # noqa: SLF001 - the table is ours
+        return found
+
+    logs = EventLogs(known_as)
 
     def opened(name: str) -> Table:
         """Open each table once per pass, and remember the error of one that cannot be opened."""
         if name not in tables:
             try:
-                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None)
+                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None, logs)
             except Exception as error:
                 tables[name] = error  # reported when its turn comes
         found = tables[name]
@@ -98,14 +117,26 @@ def one_pass(
             raise found
         return found
 
+    def opened_last(name: str) -> Table:
+        """Open a table for its turn: nothing of it is kept after that."""
+        try:
+            return opened(name)
+        finally:
+            tables.pop(name, None)
+
     def worth(name: str) -> float:
-        told = opened(name).plan().prediction if opened(name).automatic else None
+        table = opened(name)
+        told = table.plan().prediction if table.automatic else None
+        session = table._session  # noqa: SLF001 - the table is ours
+        kept.append(session.nbytes)
+        if sum(kept) > _KEPT_BYTES:
+            session.forget()  # read again at its turn
+            kept.pop()
         return told.worth.seconds_saved if told else 0.0
 
-    expanded = expand(spark, settings.tables)
     report = sweep(
-        tuple(dict.fromkeys(name for found in expanded for name in found.names)),
-        opened,
+        names,
+        opened_last,
         settings,
         Clock(),
         dry_run=dry_run,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.workload.workload import Workload
-from lakekeeper.engine.event_log import read_workload
+from lakekeeper.engine.event_log import read_workload, read_workloads
 from lakekeeper.spark.identifiers import aliases
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.query_listener import MOST_SCANS, Listening
@@ -37,8 +38,34 @@ def listen(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
     return listening.start()
 
 
+class EventLogs:
+    """Event logs that are parsed once for all tables of a pass. ``names`` says what plans call each of the tables."""
+
+    def __init__(
+        self,
+        names: Callable[[], Mapping[str, Collection[str]]],
+        read: Callable[..., Mapping[str, Workload]] = read_workloads,
+    ) -> None:
+        self._names = names
+        self._read = read
+        self._lock = Lock()
+        self._found: dict[tuple[str, ...], Mapping[str, Workload]] = {}
+
+    def of(self, paths: Sequence[str], table: str) -> Workload | None:
+        """The workload of a table in these logs; None for a table that is not of the pass."""
+        key = tuple(paths)
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = self._read(paths, self._names())
+            return self._found[key].get(table)
+
+
 def workload_of(
-    spark: SparkSession, name: TableName, source: Queries | None, options: Options
+    spark: SparkSession,
+    name: TableName,
+    source: Queries | None,
+    options: Options,
+    logs: EventLogs | None = None,
 ) -> Workload | None:
     """The workload that ``source`` is or names; else the one observed, else the one that the option ``workload`` names.
 
@@ -51,5 +78,10 @@ def workload_of(
         seen = listening.workload(name.text, aliases(spark, name))
         if len(seen):
             return seen
-    paths = [source] if isinstance(source, str | PathLike) else list(source or options.workload.sources)
+    named = options.workload.sources
+    if source is None and logs is not None and named:
+        found = logs.of(named, name.text)
+        if found is not None:
+            return found
+    paths = [source] if isinstance(source, str | PathLike) else list(source or named)
     return read_workload(paths, name.text, aliases(spark, name)) if paths else None

@@ -17,7 +17,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
 from lakekeeper_delta.blocks import read_blocks
-from lakekeeper_delta.columns import resolve
+from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.commit_times import commits_ms
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
@@ -99,12 +99,7 @@ class DeltaTable:
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The newest version as blocks; see ``spi.Adapter.snapshot``."""
         state = self.refuse_unsupported()
-        key: ClusterKey | None  # named by the caller, or the table's own
-        if columns is None:
-            key, found, problem = keys.stored_key(self._log, state, self._resolving(state))
-        else:
-            key, found = self._resolving(state)(columns, "linear") if columns else (None, [])
-            problem = ""
+        key, found, problem = self._key(state, columns)
         keep = matching(self._log, state, where) if where else None
         blocks = read_blocks(self._log, state, key, found, keep)
         return Snapshot(
@@ -120,6 +115,21 @@ class DeltaTable:
             commits_ms=commits_ms(self._log, state, blocks),
             key_problem=problem,
         )
+
+    def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """``snapshot`` if no commit followed; every change of a Delta table, its metadata included, is a commit."""
+        state = self.refuse_unsupported()
+        same = (snapshot.version, snapshot.table_uuid) == (state.version, state.table_uuid)
+        return snapshot if same else None
+
+    def _key(
+        self, state: State, columns: Sequence[str] | None
+    ) -> tuple[ClusterKey | None, Sequence[Found], str]:
+        """The key named by the caller, else the table's own; its columns; why the table's own is unusable."""
+        if columns is None:
+            return keys.stored_key(self._log, state, self._resolving(state))
+        key, found = self._resolving(state)(columns, "linear") if columns else (None, [])
+        return key, found, ""
 
     def version(self) -> Snapshot:
         """The newest version without key and blocks. Lists the log's folder, but no data files."""

@@ -63,6 +63,7 @@ class _Staged:
 
 
 _KEPT_RUNS = 16
+_READ_FROM = "metadata file"  # that a snapshot was read from, in its memo
 _S3 = ("s3", "s3a", "s3n")
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
@@ -218,7 +219,19 @@ class IcebergTable:
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         self._refresh()
-        return self._seen(self._jvm.pinned(self._table), columns, where)
+        pinned = self._jvm.pinned(self._table)
+        snapshot = self._seen(pinned, columns, where)
+        snapshot.memo[_READ_FROM] = str(pinned.operations().current().metadataFileLocation())
+        return snapshot
+
+    def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """``snapshot`` if the table still has the metadata file that it was read from.
+
+        After a commit the delete files of each data file have to be matched again: that takes a whole read.
+        """
+        self._refresh()
+        place = str(self._metadata().metadataFileLocation())
+        return snapshot if snapshot.memo.get(_READ_FROM) == place else None
 
     def _seen(self, pinned: Any, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The Snapshot of a pinned table; its blocks are the live data files."""

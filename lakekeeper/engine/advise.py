@@ -11,18 +11,23 @@ from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 
 
-def advise_table(adapter: Adapter[Any], request: Request, workload: Workload, clock: Clock) -> Advice:
+def advise_table(
+    table: Adapter[Any] | TableSession, request: Request, workload: Workload, clock: Clock
+) -> Advice:
     """What another key would bring; ``request.columns`` limit the candidates, else the workload names them.
 
     Reads no data file. Raises OptionError for an empty workload, one that filters no column, and for columns of the
     request that can be no key.
     """
     now = clock.now_ms()
-    present = look(adapter, replace(request, columns=None, needs_key=False))
+    session = session_of(table)
+    adapter = session.adapter
+    present = look(session, replace(request, columns=None, needs_key=False))
     named = request.columns
     asked = list(named or candidate_columns(workload, now))
     if not len(workload):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from os import PathLike
@@ -56,14 +56,22 @@ def read_workload(paths: Sequence[str | PathLike[str]], table: str, names: Colle
     ``names`` are what plans may call the table: its name with and without catalog, its location. Raises OptionError
     naming a file that is missing, cannot be read, or is no event log.
     """
+    return read_workloads(paths, {table: names})[table]
+
+
+def read_workloads(
+    paths: Sequence[str | PathLike[str]], tables: Mapping[str, Collection[str]]
+) -> Mapping[str, Workload]:
+    """The workload of each of several tables: each log is parsed once. See :func:`read_workload`."""
     if not paths:
         raise OptionError("workload", paths, _EXPECTED)
-    known = known_as(*names)
-    scans: list[Scan] = []
+    known = {table: known_as(*names) for table, names in tables.items()}
+    scans: dict[str, list[Scan]] = {table: [] for table in tables}
     seen: list[int] = []
     for path in paths:
         if (kept := _kept(Path(path))) is not None:
-            scans += kept.scans
+            for each in scans.values():
+                each.extend(kept.scans)
             seen += [kept.start_ms, kept.end_ms]
             continue
         for parts in _applications(_logs(Path(path))):
@@ -71,10 +79,15 @@ def read_workload(paths: Sequence[str | PathLike[str]], table: str, names: Colle
             for log in parts:
                 reader.read(log)
             reader.end()
-            scans += reader.scans
+            for table, found in reader.scans.items():
+                scans[table] += found
             seen += reader.seen
     window = {"start_ms": min(seen), "end_ms": max(seen)} if seen else {}
-    return collect(table, scans, source=", ".join(map(str, paths)), **window).newest(MOST_SCANS)
+    source = ", ".join(map(str, paths))
+    return {
+        table: collect(table, found, source=source, **window).newest(MOST_SCANS)
+        for table, found in scans.items()
+    }
 
 
 def zone_of(name: str) -> tzinfo:
@@ -208,14 +221,15 @@ class _Query:
 
 
 class _Reader:
-    """Follows the events of one log."""
+    """Follows the events of one log, for tables by their names."""
 
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
+    def __init__(self, tables: Mapping[str, frozenset[str]]) -> None:
+        self._tables = tables
+        self._names = frozenset[str]().union(*tables.values())
         self._queries: dict[int, _Query] = {}
         self._stages: dict[int, int] = {}
         self._zone: tzinfo = timezone.utc
-        self.scans: list[Scan] = []
+        self.scans: dict[str, list[Scan]] = {table: [] for table in tables}
         self.seen: list[int] = []
 
     def read(self, path: Path) -> None:
@@ -284,7 +298,10 @@ class _Reader:
         alone = len(query.scans) == 1
         for scan in query.scans:
             if scans_table(scan, self._names):
-                self.scans.append(scan_of(scan, query.at_ms, query.metrics, _taken(query) if alone else None))
+                found = scan_of(scan, query.at_ms, query.metrics, _taken(query) if alone else None)
+                for table, names in self._tables.items():
+                    if scans_table(scan, names):
+                        self.scans[table].append(found)
 
 
 def _taken(query: _Query) -> tuple[int, float]:

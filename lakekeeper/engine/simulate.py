@@ -13,6 +13,7 @@ from lakekeeper.core.simulation.simulate import SimulationReport, simulate
 from lakekeeper.core.simulation.table_history import continued, replayed
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.table_session import TableSession
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 
@@ -42,13 +43,13 @@ class Course:
             check_count("commits", self.commits, MAX_COMMITS)
 
 
-def simulate_table(adapter: Adapter[Any], request: Request, course: Course) -> SimulationReport:
+def simulate_table(table: Adapter[Any] | TableSession, request: Request, course: Course) -> SimulationReport:
     """Play a table's history, or a named stream with its options; reads no data file."""
     if course.stream is not None:
         if request.columns is not None:
             raise OptionError("key", request.columns, "none: a named stream has its own key")
         return simulate_stream(request.policies, request.options, course, request.parallelism)
-    snapshot = look(adapter, request)
+    snapshot = look(table, request)
     many = course.commits
     arrivals = replayed(snapshot) if many is None else continued(snapshot, many, seed=course.seed)
     key = str(snapshot.key)

@@ -122,6 +122,15 @@ class Adapter(Protocol[Rows]):
         """
         ...
 
+    def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """What ``snapshot(columns)`` would return now, from a complete ``snapshot`` that it returned before.
+
+        Returns ``snapshot`` itself if the log and the table's metadata have not changed since. Otherwise brings it up
+        to date from the commits since, or returns None if the result could differ from a whole read in anything but
+        the order of the blocks. Raises as :meth:`snapshot`.
+        """
+        ...
+
     def version(self) -> Snapshot:
         """The newest version without key and blocks: lists no data file, reads no statistics, starts no job.
 

@@ -19,11 +19,13 @@ from typing import Any, Literal
 import numpy as np
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.block_changes import changed_blocks
 from lakekeeper.core.model.blocks import Snapshot, no_blocks
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
+from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.curves import span
@@ -39,6 +41,9 @@ from lakekeeper.testing.versions import LAYOUT, DataFile, Entry, Kinds, Version,
 
 Parts = list[list[Row]]
 """Rows as the adapter reads them and the runner sorts them: one list for each range, as a DataFrame's partitions."""
+
+_METADATA = ("schema", "partition_by", "spec", "key", "layout", "properties")
+"""Parts of a version that decide how its files are seen."""
 
 Fault = Literal["rejected", "unknown, landed", "unknown, lost"]
 
@@ -124,11 +129,31 @@ class MemoryAdapter:
             blocks=blocks_of(entries, key, stores_level=self.store.settings.stores_level),
             complete=where is None,
             properties=dict(now.properties),
-            commits_ms=np.array(
-                [v.at_ms for v in self.store.versions if v.operation in ("WRITE", "OVERWRITE", "DELETE")],
-                np.int64,
-            ),
+            commits_ms=self._commits_ms(),
         )
+
+    def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """The snapshot with the files that were removed, changed or added since; None after a change of metadata."""
+        now = self.store.current
+        if snapshot.table_uuid != self.store.uuid or snapshot.version is None:
+            return None
+        if snapshot.version == now.number:
+            return snapshot
+        then = self.store.version(snapshot.version)
+        if any(getattr(then, name) != getattr(now, name) for name in _METADATA):
+            return None
+        touched = {path for path in then.files if now.files.get(path) is not then.files[path]}
+        fresh_entries = [
+            entry for path, entry in now.files.items() if path in touched or path not in then.files
+        ]
+        stores_level = self.store.settings.stores_level
+        added = blocks_of(fresh_entries, snapshot.key, stores_level=stores_level)
+        blocks = changed_blocks(snapshot.blocks, touched, added)
+        return replace(snapshot, version=now.number, blocks=blocks, commits_ms=self._commits_ms())
+
+    def _commits_ms(self) -> Ints:
+        written = [v.at_ms for v in self.store.versions if v.operation in ("WRITE", "OVERWRITE", "DELETE")]
+        return np.array(written, np.int64)
 
     def version(self) -> Snapshot:
         """The newest version without key and blocks."""

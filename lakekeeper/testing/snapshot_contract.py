@@ -10,7 +10,8 @@ import pytest
 from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
-from lakekeeper.testing.harness import RUN, Harness, Selected, needs, task_for
+from lakekeeper.testing.contents import contents
+from lakekeeper.testing.harness import RUN, Harness, Selected, needs, recluster, task_for
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row, fingerprint, token
 from lakekeeper.testing.versions import Kinds
@@ -140,6 +141,29 @@ class SnapshotContract(Selected):
         changes = adapter.changes_since(seen)
         assert changes.version == adapter.version().version
         assert (len(changes.winners), changes.obstacle) == (2, "")
+
+    def test_a_refreshed_snapshot_is_what_a_whole_read_shows(self, harness: Harness) -> None:
+        rows = [[{"p": p, "k": k, "v": f"{'x' * 40}{k}"} for k in (i, i + 7) for p in "xy"] for i in range(3)]
+        table = harness.create({"p": "string", **KV}, rows, partition_by=["p"])
+        adapter = table.adapter()
+        for columns in (["k"], ["v", "k"], None):
+            snapshot = adapter.snapshot(columns)
+            assert adapter.refresh(snapshot, columns) is snapshot, "nothing has changed"
+            for change in (
+                lambda: table.append([{"p": "z", "k": 1, "v": "new"}]),
+                lambda: table.delete("k = 7"),
+                lambda: recluster(harness, table, columns=["k"], level=1),
+                lambda: table.append([{"p": "x", "k": None, "v": None}]),
+                lambda: table.set_property("lakekeeper.depth-threshold", "3"),
+                lambda: adapter.set_cluster_key(["k"]),
+                lambda: adapter.set_cluster_key([]),
+            ):
+                change()
+                found = adapter.refresh(snapshot, columns)
+                whole = adapter.snapshot(columns)
+                if found is not None:
+                    assert contents(found) == contents(whole)
+                snapshot = found or whole
 
     def test_where_keeps_every_block_that_may_match(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(0, 5), keys(4, 9), keys(10, 19), keys(None)])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.workload.workload import Span, Workload
-from lakekeeper.engine.event_log import read_workload
+from lakekeeper.engine.event_log import read_workload, read_workloads
 from lakekeeper.errors import OptionError
 
 UI = "org.apache.spark.sql.execution.ui."
@@ -104,6 +104,15 @@ def test_a_table_is_known_by_location_too_and_others_are_not_counted(tmp_path: P
     (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[EqualTo(k,7)]", name="")), at=1000)))
     assert len(read_workload([tmp_path / "app"], "t", ["/wh/t"])) == 1
     assert len(read_workload([tmp_path / "app"], "t", ["/wh/other", "db.x"])) == 0
+
+
+def test_tables_that_are_read_together_have_what_each_has_alone(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(log(*QUERIES))
+    tables = {"db.t": DELTA, "db.other": ("spark_catalog.db.other",), "db.none": ("db.none",)}
+    together = read_workloads([tmp_path / "app"], tables)
+    for table, names in tables.items():
+        assert together[table].to_json() == read_workload([tmp_path / "app"], table, names).to_json()
+    assert [len(together[table]) for table in tables] == [2, 1, 0]
 
 
 def test_our_own_reads_are_no_queries(tmp_path: Path) -> None:

@@ -234,6 +234,10 @@ class Scripted:
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         return self.ask("snapshot", columns, where)
 
+    def refresh(self, *_: object) -> Snapshot | None:
+        """A program reads the whole table each time: what is read is then one step that others can precede."""
+        return None
+
     def version(self) -> Snapshot:
         return self.ask("snapshot", None, "false")
 

@@ -79,6 +79,10 @@ class FlakyAdapter(MemoryAdapter):
         self.line.pass_("snapshot")
         return super().snapshot(columns, where)
 
+    def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+        self.line.pass_("snapshot")
+        return super().refresh(snapshot, columns)
+
     def read(self, task: MergeTask) -> Parts:
         self.line.pass_("read")
         return super().read(task)

@@ -28,12 +28,13 @@ from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
 
 
 def merge_deletes(
-    adapter: Adapter[Any],
+    table: Adapter[Any] | TableSession,
     runner: Runner[Any],
     request: Request,
     *,
@@ -47,12 +48,14 @@ def merge_deletes(
     the tidying is raised only where nothing else was committed, else it is in the report's ``ended``.
     """
     clock = clock or Clock()
-    report = maintain(adapter, runner, request, observer=observer, clock=clock)
+    session = session_of(table)
+    adapter = session.adapter
+    report = maintain(session, runner, request, observer=observer, clock=clock)
     if request.dry_run:
         return report
     run_id = _run_id(report)
     tidying = _Tidying(
-        adapter, request.options, run_id, Events(adapter.table, run_id, observer), clock, clock.now_ms()
+        session, request.options, run_id, Events(adapter.table, run_id, observer), clock, clock.now_ms()
     )
     try:
         tidied = tidying.run()
@@ -76,7 +79,7 @@ def merge_deletes(
 class _Tidying:
     """One commit that tidies, under one run id."""
 
-    adapter: Adapter[Any]
+    session: TableSession
     options: Options
     run_id: str
     events: Events
@@ -84,8 +87,10 @@ class _Tidying:
     started: int
     loop: CommitLoop = field(init=False)
     quiet: QuietWindow = field(init=False)
+    adapter: Adapter[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.adapter = self.session.adapter
         self.loop = CommitLoop(
             self.events, self.options, self.clock, "the merge of delete files", "none was changed"
         )
@@ -94,7 +99,7 @@ class _Tidying:
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
-        snapshot = self.adapter.snapshot()
+        snapshot = self.session.snapshot()
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
@@ -120,7 +125,7 @@ class _Tidying:
 
         def look_again() -> None:
             nonlocal snapshot
-            snapshot = self.adapter.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
+            snapshot = self.session.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
 
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)

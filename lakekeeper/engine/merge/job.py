@@ -30,28 +30,30 @@ from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.merge.tally import Tally
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import Conflict, Rejected, reason
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
 def maintain(
-    adapter: Adapter[Any],
+    table: Adapter[Any] | TableSession,
     runner: Runner[Any],
     request: Request,
     *,
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> MergeReport:
-    """Run a request on one table.
+    """Run a request on one table; a session shares its snapshot with the calls before and after this one.
 
     Raises the errors of the adapter for a table or option that will not do, before anything is written;
     Conflict, Rejected or Unknown for a commit that failed (see ``engine/commit_loop.py``). Groups that fail or
     lose a race alone are in the report, and the others land.
     """
     run = uuid.uuid4().hex[:16]
-    events = Events(adapter.table, run, observer)
+    session = session_of(table)
+    events = Events(session.adapter.table, run, observer)
     try:
-        return MergeJob(adapter, runner, request, events, clock or Clock(), Tally(run)).run()
+        return MergeJob(session, runner, request, events, clock or Clock(), Tally(run)).run()
     except Halted as halted:
         raise halted.cause from None
 
@@ -69,7 +71,7 @@ class _Round:
 class MergeJob:
     """One call: what it was given, what it has done so far, and its clock. For one use."""
 
-    adapter: Adapter[Any]
+    session: TableSession
     runner: Runner[Any]
     request: Request
     events: Events
@@ -77,8 +79,10 @@ class MergeJob:
     tally: Tally
     first: tuple[Snapshot, Plan] | None = field(default=None, init=False)
     started_ms: int = field(init=False)
+    adapter: Adapter[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.adapter = self.session.adapter
         self.started_ms = self.clock.now_ms()
 
     def run(self) -> MergeReport:
@@ -119,11 +123,11 @@ class MergeJob:
         """The newest snapshot, and a plan that is ready to be carried out within what is left of the budget."""
         request, options = self.request, self.request.options
         limited = replace(request, options=replace(options, budget=options.budget.after(self.tally.spent)))
-        snapshot, plan = plan_for(self.adapter, limited, self.clock, self.tally.parts)
+        snapshot, plan = plan_for(self.session, limited, self.clock, self.tally.parts)
         if plan.tasks and not request.dry_run:
             patiently(lambda: self.adapter.require_writable(request.options), self.clock, BEFORE_WORK)
             if not patiently(lambda: keep_boundaries(self.adapter, snapshot), self.clock, BEFORE_WORK):
-                return plan_for(self.adapter, limited, self.clock, self.tally.parts)
+                return plan_for(self.session, limited, self.clock, self.tally.parts)
         return snapshot, plan
 
     def _round(self, snapshot: Snapshot, plan: Plan) -> bool:
@@ -262,6 +266,6 @@ class MergeJob:
         Weighed as of the call's start, so that the difference is the layout's alone.
         """
         request = self.request
-        seen = patiently(lambda: look(self.adapter, request), self.clock, BEFORE_WORK)
+        seen = patiently(lambda: look(self.session, request), self.clock, BEFORE_WORK)
         scale = scale_of(seen, request.options, self.started_ms, request.workload)
         return mean_depth(seen), scale.present().files

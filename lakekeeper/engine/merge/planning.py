@@ -20,20 +20,23 @@ from lakekeeper.engine.merge.daily_budget import spent_bytes
 from lakekeeper.engine.merge.partition_backoff import held_blocks
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 
 _LOG = logging.getLogger("lakekeeper")
 
 
-def look(adapter: Adapter[Any], request: Request) -> Snapshot:
+def look(table: Adapter[Any] | TableSession, request: Request) -> Snapshot:
     """The newest snapshot under the key that the request means, placed on the curve of that key.
 
     Raises OptionError if the request needs a key and the table has none.
     """
-    snapshot = _laid_out(adapter.snapshot(request.columns, request.where), request.columns, request.layout)
+    session = session_of(table)
+    adapter = session.adapter
+    snapshot = _laid_out(session.snapshot(request.columns, request.where), request.columns, request.layout)
     if snapshot.key is None and request.fallback_columns:
-        snapshot = adapter.snapshot(request.fallback_columns, request.where)
+        snapshot = session.snapshot(request.fallback_columns, request.where)
         snapshot = _laid_out(snapshot, request.fallback_columns, request.fallback_layout)
     if snapshot.key_problem:
         _warn(
@@ -59,10 +62,13 @@ def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) 
 
 
 def plan_for(
-    adapter: Adapter[Any], request: Request, clock: Clock, parts: Mapping[str, Part] | None = None
+    table: Adapter[Any] | TableSession,
+    request: Request,
+    clock: Clock,
+    parts: Mapping[str, Part] | None = None,
 ) -> tuple[Snapshot, Plan]:
     """The newest snapshot and the plan on it; reads no data file. ``parts`` as in :class:`Env`."""
-    snapshot = patiently(lambda: look(adapter, request), clock, BEFORE_WORK)
+    snapshot = patiently(lambda: look(table, request), clock, BEFORE_WORK)
     now = clock.now_ms()
     resting = request.backoff.resting(now) if request.backoff else ()
     env = Env(

@@ -175,6 +175,9 @@ def test_a_look_that_fails_after_the_commit_hides_no_commit() -> None:
                 raise OSError("the storage is busy")
             return super().snapshot(columns, where)
 
+        def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+            return self.snapshot(columns)
+
     scene = groups_apart(2)
     scene.adapter = Blinded(scene.table)
     report = scene.run()

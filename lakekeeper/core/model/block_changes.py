@@ -1,0 +1,64 @@
+"""Blocks after a few of them were removed, replaced or added; the others are not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.core.model.blocks import BlockSet
+
+_CODES = {"partition": "partitions", "key_id": "key_ids", "curve_id": "curve_ids"}
+"""Columns of codes, and the table that each refers to."""
+
+
+def changed_blocks(blocks: BlockSet, gone: Collection[str], added: BlockSet) -> BlockSet:
+    """``blocks`` without the paths in ``gone``, followed by ``added``, which are under the same key."""
+    named = pa.array(sorted(gone), pa.string())
+    stay = np.asarray(
+        pc.invert(pc.is_in(blocks.path, value_set=named)).to_numpy(zero_copy_only=False), np.bool_
+    )
+    return joined(blocks.take(stay), added)
+
+
+def joined(first: BlockSet, second: BlockSet) -> BlockSet:
+    """The blocks of both, under one table of codes. Both are under one key, and none is placed on a curve."""
+    if first.placed_by or second.placed_by or len(first.lo) != len(second.lo):
+        raise ValueError("blocks: only blocks as they were read, under one key, can be joined")
+    made: dict[str, Any] = {}
+    for f in fields(BlockSet):
+        one, other = getattr(first, f.name), getattr(second, f.name)
+        if f.name in _CODES:
+            table = _CODES[f.name]
+            made[f.name], made[table] = _recoded(
+                (one, getattr(first, table)), (other, getattr(second, table))
+            )
+        elif isinstance(one, np.ndarray):
+            made[f.name] = np.concatenate([one, other])
+        elif isinstance(one, pa.Array):
+            made[f.name] = pa.concat_arrays([one, other])
+        elif f.name in ("lo", "hi"):
+            made[f.name] = tuple(pa.concat_arrays(pair) for pair in zip(one, other, strict=True))
+        elif f.name in ("null_count", "exact"):
+            made[f.name] = tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
+    return replace(first, **made)
+
+
+def _recoded(
+    first: tuple[Any, tuple[str, ...]], second: tuple[Any, tuple[str, ...]]
+) -> tuple[Any, tuple[str, ...]]:
+    """The codes of both, into one table of names; -1 stays -1."""
+    (codes, names), (others, other_names) = first, second
+    known = {name: code for code, name in enumerate(names)}
+    table = list(names)
+    for name in other_names:
+        if name not in known:
+            known[name] = len(table)
+            table.append(name)
+    to = np.array([known[name] for name in other_names] or [0], codes.dtype)
+    moved = np.where(others < 0, -1, to[np.maximum(others, 0)]).astype(codes.dtype)
+    return np.concatenate([codes, moved]), tuple(table)

@@ -1,0 +1,37 @@
+"""What a snapshot says, as plain data that compares."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from lakekeeper.core.model.blocks import Snapshot
+
+
+def contents(snapshot: Snapshot) -> dict[str, Any]:
+    """All that a snapshot says: blocks by path, without the order of blocks and of codes."""
+    blocks = snapshot.blocks
+    coded = {"partition": blocks.partitions, "key_id": blocks.key_ids, "curve_id": blocks.curve_ids}
+    columns: dict[str, list[Any]] = {}
+    for f in fields(blocks):
+        found = getattr(blocks, f.name)
+        if f.name in coded:
+            columns[f.name] = [coded[f.name][code] if code >= 0 else "" for code in found]
+        elif f.name in ("lo", "hi", "null_count", "exact"):
+            columns |= {f"{f.name}{i}": column.tolist() for i, column in enumerate(found)}
+        elif not isinstance(found, tuple | str):
+            columns[f.name] = found.tolist()
+    names = (
+        "table",
+        "format",
+        "version",
+        "table_uuid",
+        "schema_id",
+        "key",
+        "complete",
+        "properties",
+        "key_problem",
+    )
+    told: dict[str, Any] = {name: getattr(snapshot, name) for name in names}
+    by_path = zip(*([repr(value) for value in column] for column in columns.values()), strict=True)
+    return told | {"columns": list(columns), "blocks": sorted(by_path)}
