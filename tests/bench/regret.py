@@ -16,6 +16,8 @@ The default runs with default options, but for the rate:
     known        ``queries-per-hour`` is the true rate
     unknown      it is not set, and so 60 an hour whatever the truth
     ×10, ÷10     it is wrong by ten either way
+
+The second table has what no policy can stay under that does not know the rate (``tests.bench.bounds``).
 """
 
 from __future__ import annotations
@@ -28,28 +30,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.config.options import Options, resolve
-from lakekeeper.core.cost.scoring import costs
-from lakekeeper.core.model.coefficients import DEFAULTS
-from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.config.options import resolve
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.peaks import PEAKS
 from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.universal import UNIVERSAL
-from lakekeeper.core.planning.policy import Env, Policy
-from lakekeeper.core.simulation.simulated_table import World
+from lakekeeper.core.planning.policy import Policy
 from lakekeeper.core.text.formatting import table
-from tests.bench.ingests import ALL, HELD_OUT, INGESTS, Ingest
-from tests.bench.upserts import world_of
+from tests.bench.bounds import Files, files_of, unknown, wrong_by_ten
+from tests.bench.courses import Course, commit_hours, play
+from tests.bench.ingests import ALL, HELD_OUT, INGESTS
 
-EVERY = 10
 RATES = (0.1, 1.0, 10.0, 100.0)
 """Point queries between two commits."""
 _WHOLE = {"max-file-group-size-bytes": 1 << 50, "max-file-group-input-files": 1 << 20}
-_STEPS = 70
-"""How often a course is measured, at most."""
 CONTENDERS: Mapping[str, tuple[Policy, ...]] = {
     "none": (),
     "universal": (UNIVERSAL,),
@@ -61,121 +57,12 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True)
-class Course:
-    """What one contender did to one table, in bytes where nothing else is said.
-
-    scans      cost of point queries, one for the mean time between two commits, over all the time
-    rewrites   cost of all merges
-    """
-
-    scans: float
-    rewrites: float
-    amplification: float
-    depth: float
-    seconds: float
-
-    def cost(self, rate: float) -> float:
-        """In all, at ``rate`` queries a commit."""
-        return rate * self.scans + self.rewrites
-
-
-@dataclass(frozen=True)
 class Job:
     """One course to play: ``rate`` is what the default takes the queries a commit to be."""
 
     stream: str
     who: str
     rate: float = 0.0
-
-
-def commit_hours(ingest: Ingest) -> float:
-    """Mean time between two ticks of the stream."""
-    a = ingest.arrivals
-    first, last = a.moment(a.present), a.moment(a.commits - 1)
-    return (last - first) / 3_600_000 / (a.commits - 1 - a.present)
-
-
-def play(
-    ingest: Ingest, policies: Sequence[Sequence[Policy]], options: Options, *, final: bool = False
-) -> Course:
-    """One course; ``policies`` are asked one list after another, as the verbs of an automatic run are."""
-    started = time.perf_counter()
-    a, world = ingest.arrivals, world_of(ingest.arrivals, upserts=ingest.upserts)
-    for commit in range(a.present):
-        world.arrive(commit)
-    step, gap_ms = _step(a.commits - a.present), commit_hours(ingest) * 3_600_000
-    scans = rewrites = 0.0
-    ingested = rewritten = 0
-    depths: list[float] = []
-    for number in range(1, a.commits - a.present + 1):
-        commit = a.present + number - 1
-        ingested += world.arrive(commit)
-        if number % EVERY == 0:
-            for some in policies:
-                size, files = _maintain(world, some, options, commit, rounds=100 if final else 1)
-                rewritten += size
-                rewrites += DEFAULTS.rewrite * size + DEFAULTS.open_bytes * files
-        if number % step == 0:
-            opened, cost = _opened(world, ingest.ask(commit))
-            scans += cost * (a.after(commit) - a.after(max(commit - step, a.present))) / gap_ms
-            depths.append(opened)
-    return Course(
-        scans, rewrites, rewritten / ingested, float(np.mean(depths)), time.perf_counter() - started
-    )
-
-
-def _step(commits: int) -> int:
-    """At no fixed place between two maintenance runs."""
-    step = max(1, commits // _STEPS)
-    while np.gcd(step, EVERY) > 1:
-        step += 1
-    return step
-
-
-def _maintain(
-    world: World, policies: Sequence[Policy], options: Options, commit: int, *, rounds: int
-) -> tuple[int, int]:
-    """Bytes and files that were read for merges."""
-    world.parts.clear()
-    env = Env(now_ms=world.arrivals.after(commit), parts=world.parts)
-    size = files = 0
-    for _ in range(rounds):
-        plan = make_plan(world.snapshot(), policies, options, env)
-        if not plan.tasks:
-            break
-        read, nearer = world.merge(plan.tasks, commit)
-        size += read
-        files += plan.input_files
-        if not nearer:
-            break
-    return size, files
-
-
-def _opened(world: World, points: np.ndarray) -> tuple[float, float]:
-    """Files that a query opens, and what they cost it; means over the queries."""
-    if not len(points):
-        return 0.0, 0.0
-    blocks = world.snapshot().blocks
-    cost = costs(blocks, DEFAULTS)
-    if world.arrivals.digits:
-        return _opened_boxes(world, points, cost)
-    by_lo, by_hi = np.argsort(world.lo), np.argsort(world.hi)
-    begun = np.searchsorted(world.lo[by_lo], points, side="right")
-    over = np.searchsorted(world.hi[by_hi], points, side="left")
-    grown = np.concatenate([[0.0], np.cumsum(cost[by_lo])])
-    gone = np.concatenate([[0.0], np.cumsum(cost[by_hi])])
-    return float((begun - over).mean()), float((grown[begun] - gone[over]).mean())
-
-
-def _opened_boxes(world: World, points: np.ndarray, cost: np.ndarray) -> tuple[float, float]:
-    """Of a compound key: the files whose bounds of every column admit the tuple."""
-    from lakekeeper.core.simulation.simulated_table import tuples
-
-    asked = tuples(points, world.arrivals.digits)
-    met = np.ones((len(asked), len(world)), dtype=np.bool_)
-    for c in range(asked.shape[1]):
-        met &= (world.low[None, :, c] <= asked[:, None, c]) & (asked[:, None, c] <= world.high[None, :, c])
-    return float(met.sum(axis=1).mean()), float((met @ cost).mean())
 
 
 def run(job: Job) -> Course:
@@ -200,6 +87,11 @@ def jobs_of(stream: str, rates: Sequence[float]) -> Iterator[Job]:
     yield Job(stream, DEFAULT)
     for rate in rates:
         yield Job(stream, DEFAULT, rate)
+
+
+def files_of_stream(stream: str) -> Files:
+    """What a bound on all policies needs to know of one table."""
+    return files_of(ALL[stream]())
 
 
 @dataclass(frozen=True)
@@ -257,6 +149,19 @@ def show(found: Mapping[Job, Course]) -> None:
         print(f"{name:<8} geometric mean {summary([getattr(r, name) for r in told])}")
 
 
+def show_bounds(found: Mapping[Job, Course], files: Mapping[str, Files]) -> None:
+    """Per stream the default's worst regret without the true rate, and what no policy can stay under."""
+    rows = [["stream", "unknown", "at least", "wrong by ten", "at least"]]
+    told = regrets(found)
+    for stream, each in files.items():
+        mine = [r for r in told if r.stream == stream]
+        least = {r.rate: found[Job(stream, r.best)].cost(r.rate) for r in mine}
+        wrong = max(max(r.over, r.under) for r in mine)
+        worst = max(r.unknown for r in mine), unknown(each, least), wrong, wrong_by_ten(each, least)
+        rows.append([stream, *(f"{v:.2f}" for v in worst)])
+    print(table(rows, right=frozenset(range(1, 5))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -271,7 +176,10 @@ def main() -> None:
     started = time.perf_counter()
     with ProcessPoolExecutor(given.jobs) as pool:
         found = dict(zip(jobs, pool.map(run, jobs), strict=True))
+        files = dict(zip(names, pool.map(files_of_stream, names), strict=True))
     show(found)
+    print()
+    show_bounds(found, files)
     cpu = sum(course.seconds for course in found.values())
     print(f"\n{len(jobs)} courses in {time.perf_counter() - started:.0f} s, {cpu:.0f} s of work")
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+import numpy as np
 import pytest
 
-from tests.bench.regret import CONTENDERS, DEFAULT, RATES, Job, run
+from tests.bench.bounds import Files, files_of, unknown, wrong_by_ten
+from tests.bench.ingests import ALL
+from tests.bench.regret import CONTENDERS, DEFAULT, RATES, Job
+from tests.bench.regret import run as run_once
 
 SLICE = ("windows", "hot range", "drift", "rest", "2 columns")
+run = cache(run_once)
 
 
 @pytest.mark.parametrize("stream", SLICE)
@@ -19,3 +26,33 @@ def test_the_default_costs_little_more_than_the_best_choice_in_hindsight(stream:
     ]
     assert max(ratios) <= 1.4, ratios
     assert min(ratios) <= 1.0, ratios
+
+
+@pytest.mark.parametrize("stream", ["drift", "2 columns"])
+def test_no_course_is_cheaper_than_the_bound_on_all_policies(stream: str) -> None:
+    """Whatever a scan weighs against a rewrite; without maintenance, where no rewrite is worth it, as dear as it."""
+    files = files_of(ALL[stream]())
+    played = [run(Job(stream, name)) for name in CONTENDERS] + [run(Job(stream, DEFAULT, r)) for r in RATES]
+    for scan in (0.0, *np.geomspace(1e-4, 1e4, 33).tolist()):
+        assert files.cost(scan, 1.0) <= min(course.cost(scan) for course in played) * (1 + 1e-9)
+    assert files.cost(1e-9, 1.0) == pytest.approx(played[0].cost(1e-9))
+
+
+def test_the_bound_on_all_policies_by_hand() -> None:
+    """A file that costs 10 to go on reading at one query a commit, and 100 to rewrite; 0.1 and 100 queries a commit.
+
+    The contenders pay 1 and 100. Weigh the two regrets by 1/12 and 11/12: a file that is left costs 1/12 · 1/1 +
+    11/12 · 1,000/100 = 9.25, one that is rewritten 1/12 · 100/1 + 11/12 · 100/100 = 9.25. At 0.1 and 10 queries a
+    commit to leave it is the best that the contenders know, too.
+    """
+    files = Files(0.0, np.array([10.0]), np.array([100.0]))
+    least = {0.1: 1.0, 100.0: 100.0}
+    assert files.bound(least) == pytest.approx(9.25, abs=0.05)
+    assert unknown(files, least) == files.bound(least)
+    assert wrong_by_ten(files, {0.1: 1.0, 10.0: 100.0}) == pytest.approx(1.0)
+
+
+def test_no_policy_that_does_not_know_the_rate_is_within_three_times_the_best_on_drift() -> None:
+    played = [run(Job("drift", name)) for name in CONTENDERS]
+    least = {rate: min(course.cost(rate) for course in played) for rate in RATES}
+    assert unknown(files_of(ALL["drift"]()), least) > 3
