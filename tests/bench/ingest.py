@@ -157,6 +157,7 @@ class Runner:
 
     def append(self, bench: Bench, parts: list[str], *, upserts: bool = False) -> None:
         """One commit, one file for each part; with ``upserts`` its rows replace those of the same keys."""
+        bench.commits += 1
         frames = [self.spark.read.parquet(part).coalesce(1) for part in parts]
         whole = frames[0]
         for frame in frames[1:]:

@@ -135,6 +135,7 @@ def _create(spark: Any, lines: Lines, format_: str, one: Contestant, bench: Benc
 
 
 def _append(spark: Any, lines: Lines, bench: Bench, commit: int) -> None:
+    bench.commits += 1
     spark.read.parquet(lines.file(commit)).coalesce(1).writeTo(bench.name).append()
 
 
