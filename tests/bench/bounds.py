@@ -66,8 +66,7 @@ def files_of(ingest: Ingest) -> Files:
             maintained = int(a.edges[commit + 1 - (commit + 1 - a.present) % EVERY])
             scans[:maintained] += weight[commit] * each[:maintained]
             early += weight[commit] * float(each[maintained:].sum())
-    rewrites = np.asarray(DEFAULTS.rewrite * a.bytes + DEFAULTS.open_bytes, np.float64)
-    return Files(early, scans, rewrites)
+    return Files(early, scans, np.asarray(DEFAULTS.rewrite * a.bytes + DEFAULTS.open_bytes, np.float64))
 
 
 def unknown(files: Files, least: Mapping[float, float]) -> float:
