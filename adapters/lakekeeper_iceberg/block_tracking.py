@@ -10,7 +10,7 @@ data file, all live files are listed once, and later commits are tracked from th
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,11 +24,44 @@ from lakekeeper_iceberg.deletes import FileDelete, Index, apply_deletes, index_o
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.position_deletes import DELETE_FILE
 
 _NAMED = ("path", "seq", "file_seq", "spec", "partition")
 _MANY = 200  # above this number of delete files in a commit, a listing is faster than reading each
 
+_VALUES = tuple(
+    (DELETE_FILE, name, returns)
+    for name, returns in {
+        "content": "org.apache.iceberg.FileContent",
+        "location": "java.lang.String",
+        "contentOffset": "java.lang.Long",
+        "dataSequenceNumber": "java.lang.Long",
+        "recordCount": "long",
+        "fileSizeInBytes": "long",
+        "contentSizeInBytes": "java.lang.Long",
+    }.items()
+)
+_TARGET = (("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation", "java.lang.String"),)
+
 DeleteKey = tuple[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    """The values of a delete file in a commit, as text, empty for null; ``target`` is its data file."""
+
+    content: str
+    path: str
+    offset: str
+    seq: str
+    rows: str
+    file_bytes: str
+    content_bytes: str
+    target: str
+
+    @property
+    def key(self) -> DeleteKey:
+        return self.path, int(self.offset) if self.offset else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +69,8 @@ class Seen:
     """A snapshot, the last version seen since, and the changes to its blocks up to that version.
 
     ``listing`` is of the version from which commits are tracked; ``index`` holds its deletes, updated by later commits.
-    ``added`` are the delete files added since the snapshot, by data file, and ``gone`` the delete files removed since.
-    After a listing, ``added`` is None.
+    ``added`` are the delete files added since the snapshot, by data file, with their keys, and ``gone`` the keys of the
+    delete files removed since. After a listing, ``added`` is None.
     """
 
     snapshot: Snapshot
@@ -45,7 +78,7 @@ class Seen:
     changes: Changes
     listing: Listing | None = None
     index: Index | None = None
-    added: Mapping[str, tuple[Any, ...]] | None = field(default_factory=dict)
+    added: Mapping[str, tuple[tuple[DeleteKey, Any], ...]] | None = field(default_factory=dict)
     gone: frozenset[DeleteKey] = frozenset()
 
 
@@ -100,7 +133,8 @@ class Follower:
             return None
         if seen.changes.version != changes.version:
             return None
-        return [d for d in read if key_of(d) not in seen.gone] + list(seen.added.get(path, ()))
+        kept = [d for d in read if key_of(d) not in seen.gone] if seen.gone else list(read)
+        return kept + [delete for _, delete in seen.added.get(path, ())]
 
     def _start(self, snapshot: Snapshot) -> Seen:
         known = self._seen
@@ -131,12 +165,12 @@ class Follower:
         file of the snapshot again.
         """
         built = self.jvm.api.SnapshotChanges.builderFor(pinned).snapshot(commit.snapshot).build()
-        added, removed = list(built.addedDeleteFiles()), list(built.removedDeleteFiles())
+        added, removed = self._told(built.addedDeleteFiles()), self._told(built.removedDeleteFiles())
         if len(added) + len(removed) > _MANY:
             return None
         until = self._until(pinned, seen.snapshot)
         index = seen.index or index_of(listing.deletes, _unpartitioned(pinned), until)
-        came, went = self._single(added, until), self._single(removed, until, index)
+        came, went = _single(added, until), _single(removed, until, index)
         if came is None or went is None:
             return None
         blocks = seen.snapshot.blocks.path
@@ -150,35 +184,14 @@ class Follower:
             seen, index, touched
         )
         changes = replace(seen.changes, removed=seen.changes.removed | gone, delete_ids=ids)
-        return replace(seen, changes=changes, index=index, **_moved(seen, came, added, removed))
+        files = self.jvm.items(self.jvm.collect.Lists.newArrayList(built.addedDeleteFiles()))
+        java = dict(zip((each.key for each in added), files, strict=True))
+        moved = _moved(seen, came, java, {each.key for each in removed})
+        return replace(seen, changes=changes, index=index, **moved)
 
-    def _single(
-        self, deletes: Sequence[Any], until: int, known: Index | None = None
-    ) -> list[FileDelete] | None:
-        """The deletes as file-scoped deletes; None if one may apply to several data files.
-
-        Equality deletes with a sequence number above ``until`` are left out. A manifest keeps no bounds for a removed
-        delete file, so ``known`` supplies its data file.
-        """
-        target = self.jvm.static("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation")
-        found = []
-        for delete in deletes:
-            seq = int(delete.dataSequenceNumber())
-            if str(delete.content()) == "EQUALITY_DELETES":
-                if seq <= until:
-                    return None
-                continue
-            offset = delete.contentOffset()
-            path, at = str(delete.location()), None if offset is None else int(offset)
-            about = target(delete)
-            if about is None and known is not None:
-                about = known.target_of(path)
-            if about is None:
-                return None
-            size = int(delete.fileSizeInBytes()) if offset is None else int(delete.contentSizeInBytes())
-            rows = int(delete.recordCount())
-            found.append(FileDelete(str(about), seq, path, rows, size, at))
-        return found
+    def _told(self, deletes: Any) -> list[_Delete]:
+        """These delete files, in their order."""
+        return [_Delete(*values) for values in self.jvm.records(deletes, DELETE_FILE, _VALUES, _TARGET)]
 
     def _ids(self, seen: Seen, index: Index, paths: set[str]) -> dict[str, str]:
         if not paths or seen.listing is None:
@@ -210,20 +223,38 @@ class Follower:
         return 0 if start is None else int(start.sequenceNumber())
 
 
+def _single(deletes: Sequence[_Delete], until: int, known: Index | None = None) -> list[FileDelete] | None:
+    """The deletes as file-scoped deletes; None if one may apply to several data files.
+
+    Equality deletes with a sequence number above ``until`` are left out. A manifest keeps no bounds for a removed
+    delete file, so ``known`` supplies its data file.
+    """
+    found = []
+    for delete in deletes:
+        if delete.content == "EQUALITY_DELETES":
+            if int(delete.seq) <= until:
+                return None
+            continue
+        path, offset = delete.key
+        target = delete.target or (known.target_of(path) if known is not None else None)
+        if not target:
+            return None
+        size = int(delete.file_bytes if offset is None else delete.content_bytes)
+        found.append(FileDelete(target, int(delete.seq), path, int(delete.rows), size, offset))
+    return found
+
+
 def _moved(
-    seen: Seen, came: Sequence[FileDelete], added: Sequence[Any], removed: Sequence[Any]
+    seen: Seen, came: Sequence[FileDelete], added: Mapping[DeleteKey, Any], gone: Collection[DeleteKey]
 ) -> dict[str, Any]:
     """The delete files of each data file after a commit, as fields of :class:`Seen`."""
     if seen.added is None:
         return {}
-    gone = {key_of(delete) for delete in removed}
-    targets = {(d.path, d.offset): d.target for d in came}
-    now = {path: tuple(d for d in found if key_of(d) not in gone) for path, found in seen.added.items()}
-    for delete in added:
-        target = targets.get(key_of(delete))
-        if target is not None:
-            now[target] = (*now.get(target, ()), delete)
-    return {"added": now, "gone": seen.gone | gone}
+    now = {path: tuple(d for d in found if d[0] not in gone) for path, found in seen.added.items()}
+    for delete in came:
+        key = (delete.path, delete.offset)
+        now[delete.target] = (*now.get(delete.target, ()), (key, added[key]))
+    return {"added": now, "gone": seen.gone | frozenset(gone)}
 
 
 def key_of(delete: Any) -> DeleteKey:

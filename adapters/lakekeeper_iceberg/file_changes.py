@@ -37,11 +37,11 @@ def exchange_of(
     """The Java files of a commit; inputs as of the snapshot ``version``, or of the snapshot of their last replay."""
     made: list[Made] = [rewrite.native for rewrite in rewrites]
     paths = [path for r in rewrites if r.native.version is None for path in r.task.inputs]
-    tasks = planner.tasks(table, version, paths)
+    tasks = planner.tasks(table, version, paths) if paths else []
     deletes = {
         str(d.location()): d
         for task in tasks
-        for d in task.deletes()
+        for d in jvm.items(task.deletes())
         # Deletion vectors are removed together with their data files.
         if leaves_with_file(jvm, d) and not jvm.api.util.ContentFileUtil.isDV(d)
     }

@@ -8,7 +8,7 @@ A scan is needed only if equality deletes applied to an input when it was read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +20,10 @@ from lakekeeper.spi import Lost
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
-from lakekeeper_iceberg.position_deletes import equality
 from lakekeeper_iceberg.staging import Kept
+
+_DATA_FILE = "org.apache.iceberg.DataFile"
+_ROWS = ((_DATA_FILE, "recordCount", "long"), (_DATA_FILE, "firstRowId", "java.lang.Long"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,17 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """An input as it was read: its scan task, DataFile and delete files, its physical rows and first row id."""
+
+    task: Any
+    file: Any
+    deletes: tuple[Any, ...]
+    rows: int
+    first_row_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Before:
     """The context of a search for lost rows; ``table`` is pinned at the newest metadata."""
 
@@ -48,13 +61,17 @@ class Before:
     table: Any
     name: str
 
-    def tasks(self, rewrite: Rewrite) -> Mapping[str, Any]:
-        """The scan tasks with which the inputs were read, by path."""
-        known: dict[str, Any] = rewrite.native.kept.tasks
+    def reads(self, rewrite: Rewrite) -> Mapping[str, Read]:
+        """The inputs as they were read, by path."""
+        known: dict[str, Read] = rewrite.native.kept.reads
         if not known:
             task = rewrite.task
             found = self.planner.tasks(self.table, task.read_version, task.inputs)
-            known.update(zip(task.inputs, found, strict=True))
+            files = [scan.file() for scan in found]
+            told = self.jvm.records(self.jvm.array_list(files), _DATA_FILE, _ROWS)
+            for path, scan, file, (rows, first) in zip(task.inputs, found, files, told, strict=True):
+                deletes = tuple(self.jvm.items(scan.deletes()))
+                known[path] = Read(scan, file, deletes, int(rows), int(first) if first else None)
         return known
 
 
@@ -78,7 +95,7 @@ def _deletes_now(
     at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
 ) -> dict[str, Sequence[Any]]:
     """Current delete files of the inputs whose deletes changed since the read, reusing those of the last replay."""
-    task, tasks, known = rewrite.task, at.tasks(rewrite), rewrite.native.kept.deletes
+    task, reads, known = rewrite.task, at.reads(rewrite), rewrite.native.kept.deletes
     applied = dict(zip(task.inputs, applied_now(task, changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
     now: dict[str, Sequence[Any]] = {}
@@ -87,55 +104,56 @@ def _deletes_now(
         if path in known and applied[path] == rewrite.inputs_now[path]:
             now[path] = known[path]
             continue
-        found = at.follower.deletes_of(snapshot, changes, path, list(tasks[path].deletes()))
+        found = at.follower.deletes_of(snapshot, changes, path, reads[path].deletes)
         if found is None:
             unknown.append(path)
         else:
             now[path] = found
     if unknown:
         planned = at.planner.tasks(at.table, changes.version, unknown)
-        now |= {path: list(scan.deletes()) for path, scan in zip(unknown, planned, strict=True)}
+        now |= {path: at.jvm.items(scan.deletes()) for path, scan in zip(unknown, planned, strict=True)}
     return now
 
 
 def _dead(at: Before, base: Rewrite, now: Mapping[str, Sequence[Any]], changes: Changes) -> Dead | str:
     """Rows deleted since the outputs of ``base`` were last replayed; or a text if such rows are live again."""
-    tasks, kept = at.tasks(base), base.native.kept
+    reads, kept = at.reads(base), base.native.kept
     applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
     touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
-    read = {path: list(tasks[path].deletes()) for path in touched}
-    counted = not any(equality(at.jvm, delete) for deletes in read.values() for delete in deletes)
+    counted = not any(at.jvm.equality(delete) for path in touched for delete in reads[path].deletes)
     if not counted:
         return Dead({}, kept, counted, frozenset())
+    loader = at.jvm.delete_loader(at.table)
 
     def compared(path: str) -> tuple[Any, Any]:
         known = kept.dead.get(path)
-        before = _positions(at, read[path], path) if known is None else known
+        before = _positions(at, loader, reads[path].deletes, path) if known is None else known
         if applied[path] is None:
-            return before, at.jvm.all_rows(int(tasks[path].file().recordCount()))
-        return before, _positions(at, now.get(path, read[path]), path)
+            return before, at.jvm.all_rows(reads[path].rows)
+        return before, _positions(at, loader, now.get(path, reads[path].deletes), path)
 
     dead, lost, clean = dict(kept.dead), {}, set()
     for path, (before, after) in zip(touched, in_parallel(compared, touched), strict=True):
-        back = at.jvm.without(before, after)
-        if not back.isEmpty():
-            return f"{back.cardinality()} rows of {path} that were deleted when it was read live again"
-        gone = at.jvm.without(after, before)
-        dead[path] = after
-        if not gone.isEmpty():
-            lost[path] = gone
+        dead[path] = gone = after
         if before.isEmpty():
             clean.add(path)
+        else:
+            back = at.jvm.without(before, after)
+            if not back.isEmpty():
+                return f"{back.cardinality()} rows of {path} that were deleted when it was read live again"
+            gone = at.jvm.without(after, before)
+        if not gone.isEmpty():
+            lost[path] = gone
     return Dead(lost, replace(kept, deletes=now, dead=dead), counted, frozenset(clean))
 
 
-def _positions(at: Before, deletes: Sequence[Any], path: str) -> Any:
-    positional = [delete for delete in deletes if not equality(at.jvm, delete)]
-    return at.jvm.deleted_positions(at.table, positional, path) if positional else at.jvm.index_of(())
+def _positions(at: Before, loader: Any, deletes: Sequence[Any], path: str) -> Any:
+    positional = [delete for delete in deletes if not at.jvm.equality(delete)]
+    return at.jvm.deleted_positions(loader, positional, path) if positional else at.jvm.no_positions()
 
 
-def have_row_ids(table: Any, tasks: Any) -> bool:
+def have_row_ids(table: Any, reads: Iterable[Read]) -> bool:
     """Whether each row of these files has a row id: files older than an upgrade to v3 get none until a later commit."""
     if int(table.operations().current().formatVersion()) < 3:
         return False
-    return all(task.file().firstRowId() is not None for task in tasks)
+    return all(read.first_row_id is not None for read in reads)

@@ -21,9 +21,8 @@ from pyspark.sql import functions as F
 from lakekeeper.core.planning.rebase import applied_now
 from lakekeeper.errors import Conflict, Unsupported
 from lakekeeper.spi import Lost, Traces
-from lakekeeper_iceberg.lost_positions import Before, have_row_ids
+from lakekeeper_iceberg.lost_positions import Before, Read, have_row_ids
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.position_deletes import equality
 from lakekeeper_iceberg.staging import stage, task_of_file, unstage
 
 _FILE, _POSITION, _DELETED, _ROW_ID = "_file", "_pos", "_deleted", "_row_id"
@@ -76,10 +75,10 @@ class Scans:
 def traces(at: Before, scans: Scans, lost: Lost) -> Traces[DataFrame]:
     """See ``spi.RowDeletes.traces``."""
     base, kept = lost.base, lost.native.kept
-    tasks = at.tasks(base)
-    by_id = have_row_ids(scans.table, tasks.values())
+    reads = at.reads(base)
+    by_id = have_row_ids(scans.table, reads.values())
     found = (
-        _lost(at, scans, lost, tasks, by_id=by_id)
+        _lost(at, scans, lost, reads, by_id=by_id)
         if lost.native.counted
         else _told(at, scans, lost, by_id=by_id)
     )
@@ -98,15 +97,18 @@ def _masks(mask_of: Mapping[str, Any], path: str) -> Sequence[Any]:
     return [mask_of[path]] if path in mask_of else []
 
 
-def _lost(at: Before, scans: Scans, lost: Lost, tasks: Mapping[str, Any], *, by_id: bool) -> list[DataFrame]:
+def _lost(at: Before, scans: Scans, lost: Lost, reads: Mapping[str, Read], *, by_id: bool) -> list[DataFrame]:
     """Rows at the lost positions: live rows of removed inputs, deleted rows of the others."""
     gone = [path for path in lost.native.lost if path in lost.changes.removed]
     changed = [path for path in lost.native.lost if path not in lost.changes.removed]
     now = {path: lost.native.kept.deletes.get(path, ()) for path in changed}
-    positional = {path: [d for d in deletes if not equality(at.jvm, d)] for path, deletes in now.items()}
-    masked = [task_of_file(at.jvm, scans.table, tasks[p].file(), positional[p]) for p in changed]
+    positional = {path: [d for d in deletes if not at.jvm.equality(d)] for path, deletes in now.items()}
+    masked = [task_of_file(at.jvm, scans.table, reads[p].file, positional[p]) for p in changed]
     found = []
-    for paths, scanned, deleted in ((gone, [tasks[path] for path in gone], False), (changed, masked, True)):
+    for paths, scanned, deleted in (
+        (gone, [reads[path].task for path in gone], False),
+        (changed, masked, True),
+    ):
         if not paths:
             continue
         place = (F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
@@ -119,7 +121,7 @@ def _lost(at: Before, scans: Scans, lost: Lost, tasks: Mapping[str, Any], *, by_
 
 def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
     """The rows (with columns ``file``, ``position``) at these positions."""
-    numbers = [at.jvm.rows_of(index) for index in places.values()]
+    numbers = at.jvm.rows_of(list(places.values()))
     files = np.repeat(np.arange(len(numbers)), [len(n) for n in numbers])
     wanted = pa.table({"number": files, "position": np.concatenate(numbers)})
     named = pa.table({"file": list(places), "number": np.arange(len(numbers))})
@@ -130,17 +132,17 @@ def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
 
 def _told(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:
     """Lost rows found by scans of all changed inputs, if equality deletes applied when they were read."""
-    task, tasks = lost.base.task, at.tasks(lost.base)
+    task, reads = lost.base.task, at.reads(lost.base)
     now = dict(zip(task.inputs, applied_now(task, lost.changes), strict=True))
     read = dict(zip(task.inputs, task.delete_ids, strict=True))
     gone = [path for path, deletes in now.items() if deletes is None]
     changed = [path for path, deletes in now.items() if deletes is not None and deletes != read[path]]
     found = []
     if gone:
-        found.append(_rows(scans.of([tasks[path] for path in gone]), by_id))
+        found.append(_rows(scans.of([reads[path].task for path in gone]), by_id))
     if changed:
         after = at.planner.tasks(scans.table, lost.changes.version, changed)
-        found.append(_died(scans, [tasks[path] for path in changed], after, by_id))
+        found.append(_died(scans, [reads[path].task for path in changed], after, by_id))
     return found
 
 

@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import TableName
+from lakekeeper_iceberg.handles import GUAVA, BulkJvm
 
 _ICEBERG = "org.apache.iceberg."
-_GUAVA = _ICEBERG + "relocated.com.google.common."
+_INDEX = _ICEBERG + "deletes.PositionDeleteIndex"
+_CONSUMER = "java.util.function.LongConsumer"
+_FUNCTION = "java.util.function.Function"
+_BUFFER = "java.nio.ByteBuffer"
 _DIRECTORY = _ICEBERG + "hadoop.HadoopTableOperations"
 _METADATA = "__metadata_col"  # Spark's marker of a metadata column
-_PRIMITIVE = {"boolean": "Boolean", "long": "Long", "void": "Void"}
 
 
-class Iceberg(Jvm):
+class Iceberg(BulkJvm):
     """The JVM of a session, with access to Iceberg's classes. Holds no table."""
 
     def __init__(self, spark: Any) -> None:
         super().__init__(spark)
         self.api = self.view.org.apache.iceberg
-        self.collect = self.api.relocated.com.google.common.collect
-        self.base = self.api.relocated.com.google.common.base
 
     @property
     def table_cache(self) -> Any:
@@ -136,7 +136,7 @@ class Iceberg(Jvm):
         """Locations of the data files that a scan plans."""
         planned = scan.planFiles()
         try:
-            places = self.collect.Iterables.transform(planned, self._location_of_task("base.Function"))
+            places = self.collect.Iterables.transform(planned, self._location_of_task())
             text = str(self.static("java.lang.String", "join")("\0", places))
         finally:
             planned.close()
@@ -146,108 +146,90 @@ class Iceberg(Jvm):
         """A Java map from location to FileScanTask; IllegalArgumentException for a file listed twice."""
         planned = scan.planFiles()
         try:
-            return self.collect.Maps.uniqueIndex(planned, self._location_of_task("base.Function"))
+            return self.collect.Maps.uniqueIndex(planned, self._location_of_task())
         finally:
             planned.close()
 
     def chosen(self, scan: Any, locations: Iterable[str]) -> Any:
         """Like :meth:`index`, but for these locations only, so that memory does not grow with the table."""
         wanted = self.view.java.util.HashSet(self.array_list(locations))
-        handles = self.view.java.lang.invoke.MethodHandles
-        contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
+        invoke = self.handles.invoke
+        contains = self.handles.method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(
+            wanted
+        )
         location = self._location_handle()
-        named = contains.asType(self._type("boolean", "java.lang.String"))
-        keep = self._proxy("base.Predicate", handles.filterReturnValue(location, named))
+        named = contains.asType(self.handles.type("boolean", "java.lang.String"))
+        keep = self.handles.proxy(GUAVA + "base.Predicate", invoke.filterReturnValue(location, named))
         planned = scan.planFiles()
         try:
             few = self.collect.Iterables.filter(planned, keep)
-            return self.collect.Maps.uniqueIndex(few, self._location_of_task("base.Function"))
+            return self.collect.Maps.uniqueIndex(few, self._location_of_task())
         finally:
             planned.close()
-
-    def told(self, items: Any, cls: str, method: str, returns: str) -> list[str]:
-        """The results of a method of many Java objects, as text (empty for null), in one call."""
-        if self.collect.Iterables.isEmpty(items):
-            return []
-        get = self._proxy("base.Function", self._method(cls, method, returns))
-        return self.texts(self.collect.Iterables.transform(items, get))
-
-    def texts(self, items: Any) -> list[str]:
-        """The values of a Java Iterable as text; null becomes an empty text."""
-        joined = str(self.base.Joiner.on("\0").useForNull("").join(items))
-        return joined.split("\0") if joined else [""] if self.collect.Iterables.size(items) else []
-
-    def strings(self, texts: Iterable[str]) -> Any:
-        """A Java List of texts, made in one call."""
-        joined = "\0".join(texts)
-        return self.base.Splitter.on("\0").splitToList(joined) if joined else self.view.java.util.ArrayList()
 
     def rewriter(self, pattern: str) -> Any:
         """A Java function on strings that removes the first match of a pattern."""
         compiled = self.view.java.util.regex.Pattern.compile(pattern)
-        matcher = self._method(
+        matcher = self.handles.method(
             "java.util.regex.Pattern", "matcher", "java.util.regex.Matcher", "java.lang.CharSequence"
         ).bindTo(compiled)
-        replace = self._method(
+        replace = self.handles.method(
             "java.util.regex.Matcher", "replaceFirst", "java.lang.String", "java.lang.String"
         )
-        handles = self.view.java.lang.invoke.MethodHandles
-        cut = handles.insertArguments(replace, 1, self.array(self.view.java.lang.Object, [""]))
-        return self._proxy("base.Function", handles.filterReturnValue(matcher, cut))
+        invoke = self.handles.invoke
+        cut = invoke.insertArguments(replace, 1, self.array(self.view.java.lang.Object, [""]))
+        return self.handles.proxy(GUAVA + "base.Function", invoke.filterReturnValue(matcher, cut))
 
     def maker(self, cls: str, takes: str) -> Any:
         """A Java function that calls a constructor of a class with its argument."""
-        kind = self._type("void", takes)
-        handle = self.view.java.lang.invoke.MethodHandles.publicLookup().findConstructor(
-            self._class(cls), kind
-        )
-        return self._proxy("base.Function", handle)
+        return self.handles.proxy(GUAVA + "base.Function", self.handles.constructor(cls, takes))
 
     def bound(self, item: Any, cls: str, method: str, returns: str, takes: str) -> Any:
         """A method bound to this Java object, as a Java function of its argument."""
-        return self._proxy("base.Function", self._method(cls, method, returns, takes).bindTo(item))
+        method_of_item = self.handles.method(cls, method, returns, takes).bindTo(item)
+        return self.handles.proxy(GUAVA + "base.Function", method_of_item)
 
-    def hidden_field(self, item: Any, cls: str, name: str) -> Any:
-        """The value of a non-public field of a class."""
-        field = self._class(cls).getDeclaredField(name)
-        field.setAccessible(True)
-        return field.get(item)
-
-    def hidden_call(self, item: Any, cls: str, name: str, *given: tuple[str, Any]) -> Any:
-        """The result of a non-public method of a class; ``given`` are its arguments as (class, value)."""
-        java = self.view.java.lang
-        kinds = self.array(java.Class, [self._class(kind) for kind, _ in given])
-        method = self._class(cls).getDeclaredMethod(name, kinds)
-        method.setAccessible(True)
-        return method.invoke(item, self.array(java.Object, [value for _, value in given]))
-
-    def is_a(self, item: Any, cls: str) -> bool:
-        """Whether a Java object is an instance of a class or interface."""
-        return bool(self._class(cls).isInstance(item))
+    def equality(self, delete: Any) -> bool:
+        """Whether this is an equality delete file."""
+        return bool(self._equality().apply(delete))
 
     def equality_deletes(self, files: Any) -> list[Any]:
         """The equality delete files in an Iterable of DeleteFile, copied so that they outlive the reader."""
-        handles = self.view.java.lang.invoke.MethodHandles
-        content = self._method(_ICEBERG + "ContentFile", "content", _ICEBERG + "FileContent")
-        equals = self._method("java.lang.Object", "equals", "boolean", "java.lang.Object")
-        same = equals.bindTo(self.api.FileContent.EQUALITY_DELETES).asType(
-            self._type("boolean", _ICEBERG + "FileContent")
-        )
-        keep = self._proxy("base.Predicate", handles.filterReturnValue(content, same))
-        return self._copies(files, keep)
+        return self._copies(files, self._equality())
+
+    def equality_deletes_of(self, manifest: Any, io: Any, specs: Any) -> list[Any]:
+        """The equality delete files of a delete manifest."""
+        reader = self.api.ManifestFiles.readDeleteManifest(manifest, io, specs)
+        try:
+            return self.equality_deletes(reader)
+        finally:
+            reader.close()
+
+    def _equality(self) -> Any:
+        def make() -> Any:
+            of = self.handles
+            content = of.method(_ICEBERG + "ContentFile", "content", _ICEBERG + "FileContent")
+            equals = of.method("java.lang.Object", "equals", "boolean", "java.lang.Object")
+            same = equals.bindTo(self.api.FileContent.EQUALITY_DELETES)
+            same = same.asType(of.type("boolean", _ICEBERG + "FileContent"))
+            return of.proxy(GUAVA + "base.Predicate", of.invoke.filterReturnValue(content, same))
+
+        return self.handles.once(make, "equality")
 
     def delete_files(self, table: Any, snapshot: Any, locations: Iterable[str]) -> list[Any]:
         """The live delete files of a snapshot at these locations; of a Puffin file, all deletion vectors."""
         wanted = self.view.java.util.HashSet(self.array_list(locations))
-        contains = self._method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(wanted)
-        named = contains.asType(self._type("boolean", "java.lang.String"))
-        location = self._method(_ICEBERG + "ContentFile", "location", "java.lang.String")
+        contains = self.handles.method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(
+            wanted
+        )
+        named = contains.asType(self.handles.type("boolean", "java.lang.String"))
+        location = self.handles.method(_ICEBERG + "ContentFile", "location", "java.lang.String")
         handle = self.view.java.lang.invoke.MethodHandles.filterReturnValue(location, named)
         found: list[Any] = []
-        for manifest in snapshot.deleteManifests(table.io()):
+        for manifest in self.items(snapshot.deleteManifests(table.io())):
             reader = self.api.ManifestFiles.readDeleteManifest(manifest, table.io(), table.specs())
             try:
-                found += self._copies(reader, self._proxy("base.Predicate", handle))
+                found += self._copies(reader, self.handles.proxy(GUAVA + "base.Predicate", handle))
             finally:
                 reader.close()
         return found
@@ -277,17 +259,29 @@ class Iceberg(Jvm):
         closeable = self.static(_ICEBERG + "io.CloseableIterable", "combine")(numbers, nothing)
         return self.static(_ICEBERG + "deletes.Deletes", "toPositionIndex")(closeable)
 
-    def rows_of(self, index: Any) -> npt.NDArray[np.int64]:
-        """The positions of a PositionDeleteIndex, ascending."""
-        room = self.view.java.nio.ByteBuffer.allocate(8 * int(index.cardinality()))
-        buffer = "java.nio.ByteBuffer"
-        put = self._method(buffer, "putLong", buffer, "long").bindTo(room)
-        index.forEach(self._java_proxy("java.util.function.LongConsumer", put))
-        return np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
+    def no_positions(self) -> Any:
+        """A new, empty PositionDeleteIndex."""
+        nothing = self.handles.once(self.static(_ICEBERG + "io.CloseableIterable", "empty"), "nothing")
+        return self.static(_ICEBERG + "deletes.Deletes", "toPositionIndex")(nothing)
+
+    def rows_of(self, indexes: Sequence[Any]) -> list[npt.NDArray[np.int64]]:
+        """The positions of each PositionDeleteIndex, ascending; read from the JVM at once."""
+        if not indexes:
+            return []
+        listed = self.array_list(indexes)
+        sizes = [int(size) for size in self.told(listed, _INDEX, "cardinality", "long")]
+        room = self.view.java.nio.ByteBuffer.allocate(8 * sum(sizes))
+        put = self.handles.method(_BUFFER, "putLong", _BUFFER, "long").bindTo(room)
+        each = self.handles.method(_INDEX, "forEach", "void", _CONSUMER)
+        consumer = self.array(self.view.java.lang.Object, [self.handles.proxy(_CONSUMER, put)])
+        all_of = self.handles.invoke.insertArguments(each, 1, consumer)
+        listed.forEach(self.handles.proxy("java.util.function.Consumer", all_of))
+        rows = np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
+        return np.split(rows, np.cumsum(sizes)[:-1])
 
     def union(self, index: Any, other: Any = None) -> Any:
         """The positions of one or two PositionDeleteIndexes, as a new one."""
-        made = self.index_of(())
+        made = self.no_positions()
         made.merge(index)
         if other is not None:
             made.merge(other)
@@ -295,35 +289,36 @@ class Iceberg(Jvm):
 
     def index_of(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> Any:
         """A PositionDeleteIndex of these positions."""
-        made = self.positions(self.view.java.util.ArrayList())
+        made = self.no_positions()
         numbers = self.view.java.util.Arrays.stream(self.longs(rows))
-        delete = self._method(_ICEBERG + "deletes.PositionDeleteIndex", "delete", "void", "long")
-        numbers.forEach(self._java_proxy("java.util.function.LongConsumer", delete.bindTo(made)))
+        delete = self.handles.method(_INDEX, "delete", "void", "long")
+        numbers.forEach(self.handles.proxy(_CONSUMER, delete.bindTo(made)))
         return made
 
     def all_rows(self, count: int) -> Any:
         """A PositionDeleteIndex of the positions 0 to ``count`` - 1."""
-        made = self.index_of(())
+        made = self.no_positions()
         made.delete(0, count)
         return made
 
     def without(self, index: Any, others: Any) -> Any:
         """The positions of one PositionDeleteIndex that are not in another, as a new one; the loop runs in the JVM."""
-        made = self.index_of(())
-        kind = _ICEBERG + "deletes.PositionDeleteIndex"
-        handles = self.view.java.lang.invoke.MethodHandles
-        known = self._method(kind, "isDeleted", "boolean", "long").bindTo(others)
-        add = self._method(kind, "delete", "void", "long").bindTo(made)
-        unless = handles.guardWithTest(known, handles.empty(self._type("void", "long")), add)
-        index.forEach(self._java_proxy("java.util.function.LongConsumer", unless))
+        made, of = self.no_positions(), self.handles
+        known = of.method(_INDEX, "isDeleted", "boolean", "long").bindTo(others)
+        add = of.method(_INDEX, "delete", "void", "long").bindTo(made)
+        skip = of.once(lambda: of.invoke.empty(of.type("void", "long")), "skip")
+        index.forEach(of.proxy(_CONSUMER, of.invoke.guardWithTest(known, skip, add)))
         return made
 
-    def deleted_positions(self, table: Any, deletes: Iterable[Any], location: str) -> Any:
-        """A PositionDeleteIndex of the position deletes of one data file; it keeps a reference to ``deletes``."""
-        open_file = self._method(
+    def delete_loader(self, table: Any) -> Any:
+        """A reader of delete files with the FileIO of a table."""
+        open_file = self.handles.method(
             _ICEBERG + "io.FileIO", "newInputFile", _ICEBERG + "io.InputFile", _ICEBERG + "DeleteFile"
         ).bindTo(table.io())
-        loader = self.api.data.BaseDeleteLoader(self._java_proxy("java.util.function.Function", open_file))
+        return self.api.data.BaseDeleteLoader(self.handles.proxy(_FUNCTION, open_file))
+
+    def deleted_positions(self, loader: Any, deletes: Iterable[Any], location: str) -> Any:
+        """A PositionDeleteIndex of the position deletes of one data file; it keeps a reference to ``deletes``."""
         return loader.loadPositionDeletes(self.array_list(deletes), location)
 
     def lookup(self, values: Mapping[str, Any]) -> Any:
@@ -331,55 +326,35 @@ class Iceberg(Jvm):
         known = self.view.java.util.HashMap()
         for key, value in values.items():
             known.put(key, value)
-        get = self._method("java.util.Map", "get", "java.lang.Object", "java.lang.Object").bindTo(known)
-        return self._java_proxy("java.util.function.Function", get)
+        get = self.handles.method("java.util.Map", "get", "java.lang.Object", "java.lang.Object").bindTo(
+            known
+        )
+        return self.handles.proxy(_FUNCTION, get)
 
     def write_positions(self, writer: Any, location: str, index: Any) -> None:
         """Write all positions of an index, ascending, to a PositionDeleteWriter; the loop runs in the JVM."""
         delete = _ICEBERG + "deletes.PositionDelete"
-        set_both = self._method(delete, "set", delete, "java.lang.CharSequence", "long")
+        set_both = self.handles.method(delete, "set", delete, "java.lang.CharSequence", "long")
         first = self.array(self.view.java.lang.Object, [self.api.deletes.PositionDelete.create(), location])
-        handles = self.view.java.lang.invoke.MethodHandles
-        write = self._method(_ICEBERG + "deletes.PositionDeleteWriter", "write", "void", delete)
-        both = handles.filterReturnValue(handles.insertArguments(set_both, 0, first), write.bindTo(writer))
-        index.forEach(self._java_proxy("java.util.function.LongConsumer", both))
+        invoke = self.handles.invoke
+        write = self.handles.method(_ICEBERG + "deletes.PositionDeleteWriter", "write", "void", delete)
+        both = invoke.filterReturnValue(invoke.insertArguments(set_both, 0, first), write.bindTo(writer))
+        index.forEach(self.handles.proxy(_CONSUMER, both))
 
     def _copies(self, files: Any, keep: Any) -> list[Any]:
         """The files of a manifest reader that satisfy ``keep``, as objects that outlive it."""
         # Readers reuse one object: copy it before the next one is read.
-        copy = self._proxy(
-            "base.Function", self._method(_ICEBERG + "ContentFile", "copy", "java.lang.Object")
-        )
+        copy = self.handles.getter(_ICEBERG + "ContentFile", "copy", "java.lang.Object")
         kept = self.collect.Iterables.transform(self.collect.Iterables.filter(files, keep), copy)
-        return list(self.collect.Lists.newArrayList(kept))
+        return self.items(self.collect.Lists.newArrayList(kept))
 
-    def _location_of_task(self, interface: str) -> Any:
-        return self._proxy(interface, self._location_handle())
+    def _location_of_task(self) -> Any:
+        def make() -> Any:
+            return self.handles.proxy(GUAVA + "base.Function", self._location_handle())
+
+        return self.handles.once(make, "location of task")
 
     def _location_handle(self) -> Any:
-        file = self._method(_ICEBERG + "ContentScanTask", "file", _ICEBERG + "ContentFile")
-        location = self._method(_ICEBERG + "ContentFile", "location", "java.lang.String")
+        file = self.handles.method(_ICEBERG + "ContentScanTask", "file", _ICEBERG + "ContentFile")
+        location = self.handles.method(_ICEBERG + "ContentFile", "location", "java.lang.String")
         return self.view.java.lang.invoke.MethodHandles.filterReturnValue(file, location)
-
-    def _method(self, cls: str, name: str, returns: str, *takes: str) -> Any:
-        lookup = self.view.java.lang.invoke.MethodHandles.publicLookup()
-        return lookup.findVirtual(self._class(cls), name, self._type(returns, *takes))
-
-    def _type(self, returns: str, *takes: str) -> Any:
-        made = self.static("java.lang.invoke.MethodType", "methodType")(self._class(returns))
-        return made.appendParameterTypes(self.array_list(self._class(t) for t in takes)) if takes else made
-
-    def _proxy(self, interface: str, handle: Any) -> Any:
-        """A Java function made of method handles: loops over files run in the JVM, without callbacks to Python."""
-        return self._java_proxy(_GUAVA + interface, handle)
-
-    def _java_proxy(self, interface: str, handle: Any) -> Any:
-        return self.view.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
-            self._class(interface), handle
-        )
-
-    def _class(self, name: str) -> Any:
-        if name in _PRIMITIVE:
-            return getattr(self.view.java.lang, _PRIMITIVE[name]).TYPE
-        # Only Spark's class loader sees the jars of --packages.
-        return self.view.org.apache.spark.util.Utils.classForName(name, True, False)

@@ -11,7 +11,6 @@ import numpy as np
 
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
-from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper.spi import Lost, Places
@@ -19,6 +18,7 @@ from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.lost_positions import Before, have_row_ids
 
 _ROW_ID = Column((("_row_id", 2147483540),))  # a reserved field id of the Iceberg spec
+_NO_ROWS = np.zeros(0, np.int64)
 _log = logging.getLogger(__name__)
 
 
@@ -28,19 +28,19 @@ def places(at: Before, lost: Lost) -> Places | None:
         return None
     base, found = lost.base, lost.native
     try:
-        tasks, files = at.tasks(base), _Files(at, found.kept.sources)
-        by_id = have_row_ids(at.table, tasks.values())
-        taken = []
-        # In parallel: a large response of the JVM takes up to 40 ms.
-        lost_at = in_parallel(at.jvm.rows_of, found.lost.values())
-        for path, rows in zip(found.lost, lost_at, strict=True):
-            file = tasks[path].file()
-            first = int(file.firstRowId()) if by_id else None
-            taken.append(LostRows(files.source(file), rows, first))
-        masked = found.kept.masked
+        reads, files = at.reads(base), _Files(at, found.kept.sources)
+        by_id = have_row_ids(at.table, reads.values())
+        masked = {o.path: index for o in base.outputs if (index := found.kept.masked.get(o.path))}
+        rows = at.jvm.rows_of([*found.lost.values(), *masked.values()])
+        lost_at = dict(zip(found.lost, rows, strict=False))
+        masked_at = dict(zip(masked, rows[len(lost_at) :], strict=True))
+        taken = [
+            LostRows(files.source(path, reads[path].file), at_, reads[path].first_row_id if by_id else None)
+            for path, at_ in lost_at.items()
+        ]
         written = [
-            Written(files.source(file), _rows(at, masked.get(str(file.location()))))
-            for file in base.native.files
+            Written(files.source(output.path, file), masked_at.get(output.path, _NO_ROWS))
+            for output, file in zip(base.outputs, base.native.files, strict=True)
         ]
         identity = _identity(SchemaFields(at.jvm, at.table.schema()).top, base.task, by_id=by_id)
         return find(taken, written, identity, found.kept.footers)
@@ -50,10 +50,6 @@ def places(at: Before, lost: Lost) -> Places | None:
         # Any failure to read a file this way: the scan reads it, or reports what is wrong.
         _log.debug("%s: lost rows are searched for by a scan: %r", at.name, error)
     return None
-
-
-def _rows(at: Before, index: Any) -> Any:
-    return np.zeros(0, np.int64) if index is None else at.jvm.rows_of(index)
 
 
 def _identity(top: Sequence[Mapping[str, Any]], task: MergeTask, *, by_id: bool) -> Identity:
@@ -84,8 +80,7 @@ class _Files:
         self._hadoop = at.jvm.is_a(self._io, "org.apache.iceberg.hadoop.HadoopFileIO")
         self._known = known
 
-    def source(self, file: Any) -> Source:
-        path = str(file.location())
+    def source(self, path: str, file: Any) -> Source:
         if path not in self._known:
             self._known[path] = self._opened(path, file)
         return self._known[path]

@@ -11,7 +11,7 @@ Positions stay in the JVM as bitmaps: Java is called once per file, never once p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +24,10 @@ from pyspark.sql import functions as F
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.staging import home_of
 
+DELETE_FILE = "org.apache.iceberg.DeleteFile"
+_UTIL = "org.apache.iceberg.util.ContentFileUtil"
+_IDENTITY = ((DELETE_FILE, "location", "java.lang.String"), (DELETE_FILE, "contentOffset", "java.lang.Long"))
+_FILE_SCOPED = (_UTIL, "isFileScoped", "boolean")
 _WRITERS = 8  # delete files written concurrently: writing is bound by storage latency
 
 
@@ -84,26 +88,29 @@ def write_masks(
 
 
 def _vectors(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
+    loader = jvm.delete_loader(table)
     known = {
-        m.path: jvm.deleted_positions(table, positional, m.path)
+        m.path: jvm.deleted_positions(loader, positional, m.path)
         for m in masks
-        if (positional := [d for d in m.known if not equality(jvm, d)])
+        if (positional := [d for d in m.known if not jvm.equality(d)])
     }
     writer = jvm.api.deletes.BaseDVFileWriter(_factory(jvm, table, "PUFFIN"), jvm.lookup(known))
     for m in masks:
         writer.delete(m.path, m.positions, table.specs().get(m.file.specId()), m.file.partition())
     writer.close()
     result = writer.result()
-    return Masked(tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()))
+    return Masked(tuple(jvm.items(result.deleteFiles())), tuple(jvm.items(result.rewrittenDeleteFiles())))
 
 
 def _position_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
     """One position delete file per data file; it replaces the older file-scoped ones of that data file."""
     replaced = {m.path: [d for d in m.known if leaves_with_file(jvm, d)] for m in masks}
 
+    loader = jvm.delete_loader(table)
+
     def group(m: Mask) -> list[Mask]:
         if replaced[m.path]:
-            m.positions.merge(jvm.deleted_positions(table, replaced[m.path], m.path))
+            m.positions.merge(jvm.deleted_positions(loader, replaced[m.path], m.path))
         return [m]
 
     added = _written(jvm, table, [partial(group, m) for m in masks])
@@ -164,20 +171,24 @@ def _factory(jvm: Iceberg, table: Any, file_format: str) -> Any:
     return jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(kind).suffix("deletes").build()
 
 
-def equality(jvm: Iceberg, delete: Any) -> bool:
-    """Whether this is an equality delete file."""
-    return bool(delete.content().equals(jvm.api.FileContent.EQUALITY_DELETES))
-
-
 def leaves_with_file(jvm: Iceberg, delete: Any) -> bool:
     """Whether the delete file is file-scoped, so that it can be removed with its data file."""
-    return bool(jvm.api.util.ContentFileUtil.isFileScoped(delete))
+    return bool(jvm.static(*_FILE_SCOPED[:2])(delete))
 
 
-def unique(deletes: Sequence[Any]) -> list[Any]:
-    """Delete files without duplicates; deletion vectors in one Puffin file differ in their offset."""
-    found: Mapping[tuple[str, Any], Any] = {(str(d.location()), d.contentOffset()): d for d in deletes}
+def leaving_with_file(jvm: Iceberg, deletes: Sequence[Any]) -> list[Any]:
+    """The file-scoped ones of these delete files, without duplicates; in a few calls for any number of files."""
+    told = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY, [_FILE_SCOPED])
+    found = {
+        (path, offset): d for (path, offset, alone), d in zip(told, deletes, strict=True) if alone == "true"
+    }
     return list(found.values())
+
+
+def unique(jvm: Iceberg, deletes: Sequence[Any]) -> list[Any]:
+    """Delete files without duplicates; deletion vectors in one Puffin file differ in their offset."""
+    told = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY)
+    return list({(path, offset): d for (path, offset), d in zip(told, deletes, strict=True)}.values())
 
 
 def format_version(table: Any) -> int:

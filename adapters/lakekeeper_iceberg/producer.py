@@ -25,6 +25,8 @@ from lakekeeper_iceberg.native import Iceberg
 
 _ATTEMPTS = 4
 _PRODUCER = "org.apache.iceberg.SnapshotProducer"
+_MANIFEST = "org.apache.iceberg.ManifestFile"
+_PATH_AND_SEQUENCE = ((_MANIFEST, "path", "java.lang.String"), (_MANIFEST, "sequenceNumber", "long"))
 
 
 def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Attempts) -> Swapped:
@@ -133,36 +135,33 @@ class Producer:
         io, specs = self.table.io(), self.table.specs()
         start = sequence_of(base, self.exchange.read_version)
         before, after = (
-            {str(m.path()): m for m in snapshot.deleteManifests(io)}
-            for snapshot in (base.currentSnapshot(), self.made)
+            self._manifests(snapshot.deleteManifests(io)) for snapshot in (base.currentSnapshot(), self.made)
         )
 
         def young(manifests: list[Any]) -> dict[str, Any]:
-            found = {}
-            for manifest in manifests:
-                reader = self.jvm.api.ManifestFiles.readDeleteManifest(manifest, io, specs)
-                try:
-                    for file in self.jvm.equality_deletes(reader):
-                        if int(file.dataSequenceNumber()) > start:
-                            found[str(file.location())] = file
-                finally:
-                    reader.close()
-            return found
+            files = [file for m in manifests for file in self.jvm.equality_deletes_of(m, io, specs)]
+            return {str(f.location()): f for f in files if int(f.dataSequenceNumber()) > start}
 
-        gone = [m for path, m in before.items() if path not in after and int(m.sequenceNumber()) > start]
-        if not gone:
+        lost = young([m for path, (seq, m) in before.items() if path not in after and seq > start])
+        if not lost:
             return []
-        here = young([m for path, m in after.items() if path not in before])
-        return [file for path, file in young(gone).items() if path not in here]
+        here = young([m for path, (_, m) in after.items() if path not in before])
+        return [file for path, file in lost.items() if path not in here]
+
+    def _manifests(self, manifests: Any) -> dict[str, tuple[int, Any]]:
+        """Path → sequence number and manifest."""
+        told = self.jvm.records(manifests, _MANIFEST, _PATH_AND_SEQUENCE)
+        files = zip(told, self.jvm.items(manifests), strict=True)
+        return {path: (int(seq), manifest) for (path, seq), manifest in files}
 
     def _done(self) -> Swapped:
         with suppress(Exception):  # an error after the swap must never be reported as a failed commit
             landed = self.table.operations().current().snapshot(self.made.snapshotId())
             named = self.jvm.view.java.util.HashSet(landed.allManifests(self.table.io()))
             self.jvm.hidden_call(self.update, _PRODUCER, "cleanUncommitted", ("java.util.Set", named))
-            for place in self.jvm.hidden_field(self.update, _PRODUCER, "manifestLists"):
-                if str(place) != str(landed.manifestListLocation()):
-                    self.table.io().deleteFile(str(place))
+            for place in self.jvm.texts(self.jvm.hidden_field(self.update, _PRODUCER, "manifestLists")):
+                if place != str(landed.manifestListLocation()):
+                    self.table.io().deleteFile(place)
         removed = int(self.made.summary().get("removed-delete-files") or 0)
         return Swapped(int(self.made.snapshotId()), removed - len(self.rescued))
 

@@ -25,8 +25,7 @@ from lakekeeper_iceberg.position_deletes import (
     Mask,
     by_file,
     format_version,
-    leaves_with_file,
-    unique,
+    leaving_with_file,
     write_masks,
 )
 from lakekeeper_iceberg.row_delete import in_order
@@ -128,19 +127,17 @@ class Replays:
             before = masks.get(path)
             masks[path] = self.jvm.union(index, before)
             count = int(index.cardinality()) + (int(before.cardinality()) if before is not None else 0)
-            inside = self.jvm.without(index, self.jvm.all_rows(rows[path])).isEmpty()
-            if int(masks[path].cardinality()) != count or not inside:
+            every = self.jvm.all_rows(rows[path])
+            every.merge(index)
+            if int(masks[path].cardinality()) != count or int(every.cardinality()) != rows[path]:
                 raise AdapterError(f"{self.name}: row positions to mask in {path} are not live rows of it")
         return masks
 
     def _inputs(self, at: Before, lost: Lost, left: Sequence[str]) -> tuple[list[Any], list[Any]]:
         """The DataFiles of these inputs, and the delete files to remove with them."""
-        tasks, kept = at.tasks(lost.base), lost.native.kept
-        leaving = []
-        for path in left:
-            deletes = kept.deletes[path] if path in kept.deletes else tasks[path].deletes()
-            leaving += [delete for delete in deletes if leaves_with_file(self.jvm, delete)]
-        return [tasks[path].file() for path in left], unique(leaving)
+        reads, kept = at.reads(lost.base), lost.native.kept
+        deletes = [delete for path in left for delete in kept.deletes.get(path, reads[path].deletes)]
+        return [reads[path].file for path in left], leaving_with_file(self.jvm, deletes)
 
     def _without(
         self, at: Before, base: Rewrite, masks: Mapping[str, Any], fresh: Mapping[str, Any], room: int
@@ -163,7 +160,7 @@ class Replays:
             outputs = [_live(o, dead.get(o.path, 0)) for o in alive]
             kept = {path: masks[path] for path in mask_of}
             return _Made(tuple(files[o.path] for o in alive), tuple(outputs), kept, mask_of)
-        by_id = have_row_ids(at.table, at.tasks(base).values())
+        by_id = have_row_ids(at.table, at.reads(base).values())
         deletes = [(files[path], delete) for path, delete in mask_of.items()]
         copied = anew(self.jvm, at.table, deletes, written.paths, run, row_ids=by_id)
         made = [new for o in alive for new in copied.get(o.path, [files[o.path]])]

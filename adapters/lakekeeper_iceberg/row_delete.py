@@ -23,7 +23,6 @@ from lakekeeper_iceberg.position_deletes import (
     Mask,
     Masked,
     by_file,
-    equality,
     format_version,
     leaves_with_file,
     unique,
@@ -100,11 +99,13 @@ class Preparation:
         version = -1 if self.snapshot.version is None else self.snapshot.version
         tasks = dict(zip(paths, self.planner.tasks(self.table, version, paths), strict=True))
         gone = {
-            path: _Gone(tasks[path].file(), replaced=tuple(self._alone(tasks[path].deletes())))
+            path: _Gone(
+                tasks[path].file(), replaced=tuple(self._alone(self.jvm.items(tasks[path].deletes())))
+            )
             for path in leaving
         }
         masks = [
-            Mask(tasks[path].file(), places[path], tuple(tasks[path].deletes()))
+            Mask(tasks[path].file(), places[path], tuple(self.jvm.items(tasks[path].deletes())))
             for path in paths
             if path not in leaving
         ]
@@ -130,7 +131,7 @@ class Preparation:
 
     def _alone(self, deletes: Any) -> Iterator[Any]:
         """File-scoped position deletes: they are removed with their data file, or replaced by its new mask."""
-        return (d for d in deletes if not equality(self.jvm, d) and leaves_with_file(self.jvm, d))
+        return (d for d in deletes if not self.jvm.equality(d) and leaves_with_file(self.jvm, d))
 
 
 def in_order(jvm: Iceberg, masks: Sequence[Mask], made: Masked) -> list[Any]:
@@ -186,8 +187,8 @@ def change_of(
         form=parts[0].form,
         filter=_filter(jvm, table, where),
         removed=[one.file for one in gone.values() if one.mask is None],
-        dropped_deletes=unique([d for one in gone.values() for d in one.replaced]),
-        deletes=unique([one.mask for one in masked.values()]),
+        dropped_deletes=unique(jvm, [d for one in gone.values() for d in one.replaced]),
+        deletes=unique(jvm, [one.mask for one in masked.values()]),
         rows=[copy for one in gone.values() for copy in one.copies or ()],
         touched=list(masked),
     )

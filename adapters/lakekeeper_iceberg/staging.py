@@ -52,14 +52,14 @@ class Made:
 class Kept:
     """State that replays of a rewrite share.
 
-    tasks     the scan tasks with which the inputs were read, by path
+    reads     the inputs as they were read, by path
     deletes   delete files that apply to each input that a replay checked
     dead      PositionDeleteIndex of the deleted rows of each such input that the outputs reflect
     masked    PositionDeleteIndex of the deleted rows of outputs; ``mask_of`` are the delete files
     sources, footers    the open sources of data files, and their footers
     """
 
-    tasks: dict[str, Any] = field(default_factory=dict)
+    reads: dict[str, Any] = field(default_factory=dict)
     deletes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     dead: Mapping[str, Any] = field(default_factory=dict)
     masked: Mapping[str, Any] = field(default_factory=dict)

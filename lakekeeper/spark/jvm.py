@@ -54,7 +54,22 @@ def _class(view: Any, name: str) -> Any:
     found = getattr(view, name)
     if not isinstance(found, JavaClass):
         raise AdapterError(f"the JVM has no class {name}: is its jar missing, or of another version?")
-    return found
+    return _class_type()(found._fqn, found._gateway_client)
+
+
+@cache
+def _class_type() -> Any:
+    """py4j's JavaClass, but it asks the JVM for each static method once, not at each call."""
+    from py4j.java_gateway import JavaClass, JavaMember
+
+    class Class(JavaClass):  # type: ignore[misc]  # py4j has no types
+        def __getattr__(self, name: str) -> Any:
+            found = super().__getattr__(name)
+            if isinstance(found, JavaMember):
+                self.__dict__[name] = found
+            return found
+
+    return Class
 
 
 @cache
@@ -90,9 +105,17 @@ class Jvm:
             made.put(key, value)
         return self._python.toScalaMap(made)
 
+    def items(self, collection: Any) -> list[Any]:
+        """The elements of a java.util.Collection.
+
+        A Python loop over a Java collection ends with a Java exception, and PySpark makes some 80 calls to see which.
+        """
+        array = collection.toArray()
+        return [array[number] for number in range(len(array))]
+
     def python_list(self, scala: Any) -> list[Any]:
         """The elements of a Scala collection."""
-        return list(self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))
+        return self.items(self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))
 
     def some(self, value: Any) -> Any:
         """Scala's Some(value), or its None for a null."""

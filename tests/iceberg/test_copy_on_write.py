@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
-from lakekeeper_iceberg import staging
+from lakekeeper.opening import open_adapter
+from lakekeeper_iceberg import IcebergTable, staging
+from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene
 from tests.iceberg.swaps import tampered
 from tests.opening import table_with
@@ -92,6 +94,68 @@ def test_a_rival_commits_before_the_swap(table: Scene, rival: str, verb: str) ->
         act(where)
     assert not left
     assert rows(table) == expected(keep, rival, after=True)
+
+
+class Unchecked:
+    """A pending overwrite before the fix: nothing is validated, so a file to remove may be gone already."""
+
+    def __init__(self, pending: Any) -> None:
+        self._pending = pending
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("validate") or name == "conflictDetectionFilter":
+            return lambda *_: self
+        call = getattr(self._pending, name)
+        return call if name == "set" else lambda *given: Unchecked(call(*given))
+
+
+class Transaction:
+    """A transaction of Iceberg whose overwrites are passed through ``wrap``."""
+
+    def __init__(self, real: Any, wrap: Callable[[Any], Any]) -> None:
+        self._real = real
+        self._wrap = wrap
+
+    def newOverwrite(self) -> Any:  # noqa: N802  # Iceberg's name
+        return self._wrap(self._real.newOverwrite())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Raced:
+    """A table object; ``rival`` commits just before its first transaction begins."""
+
+    def __init__(self, table: Any, rival: Callable[[], Any], wrap: Callable[[Any], Any]) -> None:
+        self._table = table
+        self._rival = [rival]
+        self._wrap = wrap
+
+    def newTransaction(self) -> Any:  # noqa: N802  # Iceberg's name
+        while self._rival:
+            self._rival.pop()()
+            self._table.refresh()
+        return Transaction(self._table.newTransaction(), self._wrap)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # py4j tries whether an argument is a list or a map
+            raise AttributeError(name)
+        return getattr(self._table, name)
+
+
+@pytest.mark.parametrize(
+    "wrap, left", [(lambda pending: pending, 99), (Unchecked, 149)], ids=["fixed", "not"]
+)
+def test_a_compaction_commits_after_all_our_own_checks(
+    table: Scene, wrap: Callable[[Any], Any], left: int
+) -> None:
+    """Only Iceberg's validation is left. Without it, the copies of 49 rows are added to the files of the compaction."""
+    name, jvm = open_adapter(table.spark, table.sql).name, Iceberg(table.spark)
+    adapter = IcebergTable(jvm, name, Raced(jvm.load(name.sql), lambda: table.run(COMPACTION), wrap))
+    table_with(table.spark, table.sql, lambda _: adapter).delete("k = 1")
+    found = rows(table)
+    assert len(found) == left
+    assert (found == expected(VERBS["delete"][1], "compaction", after=True)) == (left == 99)
 
 
 def test_a_table_that_is_upgraded_while_files_are_copied(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from py4j.java_gateway import GatewayClient
 
 from tests.iceberg.race import Race, check, delete_places
 from tests.iceberg.scene import Scene
@@ -109,3 +111,39 @@ def test_rows_are_found_without_a_scan(scene: Scene, case: Case) -> None:
 @pytest.mark.parametrize("case", SCANNED.values(), ids=SCANNED)
 def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, case: Case) -> None:
     assert _replayed(scene, case) == 0
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(
+    scene: Scene, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call takes 0.1 ms to over 1 ms, and all of them have to end before the user's next statement does."""
+    scene.create("k INT, v STRING", version)
+    scene.run("INSERT INTO {t} SELECT /*+ REPARTITION(12) */ cast(id AS int), 'v' FROM range(240)")
+    race = Race.start(scene)
+    for k in range(0, 40, 8):
+        scene.run(f"DELETE FROM {{t}} WHERE k IN ({k}, {k + 97}, {k + 191})")
+    replayed(race)
+    scene.run("DELETE FROM {t} WHERE k IN (7, 107, 207)")
+    calls: list[str] = []
+    real = GatewayClient.send_command
+
+    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
+        calls.append(command)
+        return real(self, command, *more, **named)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    replayed(race)
+    race.commit()
+    monkeypatch.undo()
+    assert len(calls) <= 900
+    assert sum(scene.spark_rows().values()) == sum(scene.log_rows().values()) == 240 - 18
+
+
+def replayed(race: Race) -> None:
+    """Bring the only rewrite up to date by the short way."""
+    changes, deletes, [made] = race.adapter.changes_since(race.snapshot), race.adapter.deletes, race.made
+    lost = deletes.lost(made, race.snapshot, changes)
+    places = deletes.places(lost)
+    assert places is not None
+    race.made = [deletes.mask(lost, places)]

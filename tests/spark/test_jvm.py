@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.java_gateway import JavaPackage, JVMView
+from py4j.java_gateway import GatewayClient, JavaPackage, JVMView
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm, on_local_disk
@@ -38,6 +38,39 @@ def test_java_is_asked_once_for_a_class_and_never_for_a_package(
     for _ in range(2):
         assert not Jvm(spark).view.java.util.concurrent.Phaser().isTerminated()
     assert [name for name in asked if "PythonUtils" not in name] == ["java.util.concurrent.Phaser"]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that Python sends to the JVM."""
+    sent: list[str] = []
+    real = GatewayClient.send_command
+
+    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
+        sent.append(command)
+        return real(self, command, *more, **named)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    return sent
+
+
+def test_a_static_method_is_asked_for_once(spark: SparkSession, calls: list[str]) -> None:
+    longest = Jvm(spark).view.java.lang.Long
+    for _ in range(9):
+        assert longest.bitCount(7) == 3
+    assert sum("bitCount" in call for call in calls) == 10
+
+
+def test_a_java_collection_is_read_without_an_exception_at_its_end(
+    spark: SparkSession, calls: list[str]
+) -> None:
+    """PySpark made some 80 calls for each, to see which exception it was."""
+    jvm = Jvm(spark)
+    numbers = jvm.array_list([1, 2, 3])
+    calls.clear()
+    assert jvm.items(numbers) == [1, 2, 3]
+    assert jvm.items(jvm.view.java.util.Collections.emptySet()) == []
+    assert len(calls) <= 15
 
 
 def test_a_scala_object_is_asked_for_once(spark: SparkSession, asked: list[str]) -> None:
