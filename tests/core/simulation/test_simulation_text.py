@@ -11,7 +11,7 @@ def test_the_report_reads_as_a_page() -> None:
     page = str(report)
     for words in (
         "stream wide",
-        "ranges after each 10",
+        "ranges after every 10",
         "bytes per byte ingested",
     ):
         assert words in page
