@@ -7,22 +7,22 @@ PYTHON_BIN := .venv/bin/python
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## make .venv and install everything, Java too where it may be
+setup: ## create .venv and install everything, with Java if it is missing
 	@./tools/bootstrap.sh
 
-demo: setup ## recluster real flights in a Delta and an Iceberg table, before and after
+demo: setup ## recluster a Delta and an Iceberg table of real flights; show before and after
 	$(PYTHON_BIN) examples/demo.py
 
-test: setup ## run the tests, two at a time; of the cases of tests with a JVM, the slice of the day
+test: setup ## run the tests in two processes; of parametrized tests with a JVM, the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
 full: setup ## run the tests with every case
 	LAKEKEEPER_SAMPLE=all $(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
-deep: setup ## run the tests that others stand for: further kinds of tables, values and statements
+deep: setup ## run the tests of further kinds of tables, values and statements
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m deep
 
-matrix: setup ## play every race of tests/matrix, and show what happened in each
+matrix: setup ## run every race of tests/matrix and print each outcome
 	$(PYTHON_BIN) -m pytest tests/matrix -m matrix
 
 check: setup ## format, lint, types and import contracts
@@ -31,29 +31,29 @@ check: setup ## format, lint, types and import contracts
 	$(PYTHON_BIN) -m mypy
 	.venv/bin/lint-imports --no-cache
 
-format: setup ## format the code and mend what ruff can mend
+format: setup ## format the code and apply the fixes of ruff
 	$(PYTHON_BIN) -m ruff format .
 	$(PYTHON_BIN) -m ruff check --fix .
 
-golden: setup ## write the golden files anew; look at the diff before you commit it
+golden: setup ## rewrite the golden files; review the diff before you commit it
 	LAKEKEEPER_REWRITE_GOLDENS=1 $(PYTHON_BIN) -m pytest tests/core tests/engine
 
-generate: setup ## write the conf file of defaults and the reference pages anew
+generate: setup ## regenerate the conf file of defaults and the reference pages
 	$(PYTHON_BIN) tools/generate_reference.py
 
-faults: setup ## fail every call of a run in every way, and kill the driver at every point: an hour and more
+faults: setup ## fail every call of a run in every way, and kill the driver at every point (over an hour)
 	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
 
-model: setup ## search all small histories of writers, rivals, faults and crashes: a million states and more
+model: setup ## search all small histories of writers, rivals, faults and crashes (over a million states)
 	$(PYTHON_BIN) -m tests.model.search --states 1000000
 
-bench: setup ## measure planning at scale, what a race costs, and policies on paper and on real tables
+bench: setup ## measure planning at scale, the cost of races, and policies, simulated and on real tables
 	$(PYTHON_BIN) -m tests.bench.plan_scale
 	$(PYTHON_BIN) -m tests.bench.replay
 	$(PYTHON_BIN) -m tests.bench.policies --quick
 	$(PYTHON_BIN) -m tests.bench.ingest --streams late --policies adaptive,ZORDER,OPTIMIZE,sort
 
-clean: ## remove what the commands made, but .venv
+clean: ## remove generated files, except .venv
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
 	rm -rf spark-warehouse metastore_db derby.log artifacts demo
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

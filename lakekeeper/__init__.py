@@ -67,7 +67,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> str:
-    """``__version__``, read from the installed distribution when it is asked for."""
+    """``__version__``, read from the installed distribution on access."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

@@ -130,7 +130,7 @@ def age_ms(hours: float | str | None) -> int | None:
 
 
 def moment_ms(moment: datetime | None) -> int | None:
-    """A moment (UTC if it has no zone) as milliseconds since the epoch; raises OptionError."""
+    """A time (UTC if it has no zone) as milliseconds since the epoch; raises OptionError."""
     if moment is None:
         return None
     if not isinstance(moment, datetime):

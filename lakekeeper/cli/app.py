@@ -18,6 +18,7 @@ from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.synonyms import hint
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.text.formatting import counted
@@ -335,9 +336,9 @@ def auto(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return the exit code. Errors are one line on stderr, and with --json an object on stdout.
+    """Run a command line. Errors are one line on stderr, and with --json also an object on stdout.
 
-    130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
+    Returns the exit code, 130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given or given[:1] == ["auto"]
@@ -364,7 +365,8 @@ def _failed(error: Exception, as_json: bool) -> int:
     if isinstance(error, LakekeeperError):
         return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
-        return failed("UsageError", str(error.format_message()), 2, as_json)
+        said = str(error.format_message())
+        return failed("UsageError", said + hint(said), 2, as_json)
     if os.environ.get("LAKEKEEPER_TRACEBACK"):
         raise error
     text = reason(error)

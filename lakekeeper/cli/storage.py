@@ -17,7 +17,9 @@ from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-trash = typer.Typer(name="trash", help="The trash of a table.", rich_markup_mode=None, no_args_is_help=True)
+trash = typer.Typer(
+    name="trash", help="Manage the trash of a table.", rich_markup_mode=None, no_args_is_help=True
+)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -102,7 +102,9 @@ class MemoryStorage:
         if versions.linear:
             with table.lock:
                 if back := self.named_since(versions, files):
-                    raise Conflict(f"{table.name}: a commit brought {len(back)} files back that were to go")
+                    raise Conflict(
+                        f"{table.name}: a commit restored {len(back)} files that were to be deleted"
+                    )
             return set()
         if kept.gone or kept.expired_refs:
             table.before("expire")

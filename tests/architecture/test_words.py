@@ -69,7 +69,6 @@ PENDING: frozenset[str] = frozenset(
         "lakekeeper/core/planning/ski_rental.py",
         "lakekeeper/core/planning/sorted_runs.py",
         "lakekeeper/core/planning/time_decay.py",
-        "lakekeeper/engine/merge/job.py",
         "lakekeeper/engine/service.py",
     }
 )

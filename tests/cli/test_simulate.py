@@ -24,11 +24,11 @@ def test_the_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ([], "the name of a stream, where no table is named"),
+        ([], "the name of a stream, since no table is given"),
         (["--stream", "widee"], "did you mean 'wide'?"),
         (["--stream", "wide", "--every", "0"], "every: got 0"),
         (["--stream", "wide", "--policy", "rnages"], "did you mean 'ranges'?"),
-        (["--stream", "wide", "--columns", "a"], "none with a named stream"),
+        (["--stream", "wide", "--columns", "a"], "none: a named stream has its own key"),
     ],
 )
 def test_wrong_use_ends_with_two_and_a_line(

@@ -214,10 +214,10 @@ def test_a_workload_that_was_kept_is_read_back(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[str, bytes, str]] = [
-    ("notes.txt", b"dear diary\n", "no JSON"),
-    ("rows.json", b'{"k": 1}\n', "no event"),
-    ("empty", b"", "no JSON"),
-    ("data.parquet", b"PAR1\x00\xff\xfe", "no JSON"),
+    ("notes.txt", b"dear diary\n", "not JSON"),
+    ("rows.json", b'{"k": 1}\n', "not an event"),
+    ("empty", b"", "not JSON"),
+    ("data.parquet", b"PAR1\x00\xff\xfe", "not JSON"),
     ("app.lz4", b"LZ4Block", "spark.eventLog.compression.codec=zstd"),
     ("app.zstd", b"not zstd at all", "app.zstd"),
     ("app.gz", b"not gzip at all", "app.gz"),

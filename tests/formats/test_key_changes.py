@@ -133,7 +133,7 @@ def test_ranges_under_boundaries_that_are_gone_say_nothing(lake: Lake) -> None:
     lake.append(name, made)
     after = lake.table(name).clustering_information(HILBERT_AB.asked)
     assert after.average_depth > before.average_depth
-    assert f"{after.total_partition_count} blocks by their boxes" in after.notes
+    assert f"{after.total_partition_count} blocks by their bounding boxes" in after.notes
     changed = lake.table(name).recluster(HILBERT_AB.asked, final=True, options=SMALL)
     assert changed.ended.code in ("nothing_left", "nothing_to_do")
     assert lake.fingerprint(name)[0] == rows[0] + ROWS

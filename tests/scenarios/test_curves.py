@@ -203,7 +203,7 @@ def test_new_files_lie_on_the_curve_beside_old_ones() -> None:
     made.table.append([{"a": i, "b": i, "v": 0} for i in range(20)])
     snapshot = look(made.adapter, made.request())
     assert sorted(set(snapshot.blocks.curve_id.tolist())) == [-1, 0]
-    assert "1 block by its box" in measure(snapshot).notes
+    assert "1 block by its bounding box" in measure(snapshot).notes
 
 
 def test_nulls_and_nan_are_merged_like_other_values() -> None:

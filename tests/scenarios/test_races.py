@@ -224,7 +224,7 @@ def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> Non
     assert {g.status for g in report.groups} == {"committed", "dropped"}
     assert any("gave up after 1 attempts" in str(g.detail) for g in report.groups)
     assert any(
-        re.search(r"was removed \(groups: \d+, files: [1-9]\d*, bytes: ", str(g.detail))
+        re.search(r"were removed \(groups: \d+, files: [1-9]\d*, bytes: ", str(g.detail))
         for g in report.groups
     )
     assert scene.table.leftovers() == set()

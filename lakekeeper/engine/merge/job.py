@@ -140,7 +140,7 @@ class MergeJob:
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
             self._rewrite(_Round(snapshot, plan, registration))
-            # A job that failed and a commit that lost may leave files whose names nothing tells.
+            # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(group.status == "failed" for group in tally.groups[before:])
             registration.clean = not failed and tally.conflicts == lost
         tally.spent += plan.input_bytes

@@ -55,7 +55,7 @@ def _warn(text: str) -> None:
 
 
 def _laid_out(snapshot: Snapshot, columns: tuple[str, ...] | None, layout: str) -> Snapshot:
-    """The snapshot with the layout that was asked for along with ``columns``; the table's own key keeps its own."""
+    """The snapshot with the layout given along with ``columns``; the table's own key keeps its own layout."""
     if snapshot.key is None or columns is None or layout == snapshot.key.layout:
         return snapshot
     return replace(snapshot, key=ClusterKey(snapshot.key.columns, layout))

@@ -12,11 +12,11 @@ from lakekeeper.engine.merge.partition_backoff import Backoff
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for: the verb, its policies and options, and where.
+    """One call: the verb, its policies and options, and where it applies.
 
-    ``columns`` override the table's key, ``fallback_columns`` stand in where it has none, each with a layout.
+    ``columns`` override the table's key, ``fallback_columns`` are used if it has none, each with a layout.
     ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
-    remembers where earlier calls were raced. ``workload`` is what queries ask of the table, if known.
+    remembers where earlier calls lost races. ``workload`` describes the queries on the table, if known.
     """
 
     verb: str

@@ -106,8 +106,8 @@ def test_a_negative_grace_is_refused_even_so() -> None:
     "versions, said",
     [
         (Versions("u", (), (), False, H), "no version"),
-        (Versions("u", (Version(1, NOW),), (Ref("b", 1),), False, H), "only branches"),
-        (Versions("u", (Version(1, NOW),), (Ref("main", 1), Ref("b", 7)), False, H), "history is cut"),
+        (Versions("u", (Version(1, NOW),), (Ref("b", 1),), False, H), "no current version"),
+        (Versions("u", (Version(1, NOW),), (Ref("main", 1), Ref("b", 7)), False, H), "history is incomplete"),
         (replace(line(10), refused="gc.enabled is false"), "gc.enabled is false"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_time_that_is_unknown_or_to_come_is_young(at_ms: int | None) -> None:
     versions = line(900, 800, 700)
     items = (versions.items[0], Version(2, at_ms, 1), versions.items[2])
     told = kept(replace(versions, items=items), age_ms=24 * H)
-    assert told.reasons[2] == "its time is not known"
+    assert told.reasons[2] == "its commit time is not known"
     # What it came after may have been the newest until a moment ago.
     assert (1 in told.reasons) == True  # noqa: E712 - said as the property
 
@@ -151,7 +151,7 @@ def test_a_stream_holds_what_it_goes_on_from_and_all_that_came_after(linear: boo
     versions = line(900, 800, 700, 600, 500, linear=linear)
     told = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
     assert sorted(told.reasons) == [3, 4, 5]
-    assert told.reasons[4] == "the stream of /s has yet to read it"
+    assert told.reasons[4] == "the stream with checkpoint /s still has to read it"
     slower = [Stream("/s", (("", 3),)), Stream("/t", (("", 2),))]
     assert sorted(kept(versions, age_ms=24 * H, streams=slower).reasons) == [2, 3, 4, 5]
 

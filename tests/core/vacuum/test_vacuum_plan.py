@@ -70,9 +70,9 @@ def test_what_must_not_go_is_told_and_stays() -> None:
     assert [f.path for f in plan.files] == ["/t/a", "/t/metadata/m.avro"]
     assert plan.spared == {
         "s3://other/x": "it is outside the table's location",
-        "/t/../u/x": "its steps are not plain names",
+        "/t/../u/x": "its path has steps that are not plain names",
         "/etc/passwd": "it is outside the table's location",
-        "/t/metadata/x.avro": "it lies in metadata, which is not this step's to delete from",
+        "/t/metadata/x.avro": "it is in metadata, from which this step deletes nothing",
         "/t/link": "it is reached through a symbolic link",
         "/t/used": "db.clone uses it",
     }
@@ -92,7 +92,8 @@ def test_the_brake_weighs_what_the_log_does_not_explain_and_takes_no_chances() -
     half = [stray(f"/t/{i}") for i in range(10)]
     brake(planned(*half), 0.5)  # 100 of 200 bytes
     with pytest.raises(
-        RetentionError, match=r"11 files of 110 bytes would go of .*52% of the table's bytes"
+        RetentionError,
+        match=r"11 files of 110 bytes that the log does not explain would be deleted, 52% of the table's bytes",
     ) as told:
         brake(planned(*half, stray("/t/x")), 0.5)
     assert "options={'vacuum.max-share': 1}" in str(told.value)

@@ -165,7 +165,7 @@ def test_the_brake_weighs_what_the_log_does_not_explain(table: MemoryTable) -> N
             )
             continue
         with pytest.raises(
-            RetentionError, match=r"9 files of .* of which the log does not say why.*is 10%.*--option"
+            RetentionError, match=r"9 files of .* that the log does not explain.*is 10%.*--option"
         ):
             run(table, orphans=True, options={"vacuum.max-share": 0.1}, age_ms=100 * DAY)
         assert left <= set(table.disk)
