@@ -22,6 +22,7 @@ from lakekeeper.core.layout.clustering_info import ClusteringInformation, measur
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
 from lakekeeper.core.simulation.simulate import SimulationReport
+from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
@@ -429,6 +430,16 @@ class Table:
             ended=done.why,
             duration_ms=self._clock.now_ms() - started,
         )
+
+    def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
+        """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.
+
+        Only streams that record in the table's log how far they have come. Raises AdapterError if the log does not
+        respond.
+        """
+        found = sorted(self._adapter.storage.sinks(), key=lambda each: each.at_ms or 0, reverse=True)
+        keep_ms = self.options(options, lenient=True).vacuum.sink_retention_ms
+        return StreamsReport(self._adapter.table, tuple(found), keep_ms, self._clock.now_ms())
 
     def trash(self, *, options: Mapping[str, Any] | None = None) -> tuple[TrashEntry, ...]:
         """The entries of the trash, oldest first.

@@ -15,6 +15,7 @@ from functools import cached_property
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum.stream_positions import SinkCommit
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
     Backlog,
@@ -88,6 +89,19 @@ class DeltaStorage:
                 live_bytes=_live_bytes(history),
                 native=history,
             )
+
+    def sinks(self) -> Sequence[SinkCommit]:
+        """The ``txn`` actions of the newest state. No version has to be kept for them: each new state repeats them."""
+        with self._answering("its transactions"):
+            return [
+                SinkCommit(
+                    sink=f"Delta application {txn.appId()}",
+                    position=f"transaction {int(txn.version())}",
+                    version=None,
+                    at_ms=int(txn.lastUpdated().get()) if txn.lastUpdated().isDefined() else None,
+                )
+                for txn in self._log.jvm.python_list(self.newest().snapshot.setTransactions())
+            ]
 
     def garbage(
         self,

@@ -150,6 +150,22 @@ class BulkJvm(Jvm):
         text = str(self._joiner().join(made))
         return [each.split(_BETWEEN) for each in text.split("\0")] if text else []
 
+    def maps(self, items: Any, cls: str, method: str) -> list[dict[str, str]]:
+        """The maps of texts that a method of many Java objects returns (empty for null), in one call."""
+        java, handles = "java.util.Map", self.handles
+
+        def make() -> Any:
+            joiner = self.base.Joiner.on("\1").withKeyValueSeparator("\2")
+            join = handles.method(GUAVA + "base.Joiner$MapJoiner", "join", _TEXT, java).bindTo(joiner)
+            known = handles.static("java.util.Objects", "nonNull", "boolean", _OBJECT)
+            nothing = handles.invoke.empty(handles.type(_TEXT, java))
+            text = handles.invoke.guardWithTest(known.asType(handles.type("boolean", java)), join, nothing)
+            get = handles.invoke.filterReturnValue(handles.method(cls, method, java), text)
+            return handles.proxy(GUAVA + "base.Function", get)
+
+        made = self.texts(self.collect.Iterables.transform(items, handles.once(make, "maps", cls, method)))
+        return [dict(pair.split("\2", 1) for pair in each.split("\1") if pair) for each in made]
+
     def _joiner(self) -> Any:
         return self.handles.once(lambda: self.base.Joiner.on("\0").useForNull(""), "joiner")
 

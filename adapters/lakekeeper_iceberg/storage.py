@@ -10,6 +10,7 @@ from typing import Any
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import NOTES, Grounds, grounds_of, within
 from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
+from lakekeeper.core.vacuum.stream_positions import SinkCommit, newest_of_each, sink_commits
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
     Backlog,
@@ -84,6 +85,9 @@ class IcebergStorage:
             raise
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
+
+    def sinks(self) -> Sequence[SinkCommit]:
+        return newest_of_each(self.versions().sinks)
 
     def garbage(
         self,
@@ -175,16 +179,19 @@ class IcebergStorage:
                 ("parentId", "java.lang.Long"),
             )
         ]
+        items = [
+            Version(int(v), int(at), int(parent) if parent else None)
+            for v, at, parent in zip(*told, strict=True)
+        ]
+        summaries = self.jvm.maps(snapshots, _SNAPSHOT, "summary")
+        format_version = int(base.formatVersion())
         current = base.currentSnapshot()
         size = None if current is None else current.summary().get("total-files-size")
         owned = properties.get("gc.enabled", "true").lower() == "true"
         refused = "" if owned else "gc.enabled is false on the table: its files may belong to others"
         return Versions(
             table_uuid=str(base.uuid()),
-            items=tuple(
-                Version(int(v), int(at), int(parent) if parent else None)
-                for v, at, parent in zip(*told, strict=True)
-            ),
+            items=tuple(items),
             refs=self._refs(base, _number(self.name, properties, "max-ref-age-ms")),
             linear=False,
             usual_age_ms=USUAL_AGE_MS,
@@ -192,6 +199,11 @@ class IcebergStorage:
             min_versions=_number(self.name, properties, "min-snapshots-to-keep"),
             live_bytes=None if size is None else int(size),
             refused=refused,
+            sinks=tuple(
+                commit
+                for item, summary in zip(items, summaries, strict=True)
+                for commit in sink_commits(item.id, item.at_ms, summary, format_version)
+            ),
             native=base,
         )
 

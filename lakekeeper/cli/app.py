@@ -15,6 +15,7 @@ import typer
 
 from lakekeeper.cli import storage
 from lakekeeper.cli.asking import agreed, failed
+from lakekeeper.cli.information import Information
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
@@ -57,12 +58,14 @@ def _top(
 @app.command()
 @with_setup
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
-    """Show how well a table is clustered.
+    """Show how well a table is clustered, and which streams write into it.
 
-    Prints depth, overlaps, a histogram and levels. Reads no data file.
+    Prints depth, overlaps, a histogram and levels, and each stream's position and what vacuum keeps for it. Reads no
+    data file.
     """
     setup.check({})
-    setup.show(setup.table(table).clustering_information(columns, where=where))
+    opened = setup.table(table)
+    setup.show(Information(opened.clustering_information(columns, where=where), opened.streams()))
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Versions
+from lakekeeper.core.vacuum.stream_positions import SinkCommit
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
     Backlog,
@@ -56,6 +57,10 @@ class Storage(Protocol):
 
     def versions(self, since: int | None = None) -> Versions:
         """All versions that the log still knows, freshly read; versions before ``since`` may be left out."""
+        ...
+
+    def sinks(self) -> Sequence[SinkCommit]:
+        """The last commit of each stream that writes into the table, of which the log still knows the position."""
         ...
 
     def garbage(

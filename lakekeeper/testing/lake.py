@@ -49,6 +49,7 @@ class Settings:
     finds_rows       lost rows are found at once, else by a scan of all rows
     counts_rows      the log says how many rows deletes take
     linear           versions stay named forever and are kept from one on, as Delta's; else they expire, as Iceberg's
+    format_version   as Iceberg's: what sinks check from 3 on (lakekeeper.core.vacuum.stream_positions)
     serializable     a delete fails where rows came since it searched that may match; else they count as later
     """
 
@@ -64,6 +65,7 @@ class Settings:
     stores_curve: bool = True
     native_key: bool = True
     linear: bool = True
+    format_version: int = 2
     serializable: bool = True
 
 
@@ -294,16 +296,21 @@ class MemoryTable:
 
     # -- what adapters and writers build on -----------------------------------------------------------------------
 
-    def apply(self, operation: str, change: Callable[[Version], Version], run_id: str = "") -> int:
+    def apply(
+        self,
+        operation: str,
+        change: Callable[[Version], Version],
+        run_id: str = "",
+        summary: Mapping[str, str] | None = None,
+    ) -> int:
         """Make ``change`` of the newest version the next one, atomically; the new version's number."""
         with self.lock:
             now = self.current
             made = change(now)
             number, moment = now.number + 1, self._now(now)
             self._jump_ms = 0
-            self.versions.append(
-                replace(made, number=number, at_ms=moment, operation=operation, run_id=run_id)
-            )
+            noted = {"operation": operation, "run_id": run_id, "summary": dict(summary or {})}
+            self.versions.append(replace(made, number=number, at_ms=moment, **noted))
             self.touched.commits += 1
             return number
 

@@ -7,11 +7,13 @@ do (``Settings.linear``); in both cases a version that went can be read as long 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import NOTES, Grounds, move_refusal, refusal
 from lakekeeper.core.vacuum.retention import Kept, Ref, Versions
 from lakekeeper.core.vacuum.retention import Version as Known
+from lakekeeper.core.vacuum.stream_positions import SinkCommit, newest_of_each, sink_commits
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
     Backlog,
@@ -67,7 +69,14 @@ class MemoryStorage:
                 linear=linear,
                 usual_age_ms=USUAL_AGE_MS,
                 live_bytes=sum(e.file.bytes for e in table.current.files.values()),
+                sinks=() if linear else tuple(_sink_commits(table)),
             )
+
+    def sinks(self) -> Sequence[SinkCommit]:
+        """From the summaries of versions; on a linear log no version has to be kept for them."""
+        with self._table.lock:
+            newest = newest_of_each(_sink_commits(self._table))
+        return [replace(c, version=None) for c in newest] if self._table.settings.linear else newest
 
     def garbage(
         self,
@@ -227,3 +236,11 @@ class MemoryStorage:
 def named_by(table: MemoryTable, number: int) -> dict[str, str]:
     """Path → partition of all files that a version names."""
     return {path: entry.file.partition for path, entry in table.versions[number].files.items()}
+
+
+def _sink_commits(table: MemoryTable) -> Iterator[SinkCommit]:
+    for version in table.versions:
+        if version.number not in table.expired:
+            yield from sink_commits(
+                version.number, version.at_ms, version.summary, table.settings.format_version
+            )

@@ -133,7 +133,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit and the table as it left it; ``dangling`` are delete files that apply to no row any more."""
+    """One commit and the table as it left it.
+
+    ``dangling`` are delete files that apply to no row any more; ``summary`` is what the writer noted with the commit.
+    """
 
     number: int
     at_ms: int
@@ -147,6 +150,7 @@ class Version:
     layout: str = "linear"
     properties: Mapping[str, str] = field(default_factory=dict)
     dangling: tuple[str, ...] = ()
+    summary: Mapping[str, str] = field(default_factory=dict)
 
     def cluster_key(self) -> ClusterKey | None:
         """The stored key under the names that its columns have now."""

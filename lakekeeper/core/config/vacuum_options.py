@@ -105,6 +105,17 @@ class VacuumOptions:
         high=10 * _YEAR_MS,
         scope="higher",
     )
+    sink_retention_ms: int = option(
+        "vacuum.sink-retention-hours",
+        30 * DAY_MS,
+        "Time after its last commit within which a stream that writes into an Iceberg table (Flink, Kafka Connect, "
+        "Spark) can restart. Until then, vacuum retains the snapshots in which it looks up what it has committed. 0: no "
+        "longer than others.",
+        unit="hours",
+        low=0,
+        high=10 * _YEAR_MS,
+        scope="higher",
+    )
     streaming_checkpoints: tuple[str, ...] = option(
         "vacuum.streaming-checkpoints",
         (),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.stream_positions import SinkCommit, held_for_sinks
 from lakekeeper.errors import OptionError, RetentionError
 
 FLOOR_MS = 24 * HOUR_MS
@@ -56,6 +57,7 @@ class Versions:
     usual_age_ms the format's default retention
     live_bytes   bytes of the newest version's files; None if unknown
     refused      why nothing may be deleted here, by a rule of the format; empty where it may
+    sinks        commits of streams that write into the table, by which they find how far they have come
     native       state of the adapter, which it needs to find the garbage
     """
 
@@ -68,6 +70,7 @@ class Versions:
     min_versions: int | None = None
     live_bytes: int | None = None
     refused: str = ""
+    sinks: tuple[SinkCommit, ...] = ()
     native: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -96,7 +99,8 @@ class Retention:
     """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
 
     ``active`` are versions that work under way has read, each with who says so; ``streams`` read on from a version.
-    ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None.
+    ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None. For ``sink_ms`` after its
+    last commit, a stream that writes into the table finds the position that it recorded.
     """
 
     age_ms: int | None = None
@@ -106,6 +110,7 @@ class Retention:
     allow_unsafe: bool = False
     least_ms: int = 0
     streams: Sequence[Stream] = ()
+    sink_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,8 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     for stream in retention.streams:
         for number in _to_read(table, versions, stream):
             reasons.setdefault(number, f"the stream with checkpoint {stream.checkpoint} still has to read it")
+    if retention.sink_ms and versions.sinks:
+        _keep_positions(versions, known, expired, now_ms - retention.sink_ms, reasons)
     if versions.linear:
         _keep_from(versions, retention, reasons)
     return Kept(
@@ -304,6 +311,28 @@ def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
             found.add(at)
             starts += after.get(at, [])
     return found
+
+
+def _keep_positions(
+    versions: Versions,
+    known: Mapping[int, Version],
+    expired: Collection[str],
+    since_ms: int,
+    reasons: dict[int, str],
+) -> None:
+    """What streams need that write into the table, on each branch that stays: each may write to any."""
+    for ref in versions.refs:
+        if ref.branch and ref.name not in expired:
+            line = list(_ancestors(ref.head, known))
+            held = held_for_sinks(
+                ref.name,
+                [version.id for version in line],
+                whole=line[-1].parent is None,
+                commits=versions.sinks,
+                since_ms=since_ms,
+            )
+            for number, why in held.items():
+                reasons.setdefault(number, why)
 
 
 def _not_ours(table: str, stream: Stream) -> OptionError:

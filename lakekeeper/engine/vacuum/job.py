@@ -369,6 +369,7 @@ class VacuumJob:
             active={**at_work, **held},
             streams=request.streams,
             allow_unsafe=request.allow_unsafe,
+            sink_ms=options.vacuum.sink_retention_ms,
         )
 
     def _used_by_others(self, paths: Sequence[str]) -> dict[str, str]:

@@ -60,6 +60,7 @@ SAFER: dict[
     "vacuum.intent-timeout-hours": max,
     "vacuum.orphan-grace-hours": max,
     "vacuum.trash-retention-hours": max,
+    "vacuum.sink-retention-hours": max,
 }
 
 

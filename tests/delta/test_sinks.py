@@ -1,0 +1,41 @@
+"""Positions of writers in Delta's log outlive all that lakekeeper does to a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.api import table
+from tests.delta.scene import Scene
+
+pytestmark = pytest.mark.delta
+
+APP, BATCH = "job-5ba1", 7
+
+
+def write_once(scene: Scene) -> None:
+    """An idempotent write: Delta skips it where the log has this batch of the application."""
+    rows = scene.spark.range(100, 110).selectExpr("cast(id AS int) AS k", "'s' AS v")
+    named = rows.write.format("delta").option("txnAppId", APP).option("txnVersion", BATCH)
+    named.mode("append").save(str(scene.path))
+
+
+def test_a_position_outlives_vacuum_and_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
+    scene = Scene(spark, tmp_path / "t")
+    scene.run("CREATE TABLE {t} (k INT, v STRING) USING delta")
+    write_once(scene)
+    for k in range(12):
+        scene.run(f"INSERT INTO {{t}} VALUES ({k}, 'v')")
+    opened = table(spark, scene.sql)
+    assert opened.recluster("k", policy="full").changed
+    opened.compact_metadata()
+    opened.vacuum(retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1})
+    (stream,) = opened.streams().streams
+    assert (stream.sink, stream.position) == (f"Delta application {APP}", f"transaction {BATCH}")
+    assert stream.at_ms is not None
+    assert "nothing: the log keeps the position itself" in str(opened.streams())
+    before = spark.table(scene.sql).count()
+    write_once(scene)
+    assert spark.table(scene.sql).count() == before == 22

@@ -1,0 +1,98 @@
+"""A vacuum keeps what streams that write into a table look up on restart, and says for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.streams_report import StreamsReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.errors import NotFound
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+
+DAY = 24 * HOUR_MS
+FLINK = {
+    "flink.job-id": "5ba1",
+    "flink.operator-id": "3f2a",
+    "flink.max-committed-checkpoint-id": "7",
+}
+
+
+@pytest.fixture
+def table() -> MemoryTable:
+    """A Flink job commits on day 2 and is down from then on; the files are replaced daily, for ten days."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(10):
+        made.later(DAY)
+        made.overwrite([{"k": day}])
+        if day == 1:
+            made.apply("STREAM", lambda now: now, summary=FLINK)
+    return made
+
+
+def run(table: MemoryTable, *, trash: bool = False, **options: object) -> VacuumReport:
+    resolved = resolve({"vacuum.max-share": 1, **options}, {}, {})
+    request = VacuumRequest(resolved, age_ms=DAY, trash=trash)
+    return vacuum(MemoryAdapter(table), request, clock=Clock(now_ms=lambda: table.now_ms))
+
+
+def position(table: MemoryTable) -> str:
+    """What the job finds on restart: from the newest version back, as far as the log goes."""
+    for version in reversed(table.versions):
+        if version.number in table.expired:
+            return "nothing"
+        if "flink.job-id" in version.summary:
+            return version.summary["flink.max-committed-checkpoint-id"]
+    return "nothing"
+
+
+def test_the_position_of_a_job_that_is_down_outlives_the_retention(table: MemoryTable) -> None:
+    report = run(table)
+    assert position(table) == "7"
+    assert [row["k"] for row in table.rows(3)] == [1]
+    with pytest.raises(NotFound):
+        table.rows(1)
+    text = str(report)
+    assert "the last commit of Flink job 5ba1 (operator 3f2a)" in text
+    assert "vacuum.sink-retention-hours" in text
+
+
+def test_its_files_stay_out_of_the_recycle_bin_too(table: MemoryTable) -> None:
+    run(table, trash=True)
+    assert position(table) == "7"
+    assert [row["k"] for row in table.rows(3)] == [1]
+
+
+def test_it_goes_once_the_time_is_over(table: MemoryTable) -> None:
+    run(table, **{"vacuum.sink-retention-hours": 24 * 7})
+    assert position(table) == "nothing"
+    assert len(table.versions) - len(table.expired) == 2
+
+
+def test_where_the_log_itself_keeps_positions_no_version_is_held() -> None:
+    made = MemoryTable("db.t", {"k": "int"})
+    made.apply("STREAM", lambda now: now, summary=FLINK)
+    for day in range(10):
+        made.later(DAY)
+        made.overwrite([{"k": day}])
+    (found,) = MemoryAdapter(made).storage.sinks()
+    assert found.version is None
+    run(made)
+    with pytest.raises(NotFound):
+        made.rows(3)
+
+
+def test_the_streams_are_listed_with_what_is_kept_for_each(table: MemoryTable) -> None:
+    found = tuple(MemoryAdapter(table).storage.sinks())
+    report = StreamsReport("db.t", found, 30 * DAY, table.now_ms)
+    assert str(report).splitlines()[2] == (
+        "Flink job 5ba1 (operator 3f2a)  checkpoint 7  8 days ago   version 3 and all after it, for 22 days"
+    )
+    assert report.to_dict()["streams"][0]["version"] == 3
+    over = StreamsReport("db.t", found, 7 * DAY, table.now_ms)
+    assert over.holds(found[0]) == "nothing any more"
+    assert str(StreamsReport("db.t", (), DAY, 0)) == "no stream has recorded a position in the log"
