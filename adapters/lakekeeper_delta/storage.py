@@ -145,6 +145,16 @@ class DeltaStorage:
         with self._answering("its files"):
             return file_ops.look(self._disk, paths)
 
+    def missing(self, paths: Collection[str]) -> set[str]:
+        """Those of ``paths``, as actions name them, that name no file."""
+        with self._answering("its new files"):
+            places = {path: self._disk.locator.readings(path) for path in paths}
+            asked = [place for found in places.values() for place in found]
+            there = {
+                place for place, kind in zip(asked, self._disk.kinds(asked), strict=True) if kind == "file"
+            }
+            return {path for path, found in places.items() if there.isdisjoint(found)}
+
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """Delete these files and check; the paths that are gone."""
         with self._answering("its files"):

@@ -39,6 +39,7 @@ _OF_HADOOP = ("file", "hdfs", "viewfs")  # schemes that ResolvingFileIO passes t
 _CHEAP_RENAME = (*_OF_HADOOP, "abfs", "abfss")
 _THREADS = 4
 _LISTED = 10_000
+_PAGE = 100  # files per call of one thread
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -57,6 +58,19 @@ class Disk:
         """See ``spi.Storage.look``."""
         links = _Links(self.grounds)
         return [_of_file(info, links) for info in self._seen(paths)]
+
+    def absent(self, paths: Sequence[str]) -> set[str]:
+        """Those of ``paths`` at which there is nothing; cheaper than :meth:`look`."""
+        hadoop = self._hadoop(paths)
+        if hadoop is None:
+            return {
+                p for p, info in zip(paths, _in_threads(self._seen_by_io, paths), strict=True) if not info
+            }
+        pages = [part[at : at + _PAGE] for part in _by_store(paths) for at in range(0, len(part), _PAGE)]
+        try:
+            return {path for found in _in_threads(hadoop.absent, pages) for path in found}
+        except Exception as error:
+            raise self._failed(f"{paths[0]} or one beside it cannot be looked at", error) from error
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """See ``spi.Storage.delete``."""

@@ -50,6 +50,15 @@ class HadoopFiles:
                 self.prune(str(entry.getPath().toString()))
             self.drop_empty(folder)
 
+    def absent(self, paths: Sequence[str]) -> list[str]:
+        """Those of these paths of one file system at which there is nothing."""
+        _, files = self.place(paths[0])
+        transform = self.jvm.collect.Iterables.transform
+        places = transform(self.jvm.strings(paths), self.jvm.maker(_PATH, "java.lang.String"))
+        exists = self.jvm.bound(files, _FS, "exists", "boolean", _PATH)
+        told = self.jvm.texts(self.jvm.collect.Lists.newArrayList(transform(places, exists)))
+        return [path for path, answer in zip(paths, told, strict=True) if answer != "true"]
+
     def seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Status of files and folders (size ``FOLDER``) of one file system, in order; None for a missing path.
 

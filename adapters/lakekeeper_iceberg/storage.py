@@ -108,6 +108,12 @@ class IcebergStorage:
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return self._disk().look(paths)
 
+    def missing(self, paths: Collection[str]) -> set[str]:
+        # No grounds: nothing is deleted, and reading them costs more than the check of a small commit.
+        return (
+            Disk(self.jvm, self.name, self.table().io(), Grounds(())).absent(list(paths)) if paths else set()
+        )
+
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         return self._disk().delete(files)
 

@@ -95,6 +95,14 @@ class Storage(Protocol):
         """The state of each file, in input order; None if it does not exist or is a folder."""
         ...
 
+    def missing(self, paths: Collection[str]) -> set[str]:
+        """Those of ``paths`` at which there is no file, all checked in bulk.
+
+        They are spelled as commits name them (``Output.path``), not as locations. A path whose meaning is not certain
+        is not missing.
+        """
+        ...
+
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """Delete these files and verify it; returns the paths that no longer exist, removed by this call or before.
 

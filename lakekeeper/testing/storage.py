@@ -141,6 +141,12 @@ class MemoryStorage:
         with self._table.lock:
             return [self._info(self._short(path)) for path in paths]
 
+    def missing(self, paths: Collection[str]) -> set[str]:
+        """Of data files; deletes are no files of their own here."""
+        self._table.before("missing")
+        with self._table.lock:
+            return {path for path in paths if path.startswith("data/") and path not in self._table.disk}
+
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """Delete what may be deleted; a fault leaves files where they are."""
         gone = []

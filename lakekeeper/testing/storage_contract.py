@@ -138,6 +138,18 @@ class StorageContract(Selected):
         assert not list(storage.left_by([run]))
         storage.forget(run)
 
+    def test_outputs_that_are_gone_are_missing(self, harness: Harness) -> None:
+        """The engine asks before each commit: a version that names a file which is gone cannot be read."""
+        table = harness.create(KV, [keys(1, 3), keys(2)])
+        adapter = table.adapter()
+        made = rewrite(harness, adapter, task_for(adapter.snapshot(["k"])))
+        outputs = [output.path for output in made.outputs]
+        inputs = adapter.snapshot().blocks.path.to_pylist()
+        assert adapter.storage.missing([*outputs, *inputs]) == set()
+        adapter.discard([made])
+        assert adapter.storage.missing([*outputs, *inputs]) == set(outputs)
+        assert adapter.storage.missing([]) == set()
+
     def test_only_files_of_the_table_are_deleted_or_moved(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1)])
         other = harness.create(KV, [keys(2)])

@@ -101,9 +101,9 @@ def _call(world: World, question: Question, node: Node) -> Any:
     part, _, method = question.method.partition(".")
     if part in ("notes", "storage"):
         value = getattr(getattr(world.adapter, part), method)(*question.args)
-        if method == "expire":
+        if method in ("expire", "missing"):
             value = sorted(value)
-        return tuple(value) if method in ("expire", "files", "left_by", "named") else value
+        return tuple(value) if method in ("expire", "missing", "files", "left_by", "named") else value
     return getattr(world.adapter, question.method)(*question.args)
 
 

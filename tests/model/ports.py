@@ -114,6 +114,9 @@ class ScriptedStorage:
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return list(self._ask("storage.look", tuple(paths))) if paths else []
 
+    def missing(self, paths: Collection[str]) -> set[str]:
+        return set(self._ask("storage.missing", tuple(sorted(paths)))) if paths else set()
+
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         return list(self._ask("storage.delete", tuple(files)))
 

@@ -33,7 +33,7 @@ LONG: Rows = (
 PARTS: Rows = (((0, 1, "a"), (0, 9, "z")), ((0, 1, "a"),), ((1, 1, "a"),), ((1, 3, "c"),))
 """Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before anything begins."""
 
-_ALONG = ("storage.look", "storage.named", "covered", "keep")
+_ALONG = ("storage.look", "storage.missing", "storage.named", "covered", "keep")
 """What is asked along with the step before: it says the same at any later moment, or nobody could tell."""
 
 

@@ -31,6 +31,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, un
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
@@ -151,6 +152,7 @@ class RowDelete:
             return None
         self.events.tell("before_commit", attempt=self.loop.lost, rows=self._rows)
         registration.require()
+        require_written(self.adapter, [path for each in prepared for path in each.written], self.clock)
         self.in_doubt = True
         try:
             return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)

@@ -26,6 +26,7 @@ from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.replay import Replayer, discard, discard_replaced
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import Registration
+from lakekeeper.engine.written import require_written
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper.spi import Adapter, Commit, Runner
 
@@ -133,9 +134,11 @@ class Committer:
 
     def _send(self) -> Commit:
         """One attempt, and again after one that is known not to have reached the log: its files are still there."""
+        written = [p for r in self.pending for p in (*(output.path for output in r.outputs), *r.extra)]
         for pause in BEFORE_WORK:
             if self.registration:
                 self.registration.require()
+            require_written(self.adapter, written, self.clock)
             try:
                 return self.adapter.commit(self.pending, self.snapshot, self.run_id)
             except Rejected:

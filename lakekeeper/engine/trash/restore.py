@@ -27,6 +27,7 @@ from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
@@ -191,6 +192,7 @@ class _Restore:
                 return None
             self.events.tell("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
             registration.require()
+            require_written(self.adapter, copies.written, self.clock)
             self.in_doubt = True
             try:
                 commit = self.adapter.restores.commit(copies, self.entry.since, self._run_id)
