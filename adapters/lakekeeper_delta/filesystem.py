@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -156,11 +157,16 @@ class Disk:
             self._bulk.delete(page)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file. Failures are ignored: the caller has to check source and target."""
+        """Rename a file and make it as young as the move, where the storage can set times.
+
+        Failures are ignored: the caller has to check source and target.
+        """
         try:
-            place = self.path(target)
+            old, place = self.path(source), self.path(target)
+            with suppress(Exception):  # the storage cannot set times
+                self._files.setTimes(old, time.time_ns() // 1_000_000, -1)
             self._files.mkdirs(place.getParent())
-            self._files.rename(self.path(source), place)
+            self._files.rename(old, place)
         except Exception:  # the caller checks
             return
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -212,6 +213,8 @@ class Disk:
         try:
             (old, files), (new, _) = hadoop.place(source), hadoop.place(target)
             if files.exists(old) and not files.exists(new):
+                with suppress(Exception):  # the storage cannot set times
+                    files.setTimes(old, time.time_ns() // 1_000_000, -1)
                 files.mkdirs(new.getParent())
                 files.rename(old, new)
             return bool(files.exists(new)) and not files.exists(old)

@@ -122,6 +122,9 @@ class Storage(Protocol):
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """Rename files, never over an existing one; returns the sources that are at their targets now.
 
+        A file becomes as young as its move where the storage can set times: other engines delete old files that no
+        version names, and some look into the trash.
+
         Paths that :func:`lakekeeper.core.vacuum.path_guard.move_refusal` forbids, or that are reached through a link,
         are left alone.
         """

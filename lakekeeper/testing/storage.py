@@ -178,7 +178,7 @@ class MemoryStorage:
                 disk, old, new = self._table.disk, self._short(source), self._short(target)
                 if old in disk and new not in disk:
                     disk[new] = disk.pop(old)
-                    self._table.made_at[new] = self._table.made_at[old]
+                    self._table.made_at[new] = self._table.now_ms
                     done.append(source)
         return done
 

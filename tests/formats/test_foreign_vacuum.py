@@ -1,0 +1,70 @@
+"""Another engine's vacuum that deletes every old file which the newest version does not name, as Trino's does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.formats.lakes import Lake
+from tests.formats.test_written import location
+
+DAY = 86_400
+
+
+def files_of(lake: Lake, name: str) -> Iterator[Path]:
+    """All that lies below the table's location but the format's own metadata."""
+    home = location(lake, name)
+    for path in home.rglob("*"):
+        if path.is_file() and path.relative_to(home).parts[0] not in ("_delta_log", "metadata"):
+            yield path
+
+
+def foreign_vacuum(lake: Lake, name: str, days: int = 7) -> int:
+    """Delete what is older than the retention and not named; the number of files."""
+    named = {Path(path).name for path in lake.table(name).blocks().toPandas()["path"]}
+    old = [
+        path
+        for path in files_of(lake, name)
+        if path.name not in named and path.stat().st_mtime < time.time() - days * DAY
+    ]
+    for path in old:
+        path.unlink()
+    return len(old)
+
+
+def test_what_is_in_the_trash_survives_it(lake: Lake) -> None:
+    """Findings on engines, 2.4."""
+    name = lake.overlapping(3, 50)
+    table = lake.table(name)
+    table.cluster_by("k")
+    version, rows = lake.versions(name)[-1], lake.fingerprint(name)
+    assert table.recluster(policy="full").changed
+    month_ago = time.time() - 30 * DAY
+    for path in files_of(lake, name):
+        os.utime(path, (month_ago, month_ago))
+    report = table.vacuum(
+        trash=True, retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1}
+    )
+    assert report.deleted_files_count >= 3
+    foreign_vacuum(lake, name)
+    table.restore(report.trash)
+    assert lake.fingerprint(name, version) == lake.fingerprint(name) == rows
+
+
+def test_a_table_whose_notes_are_all_gone_works(lake: Lake) -> None:
+    name = lake.overlapping(3, 50)
+    table = lake.table(name)
+    table.cluster_by("k", "id", layout="hilbert")
+    rows = lake.fingerprint(name)
+    assert table.recluster(policy="full").changed
+    shutil.rmtree(location(lake, name) / "_lakekeeper")
+    again = lake.table(name)
+    assert lake.fingerprint(name) == rows
+    again.recluster()
+    lake.append(name, lake.spark.table(name).limit(5))
+    after = lake.fingerprint(name)
+    assert again.recluster(policy="full").changed
+    assert lake.fingerprint(name) == after
