@@ -60,8 +60,7 @@ def _top(
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
     """Show how well a table is clustered, and which streams write into it.
 
-    Prints depth, overlaps, a histogram and levels, and each stream's position and what vacuum keeps for it. Reads no
-    data file.
+    Prints depth, overlaps, a histogram, levels and what vacuum keeps for each stream. Reads no data file.
     """
     setup.check({})
     opened = setup.table(table)

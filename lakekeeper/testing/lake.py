@@ -309,8 +309,8 @@ class MemoryTable:
             made = change(now)
             number, moment = now.number + 1, self._now(now)
             self._jump_ms = 0
-            noted = {"operation": operation, "run_id": run_id, "summary": dict(summary or {})}
-            self.versions.append(replace(made, number=number, at_ms=moment, **noted))
+            made = replace(made, number=number, at_ms=moment, operation=operation)
+            self.versions.append(replace(made, run_id=run_id, summary=dict(summary or {})))
             self.touched.commits += 1
             return number
 

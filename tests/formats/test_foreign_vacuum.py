@@ -24,7 +24,7 @@ def files_of(lake: Lake, name: str) -> Iterator[Path]:
 
 def foreign_vacuum(lake: Lake, name: str, days: int = 7) -> int:
     """Delete what is older than the retention and not named; the number of files."""
-    named = {Path(path).name for path in lake.table(name).blocks().toPandas()["path"]}
+    named = {Path(row.path).name for row in lake.table(name).blocks().select("path").collect()}
     old = [
         path
         for path in files_of(lake, name)

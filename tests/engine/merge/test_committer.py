@@ -84,7 +84,7 @@ def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
             scene.table.delete("k = 0")  # a user takes a row of our new file before we look
         return number
 
-    scene.table.apply = land_and_go_on  # type: ignore[method-assign]  # the race of this test
+    scene.table.apply = land_and_go_on  # type: ignore[method-assign, assignment]  # the race of this test
     report = scene.run()
     assert report.version_after == scene.table.current.number - 1
     assert len(scene.table.rows()) == 47

@@ -34,8 +34,9 @@ def table() -> MemoryTable:
     return made
 
 
-def run(table: MemoryTable, *, trash: bool = False, **options: object) -> VacuumReport:
-    resolved = resolve({"vacuum.max-share": 1, **options}, {}, {})
+def run(table: MemoryTable, *, trash: bool = False, sink_hours: int = 720) -> VacuumReport:
+    options = {"vacuum.max-share": 1, "vacuum.sink-retention-hours": sink_hours}
+    resolved = resolve(options, {}, {})
     request = VacuumRequest(resolved, age_ms=DAY, trash=trash)
     return vacuum(MemoryAdapter(table), request, clock=Clock(now_ms=lambda: table.now_ms))
 
@@ -68,7 +69,7 @@ def test_its_files_stay_out_of_the_recycle_bin_too(table: MemoryTable) -> None:
 
 
 def test_it_goes_once_the_time_is_over(table: MemoryTable) -> None:
-    run(table, **{"vacuum.sink-retention-hours": 24 * 7})
+    run(table, sink_hours=24 * 7)
     assert position(table) == "nothing"
     assert len(table.versions) - len(table.expired) == 2
 
