@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from lakekeeper.core.config.options import OPTIONS
 from lakekeeper.core.layout import clustering_info
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
@@ -365,7 +366,12 @@ def deterministic() -> Iterator[None]:
     make_plan, mean_depth = planner.make_plan, clustering_info.mean_depth
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
-        key = (id(snapshot), tuple(p.name for p in policies), tuple(options.values.items()), env)
+        key = (
+            id(snapshot),
+            tuple(p.name for p in policies),
+            tuple(option.of(options) for option in OPTIONS),
+            env,
+        )
         if key not in plans:
             plans[key] = (make_plan(snapshot, policies, options, env), snapshot)
         return plans[key][0]

@@ -52,8 +52,9 @@ def restore(name: str) -> Run:
 
 
 def _worker(keep: Keep, kind: str) -> Run:
-    make = rewrite if kind == "r" else delete
-    return make(vacuum_intent_timeout_hours=keep.timeout, early_abort_interval_ms=0)
+    if kind == "r":
+        return rewrite(watchful=True, vacuum_intent_timeout_hours=keep.timeout)
+    return delete(vacuum_intent_timeout_hours=keep.timeout)
 
 
 def sweep_scopes(depth: int = 0) -> list[Scope]:
