@@ -45,7 +45,7 @@ def matching(frame: DataFrame, locations: Collection[str]) -> Iterator[dict[str,
     """
     from pyspark.sql import functions as F
 
-    wanted = small(frame, asked=sorted(_names(locations)))
+    wanted = small(frame, wanted=sorted(_names(locations)))
     dv = F.col("deletionVector")
     place, kind = dv.getField("pathOrInlineDv"), dv.getField("storageType")
     by_vector = F.when(kind == "u", F.substr(place, F.lit(-20))).when(

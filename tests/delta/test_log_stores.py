@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.errors import Rejected, Unsupported
+from lakekeeper.opening import open_adapter
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta import FORMAT
 from lakekeeper_delta.log_stores import loses_commits
 from tests.delta.scene import Scene, rewritten, tasks_of
 from tests.opening import adapter_of
@@ -150,7 +152,7 @@ def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, ta
 def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, table: str) -> None:
     """The last line: whoever calls an adapter by himself."""
     scene = Scene(spark, Path(table))
-    adapter = scene.adapter()
+    adapter = FORMAT.open(spark, open_adapter(spark, table).name)
     snapshot = adapter.snapshot(["k"])
     made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
     with pytest.raises(Rejected, match="single-driver"):

@@ -44,11 +44,11 @@ def test_truncated_bounds_are_wide_and_said_to_be(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "columns,key,said",
     [
-        ("id INT, m MAP<STRING, INT>", "m", "of type map"),
-        ("id INT, l ARRAY<INT>", "l", "of type list"),
-        ("id INT, a STRUCT<b: INT>", "a", "of type struct"),
+        ("id INT, m MAP<STRING, INT>", "m", "has type map"),
+        ("id INT, l ARRAY<INT>", "l", "has type list"),
+        ("id INT, a STRUCT<b: INT>", "a", "has type struct"),
         ("id INT, a STRUCT<b: INT>", "a.c", "a.b"),
-        ("id INT, v VARIANT", "v", "of type variant"),
+        ("id INT, v VARIANT", "v", "has type variant"),
         ("id INT, user_id INT", "userid", "did you mean 'user_id'"),
     ],
 )

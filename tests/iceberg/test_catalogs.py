@@ -113,5 +113,5 @@ def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) ->
     versions = rest.versions()
     done = rest.adapter().storage.compact_metadata(dry_run=False)
     assert (done.version, done.files_before, done.files_after) == (None, 6, 6)
-    assert done.why == "6 manifests are left as they are: Iceberg's rewrite of them is not safe over HTTP"
+    assert done.why == "6 manifests are kept: Iceberg's rewrite of manifests is not safe over HTTP"
     assert rest.versions() == versions
