@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_OURS = {
+COMMANDS = {
     "analyze": "info",
     "describe": "info",
     "status": "info",
@@ -29,5 +29,5 @@ _UNKNOWN = re.compile(r"No such command '([\w-]+)'\.")
 def hint(message: str) -> str:
     """What to use instead of an unknown command, after a space; empty for any other message."""
     found = _UNKNOWN.search(message)
-    ours = _OURS.get(found[1].lower().replace("_", "-")) if found else None
+    ours = COMMANDS.get(found[1].lower().replace("_", "-")) if found else None
     return f" See {ours}" if ours else ""

@@ -22,7 +22,7 @@ class Opened:
     def __init__(self) -> None:
         self.given: list[tuple[str, Backoff | None]] = []
 
-    def __call__(self, _: Any, name: str, backoff: Backoff | None) -> Any:
+    def __call__(self, _: Any, name: str, backoff: Backoff | None, *_logs: Any) -> Any:
         self.given.append((name, backoff))
         raise NotFound(name, "no such table")
 

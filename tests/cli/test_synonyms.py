@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakekeeper.cli import app, main
-from lakekeeper.cli.synonyms import _OURS
+from lakekeeper.cli.synonyms import COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_no_command_of_ours_is_taken_for_another_tools() -> None:
         if command.callback
     }
     assert len(ours) > 10
-    assert not ours & _OURS.keys()
+    assert not ours & COMMANDS.keys()

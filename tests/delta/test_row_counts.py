@@ -109,7 +109,7 @@ def test_the_loss_is_found_where_the_fix_is_taken_out(
     name = TableName(place, "delta", scene.sql, path=place)
     opened = FORMAT.open(spark, name)
     assert isinstance(opened, DeltaTable)
-    table = Table(spark, name, ByText(opened._log, name))
+    table = Table(spark, name, ByText(scene.log(), name))
     with nullcontext() if left else pytest.raises(AssertionError):
         unharmed(scene, table.compact)
     assert sum(scene.spark_rows().values()) == left

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.formats.lakes import Lake
-from tests.formats.test_written import location
 
 DAY = 86_400
 
 
 def files_of(lake: Lake, name: str) -> Iterator[Path]:
     """All that lies below the table's location but the format's own metadata."""
-    home = location(lake, name)
+    home = lake.home(name)
     for path in home.rglob("*"):
         if path.is_file() and path.relative_to(home).parts[0] not in ("_delta_log", "metadata"):
             yield path
@@ -60,7 +59,7 @@ def test_a_table_whose_notes_are_all_gone_works(lake: Lake) -> None:
     table.cluster_by("k", "id", layout="hilbert")
     rows = lake.fingerprint(name)
     assert table.recluster(policy="full").changed
-    shutil.rmtree(location(lake, name) / "_lakekeeper")
+    shutil.rmtree(lake.home(name) / "_lakekeeper")
     again = lake.table(name)
     assert lake.fingerprint(name) == rows
     again.recluster()

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakekeeper.errors import Rejected
 from tests.formats.lakes import Lake
-
-
-def location(lake: Lake, name: str) -> Path:
-    rows = lake.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").collect()
-    return Path(str(rows[0].data_type).removeprefix("file:"))
 
 
 def test_outputs_that_are_gone_are_not_committed(lake: Lake) -> None:
@@ -26,7 +20,7 @@ def test_outputs_that_are_gone_are_not_committed(lake: Lake) -> None:
 
     def remove(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "before_commit":
-            outputs = [path for path in location(lake, name).rglob("*.parquet") if "/lk" in str(path)]
+            outputs = [path for path in lake.home(name).rglob("*.parquet") if "/lk" in str(path)]
             assert outputs
             for path in outputs:
                 path.unlink()
