@@ -17,6 +17,7 @@ from lakekeeper.core.layout.clustering_info import ClusteringInformation
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
 from lakekeeper.core.simulation.simulate import SimulationReport
+from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.dropped_tables import (
@@ -49,6 +50,7 @@ __all__ = [
     "RestoreReport",
     "Service",
     "SimulationReport",
+    "StreamsReport",
     "Table",
     "TrashEntry",
     "VacuumReport",

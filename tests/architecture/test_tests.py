@@ -120,7 +120,6 @@ ELSEWHERE = {
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
     "core/text/chart.py": "core/simulation/test_simulation_text.py",
     "core/text/formatting.py": "core/test_goldens.py",
-    "core/text/template.py": "core/model/test_reason.py",
     "core/text/result.py": "core/simulation/test_simulation_text.py",
     # policies that are their golden file, and what every plan of theirs has to hold
     "core/planning/policies/full.py": "core/test_goldens.py",
@@ -139,7 +138,6 @@ ELSEWHERE = {
     "core/model/plan.py": "core/planning/test_plan_properties.py",
     "core/model/plan_table.py": "core/cost/test_prediction.py",
     "core/model/report.py": "engine/merge/test_committer.py",
-    "core/model/reason_code.py": "core/model/test_reason.py",
     "core/units.py": "core/test_goldens.py",
     "core/vacuum/vacuum_report.py": "engine/vacuum/test_job.py",
     "core/vacuum/streams_report.py": "engine/vacuum/test_sinks.py",

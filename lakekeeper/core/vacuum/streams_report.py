@@ -15,7 +15,7 @@ class StreamsReport(Result):
     """The last commit of each stream that writes into a table, the newest first.
 
     ``keep_ms`` is how long after that commit a vacuum keeps the versions that the stream looks up on restart, and
-    ``now_ms`` the moment of the call.
+    ``now_ms`` the time of the call.
     """
 
     table: str
