@@ -330,7 +330,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
         (["recluster", "--columns", "id,k,id,k,id"], 2, "column"),
         (["recluster", "--columns", "k", "--where", "k IN (SELECT 1)"], 2, "not a subquery"),
         (["recluster", "--columns", "k", "--where", "rand() < 1"], 2, "not deterministic"),
-        (["recluster", "--columns", "k", "--where", "cli_udf(k) < 1"], 2, "a UDF is none"),
+        (["recluster", "--columns", "k", "--where", "cli_udf(k) < 1"], 2, "not a UDF"),
         (["compact", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),
         (["compact", "--where", "k ="], 2, "it cannot be parsed"),
         (["merge-deletes", "--where", "kk = 1"], 2, "no column 'kk' (did you mean 'k'?)"),

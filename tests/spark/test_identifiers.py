@@ -113,7 +113,7 @@ def test_a_folder_without_a_log_is_no_table(spark: SparkSession, home: Path) -> 
     with pytest.raises(NotFound, match="no _delta_log"):
         resolve(spark, str(home / "parquet"))
     folder = home.parent / "ice" / "names" / "events"
-    with pytest.raises(NotFound, match="reached through a catalog"):
+    with pytest.raises(NotFound, match="opened through a catalog"):
         resolve(spark, str(folder))
 
 
