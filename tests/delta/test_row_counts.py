@@ -86,8 +86,9 @@ class ByText(DeltaTable):
         seen = super().snapshot(columns, where)
         spark = SparkSession.active()
         rows = spark.read.format("delta").load(self.table).groupBy("_metadata.file_path").count().collect()
-        counted = {row["file_path"]: row["count"] for row in rows}
-        known = [counted.get(f"file://{self.table}/{path}", 0) for path in seen.blocks.path.to_pylist()]
+        counted = {row["file_path"].removeprefix("file:").lstrip("/"): row["count"] for row in rows}
+        root = self.table.lstrip("/")
+        known = [counted.get(f"{root}/{path}", 0) for path in seen.blocks.path.to_pylist()]
         return replace(seen, blocks=replace(seen.blocks, rows=np.array(known, np.int64)))
 
     def write(self, rows: Any, task: MergeTask, run_id: str) -> Rewrite:
