@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayClient
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 from tests.iceberg.race import Race, check, delete_places
 from tests.iceberg.scene import Scene
@@ -124,7 +125,7 @@ def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(
     for k in range(0, 40, 8):
         scene.run(f"DELETE FROM {{t}} WHERE k IN ({k}, {k + 97}, {k + 191})")
     replayed(race)
-    scene.run("DELETE FROM {t} WHERE k IN (7, 107, 207)")
+    scene.run("DELETE FROM {t} WHERE k IN (7, 107, 206)")
     calls: list[str] = []
     real = GatewayClient.send_command
 
@@ -136,7 +137,8 @@ def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(
     replayed(race)
     race.commit()
     monkeypatch.undo()
-    assert len(calls) <= 900
+    # Python's cyclic collector releases Java objects, with a call each, whenever it happens to run.
+    assert sum(not call.startswith(MEMORY_COMMAND_NAME) for call in calls) <= 750
     assert sum(scene.spark_rows().values()) == sum(scene.log_rows().values()) == 240 - 18
 
 
