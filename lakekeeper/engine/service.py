@@ -86,7 +86,7 @@ class TableResult:
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """What one pattern of a pass stands for.
+    """The tables that one pattern of a pass expands to.
 
     status   ``matched`` (``tables`` of them), ``unmatched`` (the catalog answered, and has no such table), ``failed``
              (not all could be listed; what was found is in the pass)
@@ -171,7 +171,7 @@ def sweep(
 
 
 def ranked(names: Sequence[str], worth: Callable[[str], float] | None) -> Sequence[str]:
-    """Names, those first that are worth most, else in the order given; what can not be weighed comes last."""
+    """Names, those first that are worth most, else in the order given; those without an estimate come last."""
     if worth is None or len(names) < 2:
         return names
 
@@ -196,12 +196,14 @@ class _Call:
 
 def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> TableResult:
     if call.stopping():
-        return TableResult(name, "stopped", "told to stop before its turn")
+        return TableResult(name, "stopped", "the service was stopped before its turn")
     reports: list[MergeReport] = []
     freed: VacuumReport | None = None
     try:
         table = open_table(name)
-        if not table.automatic:  # asked first: whatever else is wrong on the table, it is not ours to touch
+        if (
+            not table.automatic
+        ):  # checked first: an excluded table is not touched, whatever else is wrong with it
             return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
         options = table.options({"auto.verbs": ",".join(call.settings.verbs)})
         if not options.auto.enabled:
@@ -261,7 +263,7 @@ def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error:
     if error:
         status, reason = "failed", f"{error} (after {said})" if said else error
     elif not reports:
-        status, reason = "idle", "no cluster key, and no other verb asked for"
+        status, reason = "idle", "no cluster key, and no other verb was requested"
     elif dry_run and groups:
         status, reason = "idle", f"dry run: {len(groups)} groups are due"
     elif not groups and not landed:

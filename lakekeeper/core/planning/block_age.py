@@ -11,9 +11,9 @@ from lakekeeper.core.units import Floats, Ints
 def ages(snapshot: Snapshot, now_ms: int) -> Floats:
     """N ages in seconds.
 
-    A block whose birth is unknown counts as old as the oldest that is known: its commit is no longer in the table's
-    metadata. One that is yet to be born (clocks differ) is fresh. Without a clock (``now_ms`` 0) it is as late as the
-    newest moment that the snapshot knows.
+    A block whose time of addition is unknown is as old as the oldest known one: its commit is no longer in the table's
+    metadata. One added in the future (clocks differ) is fresh. Without a clock (``now_ms`` 0), ages count from the
+    latest time in the snapshot.
     """
     born = snapshot.blocks.added_at
     return _since(born, _moments(snapshot), now_ms)

@@ -138,7 +138,7 @@ def assign(curve: DepthCurve, lo: Ints, hi: Ints, hot: Bools) -> tuple[Ints, Cou
 
 
 def _peaks(depth: Counts, first: Index, last: Index) -> Counts:
-    """The greatest depth in each of some runs, which lie one behind the other."""
+    """The greatest depth in each of several consecutive runs."""
     ends = np.stack([first, last + 1], axis=1).ravel()
     return np.maximum.reduceat(depth, ends[: -1 if last[-1] + 1 == len(depth) else None])[::2]
 

@@ -1,12 +1,12 @@
 """A change of the cluster key in steps: each round takes in a bounded share of the blocks of another key or layout.
 
 They count as level 0 under the new key, and all of them overlap there: without a bound the first run after
-``cluster_by`` would rewrite the whole table, whether or not a user asked for that.
+``cluster_by`` would rewrite the whole table, whether or not a user wants that.
 
     round 1   ████░░░░░░░░░░░░   a share of the table's bytes, and whatever is new
     round 2   ▒▒▒▒████░░░░░░░░   the next; what is done already waits at level 1
 
-Only policies that lay data out are held back. Deleted rows are purged and small files packed whatever key the blocks
+Only policies that cluster data are held back. Deleted rows are purged and small files packed whatever key the blocks
 were clustered by: those policies choose a block for what is in it, and few are due.
 """
 
@@ -40,7 +40,7 @@ class Share:
         return Reason.of(Code.KEY_CHANGE, round_bytes=self.most)
 
     def needed(self, every: Index, starts: Ints) -> list[int]:
-        """Of groups of blocks that stand one after another in ``every``, the bytes of other keys."""
+        """The bytes of other keys in each of several consecutive groups of blocks in ``every``."""
         if not self.foreign.any():
             return [0] * len(starts)
         sums: list[int] = np.add.reduceat(np.where(self.foreign[every], self.size[every], 0), starts).tolist()

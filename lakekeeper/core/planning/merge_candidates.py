@@ -188,7 +188,7 @@ def ladder(run_size: Floats) -> Iterator[float]:
 
 
 def _stretches(field: Field, at: Index) -> tuple[Index, Ints]:
-    """The blocks ``at`` that lie in a stretch at least two deep, and the number of the stretch."""
+    """The blocks ``at`` within a stretch at least two deep, and the number of the stretch."""
     lo, hi, group = _line_of(field.line, at)
     curve = curve_over(lo, hi, group)
     batch, _ = assign(curve, lo, hi, curve.folded > 1)

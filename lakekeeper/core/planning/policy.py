@@ -18,7 +18,7 @@ from lakekeeper.core.workload.workload import Workload
 
 
 class Part(NamedTuple):
-    """The merge that wrote a block, and where a bound cut it short, when its inputs were born (ms); else 0."""
+    """The merge that wrote a block, and where a bound cut it short, when its inputs were added (ms); else 0."""
 
     merge: str
     born_ms: int = 0
@@ -31,7 +31,7 @@ class Env:
     now_ms        the time, ms since the epoch
     parallelism   tasks that the cluster runs side by side
     busy          paths of blocks that other work holds
-    workload      what queries ask for; None: unknown, they are taken to ask for the data as it lies
+    workload      what queries ask for; None: unknown; every part of the data counts alike
     parts         path of a block → the merge of the same call that wrote it
     spent_bytes   rewritten on this table in the last 24 hours
     """

@@ -23,7 +23,7 @@ from lakekeeper.core.model.reason_code import Code
 class Output:
     """One file that a rewrite wrote and no version names yet: path as the log would name it, rows, bytes.
 
-    ``rows`` are those that live: ``masked`` more lie in the file, and a replay has marked them as deleted.
+    ``rows`` are live; the file holds ``masked`` more, which a replay has marked as deleted.
     """
 
     path: str
@@ -36,8 +36,8 @@ class Output:
 class Rewrite:
     """The outputs of one task. ``native`` is the adapter's own handle on them and means nothing to others.
 
-    ``rows_in`` is the number of live rows that were read, where the adapter could tell. ``run_id`` is the run in whose
-    folder the files lie.
+    ``rows_in`` is the number of live rows that were read, if the adapter knows it. ``run_id`` is the run that owns the
+    folder of the files.
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
@@ -106,7 +106,7 @@ class Winner:
     """A commit that came between: version, operation, the run id if it was one of lakekeeper's, else ``""``.
 
     ``layout``: it moved rows and changed none (a rewrite by any writer); ``appends``: it only added rows.
-    ``at_ms`` is when it was committed, ms since the epoch, 0 where the log does not tell.
+    ``at_ms`` is when it was committed, ms since the epoch, 0 if the log does not record it.
     """
 
     version: int
@@ -118,7 +118,7 @@ class Winner:
 
     @property
     def changes_rows(self) -> bool:
-        """Did it delete or update rows, as far as one can tell?"""
+        """Did it delete or update rows, as far as the log shows?"""
         return not (self.layout or self.appends)
 
     def __str__(self) -> str:

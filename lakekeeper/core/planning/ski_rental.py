@@ -1,10 +1,10 @@
 """Ski rental (rent or buy): what overlapping files have cost their readers so far, against the cost of a merge.
 
 A table is a set of sorted runs. Each query pays *rent* for every run over its key; a merge *buys* one run for several.
-Which merges pay depends on queries and commits to come, which nothing tells: the problem is ski rental, over and over.
+Which merges pay depends on future queries and commits, which are unknown: the problem is repeated ski rental.
 For a batch B of blocks, with P(b) the share of the queries that open b, in byte-equivalents (``core.score``):
 
-    paid(B)   Σ P(b) · cost of reading b · queries since b was born
+    paid(B)   Σ P(b) · cost of reading b · queries since b was added
     kept(B)   what one sorted run in their place would have cost: at each point since the oldest block there
     rent(B)   paid − kept           what the overlap has cost so far
     work(B)   ρ·bytes + O·files     what the merge costs
@@ -57,9 +57,9 @@ class Field:
     """``N`` candidates along the key, in the order of the line, with all that their merges are judged by.
 
     at           positions among the blocks of the snapshot
-    line, data   their intervals, and how the table's bytes lie along the same points
+    line, data   their intervals, and how the table's bytes are spread over the same points
     cost         N byte-equivalents that a query pays to read the block, on average over all queries
-    paid         N byte-equivalents that queries have paid for that since it was born
+    paid         N byte-equivalents that queries have paid for that since it was added
     age          N ages, in queries of the table; ``live_age``, times live bytes
     merge        N numbers of the merges of the same call that wrote them, −1 for none: what one merge wrote is sorted
     live, bytes  N sizes: without deleted rows, and as they are; ``rows``, rows that are not deleted
@@ -94,7 +94,7 @@ class Field:
         return len(self.at)
 
     def born_ms(self, members: Index, starts: Ints, now_ms: int) -> Ints:
-        """Per batch of ``members`` when its bytes were born, on average, in ms since the epoch."""
+        """Per batch of ``members`` when its bytes were added, on average, in ms since the epoch."""
         mean = np.add.reduceat(self.live_age[members], starts) / np.add.reduceat(self.live[members], starts)
         return np.asarray(now_ms - 1000 * mean / self.scale.rate, np.int64)
 
@@ -139,7 +139,7 @@ def field_of(
 
 
 def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: int) -> tuple[Ints, Ints]:
-    """Of each block when the inputs of a merge that was cut short were born (else now), and its merge's number."""
+    """Of each block when the inputs of a merge that was cut short were added (else now), and its merge's number."""
     if not parts:
         return np.full(len(at), now_ms), np.full(len(at), -1)
     found = pc.index_in(blocks.path.take(pa.array(at)), value_set=pa.array(list(parts), pa.string()))
@@ -202,7 +202,7 @@ def weigh(field: Field, members: Index, edges: Ints, *, apart: bool = True) -> W
     opened = scale.reads.outputs(Groups(field.at[members], edges, files))
     first = np.minimum.reduceat(field.line.lo[members], starts)
     last = np.maximum.reduceat(field.line.hi[members], starts)
-    # One file for each query that meets the batch, since its oldest block; what lies in the query's range besides has
+    # One file for each query that meets the batch, since its oldest block; the rest of the query's range has
     # been there for as long as the bytes have.
     mean = np.add.reduceat(field.live_age[members], starts) / live
     met, more = opened.met * field.look.of(files, opened.met), opened.files - opened.met

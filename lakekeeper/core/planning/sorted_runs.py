@@ -6,7 +6,7 @@
     └──┘ └──┘ └───┘ └──────────┘ └────────────────────┘
     ╰──── a unit ────╯ ─► L2                                a unit is the newest runs, and becomes one run
 
-The rules are asked in order, and the first that names a unit wins: optimization interval, total size,
+The rules apply in order, and the first that names a unit wins: optimization interval, total size,
 incremental size, size amplification, size ratio, run count, forced level 0.
 """
 
@@ -45,7 +45,7 @@ class Unit:
 
 
 def highest_level(rules: Rules, present: int) -> int:
-    """Where a full compaction puts everything: at least where data lies already."""
+    """Where a full compaction puts everything: at least the highest level that holds data."""
     return max(rules.levels - 1, present)
 
 
@@ -89,7 +89,7 @@ def _size_ratio(size: Ints, count: int, rules: Rules) -> Reason:
 
 
 def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: int | None) -> Reason | None:
-    """What makes a full compaction due before the others are asked."""
+    """What makes a full compaction due before the other rules apply."""
     if len(level) == 1:
         return None
     interval = rules.interval_ms
@@ -110,7 +110,7 @@ def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: 
 def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: bool) -> int:
     """How many of the newest runs, beginning with ``count``: as long as the next is not larger than all before it.
 
-    Once more than one is taken, runs of levels 0 and 1 are taken even if they are. 0 if it stays at one, unforced.
+    With more than one taken, runs of levels 0 and 1 follow even if they are. 0 if it stays at one, unforced.
     """
     before = np.cumsum(size)[:-1]
     larger = (

@@ -45,7 +45,7 @@ class Youth:
 
 
 def youth_of(blocks: BlockSet, now_ms: int) -> Youth:
-    """The youth of each block at ``now_ms`` (ms since the epoch; 0: no clock). One yet to be born is fresh."""
+    """The youth of each block at ``now_ms`` (ms since the epoch; 0: no clock). One added in the future is fresh."""
     if now_ms <= 0:
         return Youth(np.zeros(len(blocks), np.int64), known=False)
     born = blocks.added_at

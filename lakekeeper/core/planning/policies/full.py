@@ -1,4 +1,4 @@
-"""``full``: sorts everything that it is shown, each time it is asked. The baseline to measure the others by."""
+"""``full``: sorts all candidates on every call. The baseline for the other policies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``sizes``: small neighbours of one level, partition and spec are packed together (small files).
 
-With a cluster key, neighbours are neighbours along the key, and two small blocks with a larger one wholly
-between them are none: packing them would stretch one file over the other.
+With a cluster key, neighbours are neighbours along the key. Two small blocks with a larger one wholly between
+them are not neighbours: packing them would stretch one file over the other.
 
     small |--|   |--| small   large |--------|   small |--|          {1, 2} are packed, the third is alone
 
@@ -192,7 +192,7 @@ def _files_worth(blocks: BlockSet, options: Options) -> Floats:
 
     A writer that fills files one after another needs at most 2 x + 1 files for rows worth x: two
     neighbouring files hold more than one file's worth. Rows count with slack, as writers that only know
-    bytes have to guess where the row bound lies.
+    bytes have to guess where the row bound falls.
     """
     rows = blocks.rows - np.maximum(blocks.deleted_rows, 0)
     return options.files.fullness(rows, blocks.live_bytes, _ROW_SLACK)

@@ -108,7 +108,7 @@ class _Picked:
 def _along(
     blocks: BlockSet, line: Intervals, place: Ints, still: Bools, options: Options
 ) -> tuple[Index, Bools]:
-    """The blocks along the key, and which of them, in that order, no merge betters: they stand as walls.
+    """The blocks along the key, and which of them, in that order, no merge improves: these separate the others.
 
     Ranges that share nothing but an end do not overlap here: neighbours of one sorted run do that.
     """
@@ -123,7 +123,7 @@ def _along(
 
 
 def _ordered(blocks: BlockSet, *keys: Ints) -> Index:
-    """The order by ``keys``, the last first as in lexsort; names are only looked at where these do not tell apart."""
+    """The order by ``keys``, the last first as in lexsort; names break ties."""
     order = np.lexsort(keys)
     sorted_keys = np.stack(keys)[:, order]
     same = (sorted_keys[:, 1:] == sorted_keys[:, :-1]).all(axis=0)
@@ -193,7 +193,7 @@ def _merges(
     at, walls = order[chosen], np.cumsum(wall)[chosen]
     if not len(at):
         return [], left
-    # A place has one unit at most, and the line keeps places apart: along it, units stand together.
+    # A partition has one unit at most, and the line keeps partitions apart: along it, units are contiguous.
     part = fill(
         picked.of[at],
         blocks.bytes[at],
