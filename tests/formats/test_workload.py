@@ -116,7 +116,7 @@ def test_advice_for_queries_that_ask_another_column_than_the_key(
 def test_advice_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
     name = make(lake, files=2)
     table = lk.table(spark, name)
-    with pytest.raises(OptionError, match="observe"):
+    with pytest.raises(OptionError, match="listen"):
         table.advise()
     asked = lk.Workload("t", (), 0, 0, "nowhere")
     with pytest.raises(OptionError, match="contains none of it"):
