@@ -77,7 +77,7 @@ def test_a_table_of_another_format_in_the_session_catalog(spark: SparkSession, t
 def test_features_that_are_not_known(
     reader: int, writer: int, named: list[str], properties: dict[str, str], feature: str
 ) -> None:
-    with pytest.raises(Unsupported, match=r"nothing was written|not go to this log") as refused:
+    with pytest.raises(Unsupported, match=r"nothing was written|not written to this log") as refused:
         features.check("t", reader, writer, named, properties)
     assert refused.value.feature == feature
 
