@@ -207,7 +207,7 @@ def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
     alone = FakeTable(answers={"recluster": no_key})
     only = AutoSettings(("*",), ("recluster",), 900)
     (one,) = passed({"a": alone}, settings=only).tables
-    assert (one.status, one.reason) == ("idle", "no cluster key, and no other verb asked for")
+    assert (one.status, one.reason) == ("idle", "no cluster key, and no other verb was requested")
 
 
 def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
