@@ -32,7 +32,7 @@ from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.fleet import auto, run
 from lakekeeper.spark.query_listener import Listening
-from lakekeeper.sql import sql
+from lakekeeper.statements.sql import sql
 from lakekeeper.workloads import listen
 
 __all__ = [

@@ -21,6 +21,7 @@ COMMANDS = (
     "plan",
     "advise",
     "simulate",
+    "cluster-by",
     "recluster",
     "compact",
     "merge-deletes",

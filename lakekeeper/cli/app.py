@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lakekeeper.arguments import columns_and_layout
 from lakekeeper.cli import storage
 from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.information import Information
@@ -171,6 +172,39 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     given = {"policy": policy, "options": call["options"]}
     played = {name: getattr(course, name) for name in ("stream", "commits", "every", "seed", "final")}
     setup.show(setup.table(table).simulate(columns, **given, **played))
+    return 0
+
+
+@app.command()
+@with_setup
+def cluster_by(
+    setup: Setup,
+    table: TableName,
+    columns: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY",
+            help="One to four columns, A,B; a curve, 'hilbert(A,B)'; or none, to remove the key.",
+        ),
+    ],
+    *,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native", help="Store it as the format's own key. On Delta this adds writer features for good."
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Store the cluster key in a table, or remove it.
+
+    Prints the key before and after, and whatever else changes in the table: protocol, features, sort order. Rewrites
+    no data file.
+    """
+    setup.check({})
+    named, layout = ((), "linear") if columns.strip().lower() == "none" else columns_and_layout(columns)
+    opened = setup.table(table)
+    setup.show(opened.cluster_by(*(named or (None,)), layout=layout, native=native, dry_run=dry_run))
     return 0
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "undrop": "trash restore",
     "run": "auto --once",
     "options": "docs/reference/options.md and conf/lakekeeper-defaults.conf",
-    "cluster-by": "recluster --columns, or cluster_by(...) in Python to store a key",
+    "set-cluster-key": "cluster-by",
 }
 _UNKNOWN = re.compile(r"No such command '([\w-]+)'\.")
 

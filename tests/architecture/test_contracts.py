@@ -27,7 +27,7 @@ VIOLATIONS = [
     ("layers", "1 imports run one way", "lakekeeper/arguments.py", "import lakekeeper.api"),
     ("layers", "1 imports run one way", "lakekeeper/opening.py", "import lakekeeper.fleet"),
     ("layers", "1 imports run one way", "lakekeeper/workloads.py", "import lakekeeper.opening"),
-    ("layers", "1 imports run one way", "lakekeeper/dropped_tables.py", "import lakekeeper.sql"),
+    ("layers", "1 imports run one way", "lakekeeper/dropped_tables.py", "import lakekeeper.statements"),
     ("layers", "1 imports run one way", "lakekeeper/errors.py", "from lakekeeper.core.model import blocks"),
     (
         "core-layers",

@@ -302,6 +302,18 @@ def test_compact_needs_no_key(run: Run, table: str) -> None:
 
 
 @both
+def test_a_key_is_stored_shown_and_removed(run: Run, spark: SparkSession, table: str) -> None:
+    tried = run("cluster-by", table, "k,id", "--dry-run")
+    assert (tried.code, "none would become (k, id)" in tried.out) == (0, True)
+    assert run("cluster-by", table, "hilbert(k, id)", "--json").json["key_after"] == "hilbert(k, id)"
+    assert "hilbert(k, id)" in run("info", table).out
+    gone = run("cluster-by", table, "none", "--json").json
+    assert (gone["key_after"], gone["status"]) == ("", "done")
+    assert run("info", table).code == 2
+    assert "did you mean 'k'?" in run("cluster-by", table, "kk").err
+
+
+@both
 def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str) -> None:
     gone = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes", "--json")
     assert (gone.code, gone.json["deleted_rows_count"], gone.json["touched_data_files_count"]) == (0, 50, 2)

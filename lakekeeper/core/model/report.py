@@ -12,6 +12,9 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report_text import render_delete, render_report, render_restore
 from lakekeeper.core.text.result import Result
 
+DONE, PARTIAL, FAILED, IDLE, PLANNED = "done", "partial", "failed", "idle", "planned"
+"""The ``status`` of a result: what became of the call as a whole."""
+
 _NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 
 
@@ -88,6 +91,16 @@ class MergeReport(Result):
     plan: Plan | None = field(default=None, compare=False, repr=False)
 
     @property
+    def status(self) -> str:
+        """``done``, ``partial`` (groups failed or lost a race), ``failed``, ``idle`` or, in a dry run, ``planned``."""
+        if self.dry_run:
+            return PLANNED if self.groups else IDLE
+        lost = any(group.status in ("failed", "dropped") for group in self.groups)
+        if self.changed:
+            return PARTIAL if lost else DONE
+        return FAILED if lost else IDLE
+
+    @property
     def prediction_error(self) -> float | None:
         """Relative error of the predicted files per query against those opened now; None in a dry run."""
         told, real = self.files_per_query_predicted, self.files_per_query_after
@@ -104,6 +117,7 @@ class MergeReport(Result):
             name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("plan", "groups")
         }
         plain["run_ids"] = list(self.run_ids)
+        plain["status"] = self.status
         plain["prediction_error"] = self.prediction_error
         plain["ended"] = self.ended.to_dict()
         plain["groups"] = [group.to_dict() for group in self.groups]
@@ -146,9 +160,14 @@ class DeleteReport(Result):
         """Whether anything was committed."""
         return bool(self.run_id)
 
+    @property
+    def status(self) -> str:
+        """``done``, or ``idle`` if no row matched."""
+        return DONE if self.changed else IDLE
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "winners": list(self.winners)}
+        return {**asdict(self), "status": self.status, "winners": list(self.winners)}
 
     def __str__(self) -> str:
         return render_delete(self)
@@ -177,9 +196,14 @@ class RestoreReport(Result):
     run_id: str = ""
     duration_ms: int = 0
 
+    @property
+    def status(self) -> str:
+        """``done``, or ``idle`` if an earlier restore had already restored it."""
+        return IDLE if self.already else DONE
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return asdict(self)
+        return {**asdict(self), "status": self.status}
 
     def __str__(self) -> str:
         return render_restore(self)
@@ -205,9 +229,16 @@ class MetadataReport(Result):
         """Whether anything was written."""
         return self.version is not None and not self.dry_run
 
+    @property
+    def status(self) -> str:
+        """``done``, ``idle`` or, in a dry run, ``planned``."""
+        if self.dry_run:
+            return PLANNED if self.files_after < self.files_before else IDLE
+        return DONE if self.changed else IDLE
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return asdict(self)
+        return {**asdict(self), "status": self.status}
 
     def __str__(self) -> str:
         would = " would be" if self.dry_run else ""
@@ -229,10 +260,17 @@ class KeyReport(Result):
     kept_as: str
     changes: tuple[tuple[str, str, str], ...] = ()
 
+    @property
+    def status(self) -> str:
+        """``done``, ``idle`` if the table stays as it is or, in a dry run, ``planned``."""
+        if self.key_before == self.key_after and not self.changes:
+            return IDLE
+        return PLANNED if self.dry_run else DONE
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         changes = [dict(zip(("what", "before", "after"), change, strict=True)) for change in self.changes]
-        return {**asdict(self), "changes": changes}
+        return {**asdict(self), "status": self.status, "changes": changes}
 
     def __str__(self) -> str:
         verb = "would become" if self.dry_run else "->"

@@ -8,6 +8,7 @@ from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import DONE, FAILED, IDLE, PARTIAL, PLANNED
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_plan import VacuumPlan
 from lakekeeper.core.vacuum.vacuum_text import render_vacuum
@@ -52,11 +53,22 @@ class VacuumReport(Result):
         """Was anything deleted, moved or expired?"""
         return not self.dry_run and bool(self.deleted_files_count or self.expired_snapshots_count)
 
+    @property
+    def status(self) -> str:
+        """``done``, ``partial`` (files could not be deleted), ``failed``, ``idle``, or ``planned`` in a dry run."""
+        if self.dry_run:
+            return PLANNED if self.deleted_files_count or self.expired_snapshots_count else IDLE
+        stopped = bool(self.failed_files_count) or self.ended.code == Code.STOPPED
+        if self.changed:
+            return PARTIAL if stopped else DONE
+        return FAILED if stopped else IDLE
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, the plan included."""
         plain: dict[str, Any] = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name != "plan"
         }
+        plain["status"] = self.status
         plain["deleted_by_kind"] = {kind: list(counts) for kind, counts in self.deleted_by_kind.items()}
         plain["settled_runs"] = list(self.settled_runs)
         plain["ended"] = self.ended.to_dict()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
@@ -24,7 +24,6 @@ from lakekeeper.engine.events import Events
 from lakekeeper.errors import AdapterError, Conflict, NotFound
 from lakekeeper.opening import Opened, open_adapter
 from lakekeeper.spark.confs import table_options
-from lakekeeper.spark.dml_target import changed_table
 from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
@@ -33,24 +32,19 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("lakekeeper")
 
 
-def sql(
+def run_guarded(
     spark: SparkSession,
     statement: str,
-    *,
-    observer: Observer | None = None,
-    options: Mapping[str, Any] | None = None,
+    target: str,
+    observer: Observer | None,
+    options: Mapping[str, Any] | None,
 ) -> DataFrame:
-    """``spark.sql`` that retries a DELETE, UPDATE or MERGE which loses a race only to lakekeeper's own rewrites.
+    """Run a statement that changes ``target``, and retry it if it loses only to lakekeeper's own rewrites.
 
-    Each retry is logged (a warning of the logger ``lakekeeper``) and reported to ``observer`` as ``conflict``. Retries
-    are limited by ``commit.retry.num-retries`` and ``commit.retry.total-timeout-ms``; after the last one, and for every
-    other failure, the statement's own error is raised. Any other statement, and any statement on a table that
-    lakekeeper cannot open, is passed to Spark unchanged. Raises OptionError for text that does not parse, and for
-    invalid ``options``.
+    Each retry is logged and reported to ``observer`` as ``conflict``. After the last retry, and for every other
+    failure, raises the statement's own error.
     """
-    resolve(options)
-    target = changed_table(spark, statement)
-    guard = _guard(spark, target, options) if target else None
+    guard = _guard(spark, target, options)
     if guard is None:
         return spark.sql(statement)
     adapter = guard.opened.adapter

@@ -1,0 +1,167 @@
+"""``CALL lakekeeper.system.<procedure>(table => 't', …)``: the calls of a table, with their own parameters.
+
+A procedure has the name of the method of :class:`lakekeeper.api.Table` and its parameters, in its order, after
+``table``; only ``observer`` has no counterpart in SQL. Arguments are positional or named constants.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.api import Table, table
+from lakekeeper.arguments import columns_and_layout
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.parsed import Argument, Node, arguments, constants, dotted, table_parts
+from lakekeeper.spi import Observer
+from lakekeeper.statements import result_rows as rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAMESPACE = ("lakekeeper", "system")
+_OBSERVER = "observer"
+
+
+Frame = Callable[["SparkSession", Any], "DataFrame"]
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A method of a table as a procedure: its name, and how its result becomes rows."""
+
+    method: str
+    frame: Frame
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, the table first."""
+        own = inspect.signature(getattr(Table, self.method)).parameters
+        return ("table", *(name for name in own if name not in ("self", _OBSERVER)))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as it was parsed: the procedure's name, and the texts of its arguments."""
+
+    name: str
+    given: list[Argument]
+
+
+def _one(columns: rows.Columns) -> Frame:
+    return lambda spark, result: rows.as_frame(spark, columns, (result,))
+
+
+def _each(columns: rows.Columns) -> Frame:
+    return lambda spark, results: rows.as_frame(spark, columns, results)
+
+
+PROCEDURES: Mapping[str, Procedure] = {
+    procedure.method: procedure
+    for procedure in (
+        Procedure("recluster", _one(rows.MERGE)),
+        Procedure("compact", _one(rows.MERGE)),
+        Procedure("merge_deletes", _one(rows.MERGE)),
+        Procedure("vacuum", _one(rows.VACUUM)),
+        Procedure("compact_metadata", _one(rows.METADATA)),
+        Procedure("cluster_by", _one(rows.KEY)),
+        Procedure("delete", _one(rows.DELETE)),
+        Procedure("drop_partition", _one(rows.DELETE)),
+        Procedure("trash", _each(rows.TRASH)),
+        Procedure("restore", _one(rows.RESTORE)),
+        Procedure("empty_trash", _each(rows.TRASH)),
+        Procedure("streams", _one(rows.STREAMS)),
+        Procedure("clustering_information", _one(rows.INFORMATION)),
+        Procedure("clustering_depth", _one(rows.DEPTH)),
+        Procedure("advise", _one(rows.ADVICE)),
+        Procedure("blocks", lambda _, frame: frame),
+        Procedure("plan", lambda spark, plan: plan.to_frame(spark)),
+    )
+}
+
+
+def called(plan: Node) -> Call | None:
+    """The call of one of our procedures; None for another statement. Raises OptionError for an unknown procedure."""
+    if plan.kind != "Call":
+        return None
+    named = plan.child("procedure")
+    parts = named.strings("nameParts") if named.kind == "UnresolvedProcedure" else ()
+    if tuple(part.lower() for part in parts[:2]) != NAMESPACE:
+        return None
+    name = ".".join(parts[2:]).lower()
+    if name not in PROCEDURES:
+        raise OptionError("CALL", ".".join(parts), _one_of(name))
+    return Call(name, arguments(plan, "args"))
+
+
+def run_call(
+    spark: SparkSession, call: Call, observer: Observer | None, options: Mapping[str, Any] | None
+) -> DataFrame:
+    """Carry out a call. Raises OptionError for arguments that do not fit, else what the method raises."""
+    procedure = PROCEDURES[call.name]
+    given = bound(spark, call.name, procedure.parameters, call.given)
+    opened = table(spark, _table_name(spark, call.name, given.pop("table", None)))
+    method = getattr(opened, procedure.method)
+    if _OBSERVER in inspect.signature(method).parameters:
+        given[_OBSERVER] = observer
+    if options and "options" in procedure.parameters:
+        given["options"] = {**options, **given.get("options", {})}
+    result = _cluster_by(method, given) if procedure.method == "cluster_by" else method(**given)
+    return procedure.frame(spark, result)
+
+
+def bound(
+    spark: SparkSession, name: str, parameters: tuple[str, ...], given: list[Argument]
+) -> dict[str, Any]:
+    """Parameter → value. Raises OptionError for a parameter that is unknown or given twice, and for too many."""
+    values = constants(spark, [argument.text for argument in given])
+    found: dict[str, Any] = {}
+    for number, (argument, value) in enumerate(zip(given, values, strict=True)):
+        if not argument.name and number >= len(parameters):
+            raise OptionError(
+                name, argument.text, f"at most {len(parameters)} arguments: {', '.join(parameters)}"
+            )
+        parameter = argument.name or parameters[number]
+        if parameter not in parameters:
+            raise OptionError(
+                f"{name}({parameter} => …)", value, f"a parameter of {name}: {', '.join(parameters)}"
+            )
+        if parameter in found:
+            raise OptionError(f"{name}({parameter} => …)", value, "each parameter once")
+        found[parameter] = _python(value)
+    return {
+        parameter: value for parameter, value in found.items() if value is not None or parameter == "columns"
+    }
+
+
+def _python(value: Any) -> Any:
+    """A value of Spark as the calls take it: SQL writes ``0.5`` as a decimal."""
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _table_name(spark: SparkSession, name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise OptionError(
+            f"{name}(table => …)", value, "a table name as text, such as 'catalog.namespace.table'"
+        )
+    return value if "/" in value else dotted(table_parts(spark, value))
+
+
+def _cluster_by(method: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """``columns`` as an array or as text, which may name a layout; NULL removes the key."""
+    if "columns" not in given:
+        raise OptionError("cluster_by(columns => …)", None, "column names, or NULL to remove the key")
+    columns, layout = columns_and_layout(given.pop("columns"))
+    if layout != "linear":
+        given.setdefault("layout", layout)
+    return method(*(columns or (None,)), **given)
+
+
+def _one_of(name: str) -> str:
+    close = get_close_matches(name, PROCEDURES, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"one of lakekeeper.system.{{{', '.join(PROCEDURES)}}}{hint}"

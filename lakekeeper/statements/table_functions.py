@@ -1,0 +1,84 @@
+"""Results as tables in a query: ``SELECT … FROM clustering_information('t')``.
+
+Spark runs table functions on executors, which have no session. So each of ours is evaluated on the driver, before the
+query: its rows become a temporary view, and the query reads the view in the place of the function::
+
+    SELECT depth FROM lakekeeper_blocks('t') AS b   ─►   SELECT depth FROM lakekeeper_result_5f… AS b
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.parsed import Node, arguments
+from lakekeeper.statements.procedures import Call, run_call
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FUNCTIONS: Mapping[str, str] = {
+    "clustering_information": "clustering_information",
+    "clustering_depth": "clustering_depth",
+    "lakekeeper_advise": "advise",
+    "lakekeeper_blocks": "blocks",
+    "lakekeeper_plan": "plan",
+    "lakekeeper_streams": "streams",
+    "lakekeeper_trash": "trash",
+}
+"""Table function → procedure with the same arguments; only those that change nothing."""
+
+_NAMED = re.compile(rf"\b({'|'.join(FUNCTIONS)})\b", re.IGNORECASE)
+_NO_CODE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[()]", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A table function in a statement: from ``start`` to before ``end``."""
+
+    start: int
+    end: int
+    call: Call
+
+
+def select_with_results(spark: SparkSession, statement: str, plan: Node) -> DataFrame:
+    """Run a statement; table functions of ours in it are evaluated first."""
+    uses = _uses(statement, plan) if _NAMED.search(statement) else []
+    views: dict[str, _Use] = {f"lakekeeper_result_{uuid.uuid4().hex}": use for use in uses}
+    try:
+        for view, use in views.items():
+            run_call(spark, use.call, None, None).createOrReplaceTempView(view)
+        text = statement
+        for view, use in sorted(views.items(), key=lambda item: -item[1].start):
+            text = text[: use.start] + view + text[use.end :]
+        return spark.sql(text)  # resolved now: the result needs the views no longer
+    finally:
+        for view in views:
+            spark.catalog.dropTempView(view)
+
+
+def _uses(statement: str, plan: Node) -> list[_Use]:
+    found = []
+    for node in plan.walk():
+        if node.kind != "UnresolvedTableValuedFunction":
+            continue
+        name = ".".join(node.strings("name")).lower()
+        if name in FUNCTIONS:
+            start = int(node.plan.origin().startIndex().get())
+            call = Call(FUNCTIONS[name], arguments(node, "functionArgs"))
+            found.append(_Use(start, _closing(statement, start), call))
+    return found
+
+
+def _closing(statement: str, start: int) -> int:
+    """The end of the call that begins at ``start``: after its closing parenthesis."""
+    depth = 0
+    for token in _NO_CODE.finditer(statement, start):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if token[0] == ")" and not depth:
+            return token.end()
+    raise OptionError("statement", statement[start : start + 60], "a closing parenthesis")

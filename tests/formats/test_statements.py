@@ -1,0 +1,173 @@
+"""Statements of lakekeeper by ``lk.sql``: each does what the Python call does, on each kind of table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper.errors import NotFound, OptionError
+from tests.formats.lakes import Lake
+
+LOGGED = {
+    "run_ids",
+    "duration_ms",
+    "version_before",
+    "version_after",
+    "version",
+    "run_id",
+    "added_bytes_count",
+}
+"""Columns that differ between two runs on two tables with the same rows."""
+
+
+def twins(lake: Lake) -> tuple[str, str]:
+    """Two tables with the same rows in the same files."""
+    return lake.overlapping(3, 40), lake.overlapping(3, 40)
+
+
+def only(lake: Lake, statement: str) -> dict[str, Any]:
+    [row] = lk.sql(lake.spark, statement).collect()
+    return dict(row.asDict())
+
+
+def agree(row: dict[str, Any], report: Any) -> None:
+    """Each column that has a counterpart in the report of the Python call has its value."""
+    plain = report.to_dict()
+    shared = (row.keys() & plain.keys()) - LOGGED - {"reason"}
+    assert len(shared) >= 3
+    sized = {
+        name for name in shared if name.endswith("bytes_count")
+    }  # of two tables, by a footer's few bytes
+    assert {n: row[n] for n in shared - sized} == {n: plain[n] for n in shared - sized}
+    for name in sized:
+        assert row[name] == pytest.approx(plain[name], rel=0.05)
+
+
+CALLS: dict[str, tuple[str, Callable[[lk.Table], Any]]] = {
+    "alter": ("ALTER TABLE {t} RECLUSTER FINAL", lambda t: t.recluster(final=True)),
+    "alter_where": ("alter table {t} recluster where k < 500", lambda t: t.recluster(where="k < 500")),
+    "recluster": ("CALL lakekeeper.system.recluster('{t}', 'k')", lambda t: t.recluster("k")),
+    "compact": (
+        "CALL lakekeeper.system.compact(table => '{t}', options => map('min-input-files', '2'))",
+        lambda t: t.compact(options={"min-input-files": "2"}),
+    ),
+    "compact_dry": (
+        "CALL lakekeeper.system.compact(dry_run => true, table => '{t}')",
+        lambda t: t.compact(dry_run=True),
+    ),
+    "merge_deletes": ("CALL lakekeeper.system.merge_deletes('{t}')", lambda t: t.merge_deletes()),
+    "delete": ("CALL lakekeeper.system.delete('{t}', 'id = 7')", lambda t: t.delete("id = 7")),
+    "drop_partition": (
+        "CALL lakekeeper.system.drop_partition('{t}', where => 'k < 10', force => true)",
+        lambda t: t.drop_partition("k < 10", force=True),
+    ),
+    "vacuum": (
+        "CALL lakekeeper.system.vacuum('{t}', dry_run => true, retention_hours => 200.0)",
+        lambda t: t.vacuum(dry_run=True, retention_hours=200.0),
+    ),
+    "compact_metadata": ("CALL lakekeeper.system.compact_metadata('{t}')", lambda t: t.compact_metadata()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_statement_does_what_the_python_call_does(lake: Lake, name: str) -> None:
+    by_sql, by_python = twins(lake)
+    statement, call = CALLS[name]
+    for table in (by_sql, by_python):
+        lake.table(table).cluster_by("k")
+    row = only(lake, statement.format(t=by_sql))
+    agree(row, call(lake.table(by_python)))
+    assert lake.fingerprint(by_sql) == lake.fingerprint(by_python)
+    files = "SELECT count(*) FROM lakekeeper_blocks('{}')"
+    assert only(lake, files.format(by_sql)) == only(lake, files.format(by_python))
+
+
+def test_a_key_is_stored_and_removed(lake: Lake) -> None:
+    name = lake.overlapping(1, 10)
+    stored = only(lake, f"ALTER TABLE {name} CLUSTER BY (k, `id`)")
+    assert (stored["key_before"], stored["status"]) == ("", "done")
+    assert stored["key_after"] == "(k, id)"
+    assert only(lake, f"ALTER TABLE {name} CLUSTER BY NONE")["key_after"] == ""
+    call = f"CALL lakekeeper.system.cluster_by('{name}', columns => {{}}, dry_run => true)"
+    assert only(lake, call.format("array('k', 'id')"))["key_after"] == "(k, id)"
+    assert only(lake, call.format("'hilbert(k, id)'"))["key_after"] == "hilbert(k, id)"
+    assert only(lake, call.format("NULL"))["status"] == "idle"
+    with pytest.raises(OptionError, match="NULL to remove the key"):
+        lk.sql(lake.spark, f"CALL lakekeeper.system.cluster_by('{name}')")
+
+
+def test_results_are_tables_in_a_query(lake: Lake) -> None:
+    name = lake.overlapping(3, 40)
+    table = lake.table(name)
+    table.cluster_by("k")
+    depth = table.clustering_depth()
+    statement = f"""
+        WITH info AS (SELECT * FROM clustering_information('{name}'))  -- a ) in a comment
+        SELECT d.average_depth, (SELECT max(depth) FROM lakekeeper_blocks(table => '{name}') AS b), total_rows
+        FROM clustering_depth('{name}', columns => 'k') d CROSS JOIN info WHERE ')' <> ''
+    """
+    assert tuple(lk.sql(lake.spark, statement).collect()[0]) == (depth, 3, 120)
+    plan = lk.sql(lake.spark, f"SELECT action, count(*) FROM lakekeeper_plan('{name}') GROUP BY 1").collect()
+    assert dict(map(tuple, plan)) == {"merge": 3}
+    assert lk.sql(lake.spark, f"SELECT * FROM lakekeeper_streams('{name}')").count() == 0
+    assert [v.name for v in lake.spark.catalog.listTables() if "lakekeeper_result" in v.name] == []
+
+
+def test_the_trash_by_sql(lake: Lake) -> None:
+    name = lake.overlapping(2, 20)
+    before = lake.fingerprint(name)
+    assert only(lake, f"CALL lakekeeper.system.drop_partition('{name}', 'k < 500')")["deleted_rows_count"] > 0
+    entry = only(lake, f"SELECT * FROM lakekeeper_trash('{name}')")
+    assert (entry["kind"], entry["where"], entry["state"]) == ("partition", "k < 500", "dropped")
+    back = only(lake, f"CALL lakekeeper.system.restore('{name}', '{entry['name']}')")
+    assert (back["status"], lake.fingerprint(name)) == ("done", before)
+
+
+@pytest.mark.parametrize(
+    "statement, message",
+    [
+        ("CALL lakekeeper.system.recluser('{t}')", "did you mean recluster"),
+        ("CALL lakekeeper.system.recluster()", "a table name as text"),
+        (
+            "CALL lakekeeper.system.recluster('{t}', colums => 'k')",
+            "a parameter of recluster: table, columns",
+        ),
+        ("CALL lakekeeper.system.recluster('{t}', table => 'x')", "each parameter once"),
+        ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
+        ("CALL lakekeeper.system.recluster(k)", "constants"),
+        ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
+        ("ALTER TABLE {t} RECLUSTER LIMIT 3", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
+        ("ALTER TABLE {t} RECLUSTER WHERE", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
+        ("ALTER TABLE {t} RECLUSTER FINAL WHERE k <", "(?i)where"),
+        ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_work(lake: Lake, statement: str, message: str) -> None:
+    name = lake.overlapping(2, 20)
+    before = lake.versions(name)
+    with pytest.raises(OptionError, match=message):
+        lk.sql(lake.spark, statement.format(t=name))
+    assert lake.versions(name) == before
+
+
+def test_a_missing_table_is_an_error_unless_the_statement_says_otherwise(lake: Lake) -> None:
+    name = lake.overlapping(1, 5) + "_not_there"
+    assert lk.sql(lake.spark, f"ALTER TABLE IF EXISTS {name} RECLUSTER").collect() == []
+    with pytest.raises(NotFound):
+        lk.sql(lake.spark, f"ALTER TABLE {name} RECLUSTER")
+    with pytest.raises(NotFound):
+        lk.sql(lake.spark, f"CALL lakekeeper.system.compact('{name}')")
+
+
+def test_procedures_of_a_catalog_are_sparks_own(lake: Lake) -> None:
+    """``CALL ice.system.…`` is Iceberg's; on a session catalog without procedures Spark says so."""
+    name = lake.overlapping(2, 20)
+    call = f"CALL {name.split('.')[0]}.system.rewrite_manifests('{name.partition('.')[2]}')"
+    if lake.iceberg:
+        assert "rewritten_manifests_count" in lk.sql(lake.spark, call).columns
+    else:
+        with pytest.raises(Exception, match=r"(?i)procedure|not.support"):
+            lk.sql(lake.spark, call)
