@@ -21,8 +21,8 @@ def changed_table(spark: Any, statement: str) -> str | None:
     try:
         plan = jvm.session.sessionState().sqlParser().parsePlan(statement)
     except Exception as error:
-        told = causes(error)
-        text = (told[0][1] if told else str(error)).strip()
+        chain = causes(error)
+        text = (chain[0][1] if chain else str(error)).strip()
         shown = textwrap.shorten(statement, 60, placeholder=" …")
         raise OptionError("statement", shown, f"one SQL statement; {text.splitlines()[0]}") from error
     for node in _nodes(jvm, plan):
