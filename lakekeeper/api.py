@@ -9,7 +9,7 @@ print(t.recluster())
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.compact_metadata import compact_metadata
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.job import maintain
@@ -47,12 +48,12 @@ from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.where import check_where
+from lakekeeper.spark.where import checked_where
 from lakekeeper.spi import Adapter, Observer, TableName
 from lakekeeper.workloads import EventLogs, Queries, workload_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _LOG = logging.getLogger("lakekeeper")
 
@@ -94,8 +95,8 @@ class Table:
     @property
     def automatic(self) -> bool:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
-        said = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
-        return said is None or bool(lookup("auto.enabled").parse(said))
+        setting = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
+        return setting is None or bool(lookup("auto.enabled").parse(setting))
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
         """The options in force for this table, each with its origin.
@@ -129,19 +130,17 @@ class Table:
         Raises OptionError for columns that cannot be a key (unknown, not orderable, without statistics), and for
         ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
         """
-        named = tuple(column for column in columns if isinstance(column, str))
-        if len(named) != len(columns) and columns != (None,):
-            raise OptionError("columns", columns, "column names, or None alone to take the key away")
-        told = self._adapter.set_cluster_key(named, layout, native=native, dry_run=True)
+        named = arguments.key_columns(columns)
+        report = self._adapter.set_cluster_key(named, layout, native=native, dry_run=True)
         if dry_run:
-            return told
+            return report
         self._adapter.require_writable(self.options(options, lenient=True))
-        if told.changes:
-            _LOG.warning("%s", told)
+        if report.changes:
+            _LOG.warning("%s", report)
         return self._adapter.set_cluster_key(named, layout, native=native)
 
     def clustering_information(
-        self, columns: Sequence[str] | str | None = None, *, where: str | None = None
+        self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
     ) -> ClusteringInformation:
         """How well the table is clustered by its key, or by ``columns``; field names follow Snowflake.
 
@@ -153,7 +152,7 @@ class Table:
         return measure(look(self._session, request))
 
     def clustering_depth(
-        self, columns: Sequence[str] | str | None = None, *, where: str | None = None
+        self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
     ) -> float:
         """Average depth; 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
         return self.clustering_information(columns, where=where).average_depth
@@ -166,7 +165,7 @@ class Table:
         self,
         columns: Sequence[str] | str | None = None,
         *,
-        where: str | None = None,
+        where: str | Column | None = None,
         policy: str | Sequence[str] | None = None,
         budget_bytes: int | str | None = None,
         workload: Queries | None = None,
@@ -241,7 +240,7 @@ class Table:
         self,
         columns: Sequence[str] | str | None = None,
         *,
-        where: str | None = None,
+        where: str | Column | None = None,
         final: bool = False,
         policy: str | Sequence[str] | None = None,
         dry_run: bool = False,
@@ -252,10 +251,10 @@ class Table:
     ) -> MergeReport:
         """Merge blocks whose key ranges overlap, so that queries on the key read fewer files.
 
-        ``where`` (Spark SQL over the table's columns) selects every file that may hold a match. ``final`` repeats
-        until the thresholds are met. ``budget_bytes`` limits the bytes rewritten. ``observer`` is called at each
-        phase; ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any write, and
-        CommitError after.
+        ``where`` (Spark SQL, or a Spark ``Column``, over the table's columns) selects every file that may hold a match.
+        ``final`` repeats until the thresholds are met. ``budget_bytes`` limits the bytes rewritten. ``observer`` is
+        called at each phase; ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any
+        write, and CommitError after.
         """
         request = self._request(
             "recluster",
@@ -272,7 +271,7 @@ class Table:
     def compact(
         self,
         *,
-        where: str | None = None,
+        where: str | Column | None = None,
         final: bool = False,
         policy: str | Sequence[str] | None = None,
         dry_run: bool = False,
@@ -298,7 +297,7 @@ class Table:
     def merge_deletes(
         self,
         *,
-        where: str | None = None,
+        where: str | Column | None = None,
         dry_run: bool = False,
         policy: str | Sequence[str] | None = None,
         budget_bytes: int | str | None = None,
@@ -327,22 +326,22 @@ class Table:
         )
 
     def delete(
-        self, where: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
+        self,
+        where: str | Column,
+        *,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> DeleteReport:
         """Delete the rows for which ``where`` is true; ``true`` deletes every row.
 
         Rows are deleted by position (deletion vector, position delete) if the table permits it; otherwise their files
         are rewritten. Maintenance never makes the delete fail: rows that a rewrite has moved are found at their new
-        position. An unknown or invalid table property ``lakekeeper.*`` is ignored with a warning. ``where`` (Spark SQL
-        over the table's columns) must have the same result each time it is evaluated: a predicate that depends on the
-        current time or on the session is rejected. Raises OptionError, NotFound or Unsupported before any write, and
-        CommitError after.
+        position. An unknown or invalid table property ``lakekeeper.*`` is ignored with a warning. ``where`` (Spark SQL,
+        or a Spark ``Column``, over the table's columns) must have the same result each time it is evaluated: a
+        predicate that depends on the current time or on the session is rejected. Raises OptionError, NotFound or
+        Unsupported before any write, and CommitError after.
         """
-        where = required_predicate(where)
-        resolved = self.options(options, lenient=True)
-        check_where(self._spark, self._name, where, steady=True)
-        runner = SparkRunner(self._spark)
-        return delete_rows(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+        return self._delete(delete_rows, where, observer, options)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -370,16 +369,13 @@ class Table:
         a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
         AdapterError or CommitError; nothing was deleted then.
         """
-        if retention_hours is not None and older_than is not None:
-            raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
-        given = dict(options or {})
-        if retain_last is not None:
-            given["retain-last"] = retain_last
-        resolved = self.options(given)
+        age_ms, older_than_ms = arguments.retention(retention_hours, older_than)
+        last = {} if retain_last is None else {"retain-last": retain_last}
+        resolved = self.options({**(options or {}), **last})
         request = VacuumRequest(
             options=resolved,
-            age_ms=arguments.age_ms(retention_hours),
-            older_than_ms=arguments.moment_ms(older_than),
+            age_ms=age_ms,
+            older_than_ms=older_than_ms,
             named=arguments.version_numbers(keep_versions),
             streams=arguments.streams_to_keep(self._spark, self._name.text, resolved),
             users=[open_adapter(self._spark, name).adapter for name in arguments.table_names(shared_with)],
@@ -392,7 +388,7 @@ class Table:
 
     def drop_partition(
         self,
-        where: str,
+        where: str | Column,
         *,
         force: bool = False,
         observer: Observer | None = None,
@@ -400,15 +396,10 @@ class Table:
     ) -> DeleteReport:
         """Delete the rows of partitions; they can be restored from the trash until its retention ends.
 
-        ``where`` (Spark SQL) may name any columns. ``force`` bypasses the trash: the next vacuum that no longer
-        retains the previous version deletes the files. Raises as :meth:`delete`.
+        ``where`` (as for :meth:`delete`) may name any columns. ``force`` bypasses the trash: the next vacuum that no
+        longer retains the previous version deletes the files. Raises as :meth:`delete`.
         """
-        where = required_predicate(where)
-        resolved = self.options(options, lenient=True)
-        check_where(self._spark, self._name, where, steady=True)
-        act = delete_rows if force else drop_rows
-        runner = SparkRunner(self._spark)
-        return act(self._adapter, runner, where, resolved, observer=observer, clock=self._clock)
+        return self._delete(delete_rows if force else drop_rows, where, observer, options)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.
@@ -417,19 +408,7 @@ class Table:
         checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
         CommitError.
         """
-        started = self._clock.now_ms()
-        if not dry_run:
-            self._adapter.require_writable(self.options(lenient=True))
-        done = self._adapter.storage.compact_metadata(dry_run=dry_run)
-        return MetadataReport(
-            table=self._adapter.table,
-            dry_run=dry_run,
-            files_before=done.files_before,
-            files_after=done.files_after,
-            version=done.version,
-            ended=done.why,
-            duration_ms=self._clock.now_ms() - started,
-        )
+        return compact_metadata(self._adapter, self.options(lenient=True), dry_run=dry_run, clock=self._clock)
 
     def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
         """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.
@@ -482,6 +461,20 @@ class Table:
         found = workload_of(self._spark, self._name, source, request.options, self._logs)
         return replace(request, workload=found)
 
+    def _delete(
+        self,
+        act: Callable[..., DeleteReport],
+        where: str | Column,
+        observer: Observer | None,
+        options: Mapping[str, Any] | None,
+    ) -> DeleteReport:
+        """Delete rows with one of the engine's deletes, once all arguments of the call are checked."""
+        required = required_predicate(where)
+        resolved = self.options(options, lenient=True)
+        predicate = checked_where(self._spark, self._name, required, steady=True)
+        runner = SparkRunner(self._spark)
+        return act(self._adapter, runner, predicate, resolved, observer=observer, clock=self._clock)
+
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         runner = SparkRunner(self._spark)
         return maintain(self._session, runner, request, observer=observer, clock=self._clock)
@@ -490,7 +483,7 @@ class Table:
         self,
         verb: str,
         columns: Sequence[str] | str | None = None,
-        where: str | None = None,
+        where: str | Column | None = None,
         policy: str | Sequence[str] | None = None,
         budget_bytes: int | str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -500,13 +493,11 @@ class Table:
     ) -> Request:
         """The request of a verb. All arguments of the call are checked before the table's snapshot is read."""
         resolved = self.options(arguments.given_options(options, policy, budget_bytes))
-        if where is not None:
-            check_where(self._spark, self._name, where)
         return merge_request(
             verb,
             resolved,
             columns=columns,
-            where=where,
+            where=None if where is None else checked_where(self._spark, self._name, where),
             final=final,
             dry_run=dry_run,
             parallelism=self._spark.sparkContext.defaultParallelism,

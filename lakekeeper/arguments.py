@@ -15,7 +15,7 @@ from lakekeeper.errors import OptionError, RetentionError
 from lakekeeper.spark.streaming_offsets import streams_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from lakekeeper.core.vacuum.retention import Stream
 
@@ -53,7 +53,7 @@ def merge_request(
     """The request of a verb, with the policies that the call or a conf names, else the verb's own."""
     # A configured policy applies to reclustering; other verbs use their own unless the call names one.
     named = options.table.policies if verb == "recluster" or options.origins["policy"] == "call" else ()
-    asked, layout = columns_and_layout(columns)
+    named_columns, layout = columns_and_layout(columns)
     # The adapter reads the property itself, which may identify its columns by more than their names.
     standing = options.table.cluster_by if options.origins["cluster-by"] != "property" else None
     fallback, fallback_layout = parse_layout(standing or "")
@@ -61,7 +61,7 @@ def merge_request(
         verb=verb,
         policies=find_policies(named or VERB_POLICIES[verb]),
         options=options,
-        columns=asked,
+        columns=named_columns,
         layout=layout,
         where=where,
         fallback_columns=fallback or None,
@@ -84,9 +84,17 @@ def columns_and_layout(columns: Sequence[str] | str | None) -> tuple[tuple[str, 
     return given, layout
 
 
-def required_predicate(where: str) -> str:
+def key_columns(columns: Sequence[str | None]) -> tuple[str, ...]:
+    """The columns of a new key, none to remove it. Raises OptionError for anything but names, or None alone."""
+    named = tuple(column for column in columns if isinstance(column, str))
+    if len(named) != len(columns) and tuple(columns) != (None,):
+        raise OptionError("columns", columns, "column names, or None alone to take the key away")
+    return named
+
+
+def required_predicate(where: str | Column | None) -> str | Column:
     """The predicate of a delete. Raises OptionError if it is empty."""
-    if not str(where or "").strip():
+    if where is None or (isinstance(where, str) and not where.strip()):
         raise OptionError("where", where, "a predicate over the table's columns; 'true' deletes every row")
     return where
 
@@ -119,6 +127,13 @@ def table_names(tables: Sequence[str]) -> tuple[str, ...]:
     if isinstance(tables, str) or not all(isinstance(table, str) for table in tables):
         raise OptionError("shared_with", tables, "a list of table names; versions go to keep_versions")
     return tuple(tables)
+
+
+def retention(hours: float | str | None, older_than: datetime | None) -> tuple[int | None, int | None]:
+    """The age and the time that a vacuum of a call keeps, in milliseconds; raises OptionError if both are given."""
+    if hours is not None and older_than is not None:
+        raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
+    return age_ms(hours), moment_ms(older_than)
 
 
 def age_ms(hours: float | str | None) -> int | None:

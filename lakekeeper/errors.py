@@ -132,9 +132,9 @@ def reason(error: BaseException) -> str:
         chain = ()
     if not chain:
         return _line(type(error).__name__, str(error))
-    (outer, said), (inner, cause) = chain[0], chain[-1]
+    (outer, outer_message), (inner, cause) = chain[0], chain[-1]
     last = _line(inner, cause)
-    return last if len(chain) == 1 or cause in said else f"{last} ({_line(outer, said)})"
+    return last if len(chain) == 1 or cause in outer_message else f"{last} ({_line(outer, outer_message)})"
 
 
 def _line(name: str, message: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,10 @@ _OFTEN = (
 """Classes that PySpark asks Java for at every step, and Java looks into all jars for the short names each time."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     chosen_day()
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # the order of the modules is ours, see `_longest_first`
 
 
 def pytest_report_header() -> str:
@@ -35,7 +38,10 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """No-JVM tests first, slow ones last, deep ones only where asked for; within a tier the order stays."""
+    """No-JVM tests first, slow ones last, deep ones only where asked for; within a tier the order stays.
+
+    A process of several takes modules instead, the longest first.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -48,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if item not in left]
     take_slice(config, items)
     items.sort(key=_tier)
+    if hasattr(config, "workerinput"):
+        _longest_first(items)
 
 
 def _part(item: pytest.Item) -> str:
@@ -57,6 +65,15 @@ def _part(item: pytest.Item) -> str:
 
 def _tier(item: pytest.Item) -> tuple[bool, bool]:
     return expensive(item), item.get_closest_marker("slow") is not None
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Sort modules by a rough guess of their time: the short ones at the end keep all processes busy up to it."""
+    guess: Counter[Path] = Counter()
+    for item in items:
+        slow = item.get_closest_marker("slow") is not None
+        guess[item.path] += 2_000 if slow else 50 if expensive(item) else 1
+    items.sort(key=lambda item: (-guess[item.path], str(item.path)))
 
 
 @pytest.fixture(scope="session")

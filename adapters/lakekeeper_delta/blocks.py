@@ -274,5 +274,5 @@ def _row_counts(log: Log, state: State, columns: Mapping[str, pa.Array]) -> pa.A
     unknown = columns["path"].filter(rows.is_null()).to_pylist()
     masked = columns["path"].filter(pc.greater(columns["deleted_rows"], 0)).to_pylist()
     counted = physical_rows(log, state, unknown, masked)
-    told = zip(columns["path"].to_pylist(), rows.to_pylist(), strict=True)
-    return pa.array([counted[path] if n is None else n for path, n in told], pa.int64())
+    known = zip(columns["path"].to_pylist(), rows.to_pylist(), strict=True)
+    return pa.array([counted[path] if n is None else n for path, n in known], pa.int64())

@@ -34,7 +34,7 @@ class BulkFiles:
         gone = self._lookup.findVirtual(system, "delete", self._type(truth, path, truth)).bindTo(files)
         flat = handles.insertArguments(gone, 1, jvm.array(jvm.view.java.lang.Object, [False]))
         self._delete = self._function(self._unless(flat, "java.lang.Exception", truth, False))
-        self._told = [
+        self._getters = [
             self._function(self._lookup.findVirtual(status, name, self._type(kind)))
             for name, kind in (("getLen", number), ("getModificationTime", number), ("isFile", truth))
         ]
@@ -51,7 +51,9 @@ class BulkFiles:
         statuses = self._places(locations).map(self._status).collect(self._collectors.toList())
         there = [answer == "true" for answer in self._texts(statuses.stream().map(self._is_there))]
         known = statuses.stream().filter(self._there).collect(self._collectors.toList())
-        columns = [self._texts(known.stream().map(function)) for function in self._told] if any(there) else []
+        columns = (
+            [self._texts(known.stream().map(function)) for function in self._getters] if any(there) else []
+        )
         rows = zip(*columns, strict=True)
         found: list[tuple[FileInfo, bool] | None] = []
         for location, is_there in zip(locations, there, strict=True):

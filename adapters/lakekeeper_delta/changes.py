@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
@@ -74,18 +76,20 @@ def _by_state(log: Log, snapshot: Snapshot) -> Changes:
     try:
         now = log.latest()
     except Unsupported as error:  # Delta itself no longer opens the table
-        return replace(before, obstacle=_got(error))
+        return replace(before, obstacle=_feature_added(error))
     obstacle = obstacle_to(log.name, now, snapshot)
     if now.table_uuid != snapshot.table_uuid:
         return Changes(now.version, obstacle=obstacle)  # the log is another table's: nothing to compare
     try:
         since = commits_between(log, before.version, now.version)
     except NotFound as gap:
-        return Changes(now.version, obstacle=obstacle or str(gap))
+        return Changes(now.version, obstacle=obstacle or Reason.of(Code.LOG_INCOMPLETE, error=str(gap)))
     return _after(before, now.version, since, snapshot, obstacle)
 
 
-def _after(before: Changes, version: int, since: Since, snapshot: Snapshot, obstacle: str = "") -> Changes:
+def _after(
+    before: Changes, version: int, since: Since, snapshot: Snapshot, obstacle: Reason | None = None
+) -> Changes:
     """Earlier changes combined with those of later commits."""
     removed, changed = outcome(since.touching(snapshot.blocks.path))
     touched = removed | changed.keys()
@@ -99,24 +103,24 @@ def _after(before: Changes, version: int, since: Since, snapshot: Snapshot, obst
     )
 
 
-def obstacle_to(table: str, now: State, snapshot: Snapshot) -> str:
-    """Why files written for ``snapshot`` may no longer be committed; empty if they may.
+def obstacle_to(table: str, now: State, snapshot: Snapshot) -> Reason | None:
+    """Why files written for ``snapshot`` may no longer be committed; None if they may.
 
     A plain change of table properties is no obstacle.
     """
     if now.table_uuid != snapshot.table_uuid:
-        return "another table was created in the same place"
+        return Reason.of(Code.TABLE_RECREATED)
     if now.schema_id != snapshot.schema_id:
-        return "the table's columns, partitioning or row tracking changed"
+        return Reason.of(Code.SCHEMA_CHANGED)
     try:
         check(table, now.reader, now.writer, now.features, now.properties)
     except Unsupported as error:
-        return _got(error)
-    return ""
+        return _feature_added(error)
+    return None
 
 
-def _got(error: Unsupported) -> str:
-    return f"the table was given the feature '{error.feature}', which is not supported"
+def _feature_added(error: Unsupported) -> Reason:
+    return Reason.of(Code.FEATURE_ADDED, feature=error.feature)
 
 
 def outcome(actions: pa.Table) -> tuple[set[str], dict[str, str]]:

@@ -62,7 +62,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
     except LakekeeperError:
         raise
     except Exception as error:
-        raise Rejected(f"{log.name}: the commit could not be prepared ({told(error)})") from error
+        raise Rejected(f"{log.name}: the commit could not be prepared ({reason(error)})") from error
     version = attempt(log, transaction, now, actions, operation, tags, run_id)
     known = {path: deletes for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None}
     added = tuple(output.path for r in rewrites for output in r.outputs)
@@ -95,7 +95,7 @@ def attempt(
             # A store that retries its put-if-absent finds the file of its own first attempt: the winner is this run.
             return winner.version
     named = str(winners[-1]) if winners else ""
-    raise Conflict(f"{log.name}: lost to {named or 'a concurrent commit'} ({told(lost)})", named) from lost
+    raise Conflict(f"{log.name}: lost to {named or 'a concurrent commit'} ({reason(lost)})", named) from lost
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
@@ -181,12 +181,12 @@ def _failure(log: Log, error: Exception) -> CommitError:
     """The error for a failed ``commit`` call: lost, rejected before the log was written, or outcome unknown."""
     names = [name.rpartition(".")[2] for name, _ in causes(error)]
     if any(name in LOST for name in names):
-        return Conflict(f"{log.name}: {told(error)}")
+        return Conflict(f"{log.name}: {reason(error)}")
     if _while_preparing(error):
         return Rejected(
-            f"{log.name}: Delta refused the commit ({told(error)}); nothing was written to its log"
+            f"{log.name}: Delta refused the commit ({reason(error)}); nothing was written to its log"
         )
-    return Unknown(f"{log.name}: the commit ended in an error and may have succeeded ({told(error)})")
+    return Unknown(f"{log.name}: the commit ended in an error and may have succeeded ({reason(error)})")
 
 
 def _while_preparing(error: Exception) -> bool:
@@ -205,10 +205,5 @@ def _winners_after(log: Log, version: int, lost: Exception) -> tuple[Winner, ...
         return commits_between(log, version, log.latest().version).winners
     except Exception as error:
         raise Unknown(
-            f"{log.name}: another commit came first ({told(lost)}), and the log does not show whose ({told(error)})"
+            f"{log.name}: another commit came first ({reason(lost)}), and the log does not show whose ({reason(error)})"
         ) from error
-
-
-def told(error: Exception) -> str:
-    """The first line of an error message, with the error's class."""
-    return reason(error)

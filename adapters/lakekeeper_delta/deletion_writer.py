@@ -91,14 +91,14 @@ def count_places(log: Log, hits: DataFrame, rows: Mapping[str, int]) -> dict[str
     """Number of positions by file. Raises AdapterError for a file not in ``rows``, or a bad or doubled position."""
     from pyspark.sql import functions as F
 
-    asked = hits.groupBy("file").agg(
+    by_file = hits.groupBy("file").agg(
         F.count(F.lit(1)).alias("n"),
         F.count_distinct("position").alias("places"),
         F.min("position").alias("first"),
         F.max("position").alias("last"),
     )
     counts = {}
-    for row in asked.collect():
+    for row in by_file.collect():
         file = str(row["file"])
         if file not in rows or row["n"] != row["places"] or row["first"] < 0 or row["last"] >= rows[file]:
             raise _no_rows(log, file, row["n"])
@@ -146,10 +146,10 @@ def write_vectors(
     root = log.log.dataPath()
     # The generator treats the folder of the run as the table, so vectors stored elsewhere need absolute paths.
     known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
-    asked = _asked(hits, known)
+    requests = _vector_requests(hits, known)
     with log.active(log.jvm.session):
         made = log.jvm.python_list(
-            generator.buildDeletionVectors(log.jvm.session, asked._jdf, log.at_folder(run), 0)
+            generator.buildDeletionVectors(log.jvm.session, requests._jdf, log.at_folder(run), 0)
         )
     by_file = {str(result.filePath()): _moved(result.deletionVector(), root, run) for result in made}
     vectors = Vectors(by_file, vector_files(log, by_file.values()))
@@ -177,7 +177,7 @@ def _grown(vector: Any, before: Any) -> int:
     return int(vector.cardinality()) - (int(before.cardinality()) if before is not None else 0)
 
 
-def _asked(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
+def _vector_requests(hits: DataFrame, present: Mapping[str, Any]) -> DataFrame:
     """Positions in the form that Delta's generator reads, each with the vector that its file already has."""
     from pyspark.sql import functions as F
 

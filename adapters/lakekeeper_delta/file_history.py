@@ -62,7 +62,7 @@ class Journal:
     renewed    a later commit changed these parts or the protocol, or is too large for the driver
     checked    commits up to this one are known to restore no garbage
     last       the newest commit's file as it was read
-    asked      files to search for; ``met`` are those that an action names
+    searched   files to search for; ``met`` are those that an action names
     users      deletion vector file → files that use it, as far as was seen
     """
 
@@ -86,12 +86,12 @@ class Journal:
     late: set[str] = field(default_factory=set)
     times: dict[int, int | None] = field(default_factory=dict)
     last: FileInfo | None = None
-    asked: Collection[str] = ()
+    searched: Collection[str] = ()
     met: set[str] = field(default_factory=set)
 
-    def asks_for_adds(self, version: int) -> bool:
+    def needs_adds(self, version: int) -> bool:
         """Whether the adds of a commit are needed."""
-        return bool(self.gone or self.asked) or self.whole or version > self.memory
+        return bool(self.gone or self.searched) or self.whole or version > self.memory
 
     def drop(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
         """Apply the actions of a commit other than its adds. Raises ValueError, KeyError or TypeError."""
@@ -144,7 +144,7 @@ class Journal:
         location = self.locator.of(path)
         self._meet(*self.locator.readings(path), vector)
         at = remove.get("deletionTimestamp")
-        told = Gone(
+        removed = Gone(
             version, kind_of(path), at if isinstance(at, int) and at > 0 else 0, self._partition(remove, path)
         )
         if version > self.memory:
@@ -153,12 +153,12 @@ class Journal:
             self.outside[path] = version
         else:
             self._look_at_spelling(path, location)
-            self._drop(location, told)
+            self._drop(location, removed)
             if version > self.memory:
                 self.undone.add((location, vector))
         if vector:
             self._look_at_vector(descriptor or {}, vector)
-            self._drop(vector, Gone(version, "deletes", told.at_ms, told.partition))
+            self._drop(vector, Gone(version, "deletes", removed.at_ms, removed.partition))
             for reading in self.locator.readings(path):
                 self.users.get(vector, set()).discard(reading)
 
@@ -172,8 +172,8 @@ class Journal:
             self._drop(location, Gone(version, "changes", 0, self._partition(change, path)))
 
     def _meet(self, *locations: str) -> None:
-        if self.asked:
-            self.met.update(location for location in locations if location in self.asked)
+        if self.searched:
+            self.met.update(location for location in locations if location in self.searched)
 
     def _drop(self, location: str, gone: Gone) -> None:
         if self.locator.inside(location):

@@ -42,8 +42,8 @@ def find_garbage(
     held = {location: gone[location].version for location in gone if _too_new(gone[location], journal, kept)}
     hinted = {disk.locator.at(hint) for hint in hints} - dropped.keys() - journal.late
     hinted = {location for location in hinted if disk.locator.inside(location)}
-    asked = _not_told(journal, gone) | hinted | (waiting.keys() & gone.keys())
-    live = alive(log, history.state, journal, asked) if asked else set()
+    searched = _undecided(journal, gone) | hinted | (waiting.keys() & gone.keys())
+    live = alive(log, history.state, journal, searched) if searched else set()
     files = [
         Dead(location, g.kind, g.version, g.version, g.partition, _why(g), logged=location in journal.gone)
         for location, g in sorted(gone.items(), key=lambda item: (item[1].version, item[0]))
@@ -66,7 +66,7 @@ def find_garbage(
     )
 
 
-def _not_told(journal: Journal, gone: dict[str, Gone]) -> set[str]:
+def _undecided(journal: Journal, gone: dict[str, Gone]) -> set[str]:
     """Files that an unread action may name: under another spelling, or as another user of a deletion vector file."""
     if journal.twofold:
         return set(gone)

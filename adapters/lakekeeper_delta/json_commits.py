@@ -239,11 +239,11 @@ def _by_job(log: Log, versions: range) -> dict[int, Since]:
     add, remove, info, metadata, protocol = (
         F.col(n) for n in ("add", "remove", "commitInfo", "metaData", "protocol")
     )
-    asked = [part.isNotNull() for part in (add, remove, info, metadata, protocol)]
+    present = [part.isNotNull() for part in (add, remove, info, metadata, protocol)]
     vector = F.coalesce(add.getField("deletionVector"), remove.getField("deletionVector"))
     at = F.coalesce(info.getField("inCommitTimestamp"), info.getField("timestamp"), F.lit(0))
     table = (
-        raw.where(asked[0] | asked[1] | asked[2] | asked[3] | asked[4])
+        raw.where(present[0] | present[1] | present[2] | present[3] | present[4])
         .select(
             "version",
             F.coalesce(add.getField("path"), remove.getField("path")).alias("path"),

@@ -88,8 +88,8 @@ def _finding(store: Any, path: Any, scheme: str, single_driver: bool) -> Finding
     if not found.startswith(_OF_DELTA):
         found += " (not one of Delta's: it must keep two drivers from overwriting each other's commits)"
     elif loses_commits(scheme, found):
-        said = (
+        effect = (
             f"commits are allowed by {CONF_PREFIX}{OPTION}=true" if single_driver else "commits are refused"
         )
-        found += f" (for one driver only: {said}; {_PAGE})"
+        found += f" (for one driver only: {effect}; {_PAGE})"
     return Finding(name, ok=True, found=found, expected=expected)

@@ -97,9 +97,9 @@ def _dead(
 
 def _physical_rows(add: Any, snapshot: Snapshot) -> int:
     """Rows in a file, including deleted ones: from the log, else as the snapshot counted them."""
-    told = add.numPhysicalRecords()
-    if told.isDefined():
-        return int(told.get())
+    recorded = add.numPhysicalRecords()
+    if recorded.isDefined():
+        return int(recorded.get())
     at = snapshot.blocks.path.index(add.path()).as_py()
     if at < 0:
         raise AdapterError(f"{add.path()}: neither the log nor the snapshot records its number of rows")

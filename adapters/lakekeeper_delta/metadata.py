@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import Rejected, reason
 from lakekeeper.spi.storage import MetadataChange
 from lakekeeper_delta import log_stores
@@ -25,12 +26,20 @@ def compact_metadata(log: Log, *, dry_run: bool) -> MetadataChange:
     checkpoint = int(segment.checkpointProvider().version())
     parts = 0 if checkpoint < 0 else 1
     if commits < WORTH:
-        since = f"version {checkpoint}" if parts else "the table was created"
-        return MetadataChange(commits + parts, commits + parts, None, f"{commits} commits since {since}")
+        return MetadataChange(commits + parts, commits + parts, None, _not_due(commits, checkpoint))
     if not dry_run:
         log_stores.refuse_second_driver(log, single_driver=log.single_driver)
         try:
             log.log.checkpoint(state.snapshot, log.catalog_table)
         except Exception as error:
             raise Rejected(f"{log.name}: no checkpoint could be written ({reason(error)})") from error
-    return MetadataChange(commits + parts, 1, state.version, f"a checkpoint of version {state.version}")
+    return MetadataChange(commits + parts, 1, state.version, _written(state.version))
+
+
+def _not_due(commits: int, checkpoint: int) -> Reason:
+    sentence = "{commits:count commit} without a checkpoint, one is due after {due}"
+    return Reason.of("checkpoint_not_due", sentence, commits=commits, due=WORTH, checkpoint=checkpoint)
+
+
+def _written(version: int) -> Reason:
+    return Reason.of("checkpoint", "a checkpoint of version {version}", version=version)

@@ -49,20 +49,20 @@ def scatters(state: State) -> bool:
 
 def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set[str]:
     """The paths that the log names: in an existing commit, in the live state or its tombstones, or as its own file."""
-    asked = {disk.locator.at(path): path for path in paths}
-    found = {location for location in asked if location.startswith(f"{disk.root}/_delta_log/")}
-    now = read_history(log, disk, None, asked=asked.keys())
+    wanted = {disk.locator.at(path): path for path in paths}
+    found = {location for location in wanted if location.startswith(f"{disk.root}/_delta_log/")}
+    now = read_history(log, disk, None, searched=wanted.keys())
     if now.journal.newest < history.journal.newest or now.state.table_uuid != history.state.table_uuid:
         raise AdapterError(
             f"{log.name}: another table was created in its place while its files were examined; nothing was deleted"
         )
     found |= now.journal.met
-    left = asked.keys() - found
+    left = wanted.keys() - found
     if left:
         found |= named_in(disk.locator, log.files(now.state), left)
         tombstones = log.jvm.dataframe(now.state.snapshot.tombstones().toDF())
         found |= named_in(disk.locator, tombstones, left)
-    return {path for location, path in asked.items() if location in found}
+    return {path for location, path in wanted.items() if location in found}
 
 
 def _walked(disk: Disk, folders: Sequence[str], hidden: Callable[[str], bool]) -> Iterator[FileInfo]:

@@ -37,15 +37,15 @@ class History:
     state: State
 
 
-def read_history(log: Log, disk: Disk, since: int | None, asked: Collection[str] = ()) -> History:
-    """All commits after ``since``, or all that exist; ``asked`` are files to search for in their actions.
+def read_history(log: Log, disk: Disk, since: int | None, searched: Collection[str] = ()) -> History:
+    """All commits after ``since``, or all that exist; ``searched`` are files to search for in their actions.
 
     Raises AdapterError for a gap or for text that cannot be parsed; Unsupported for a feature that is not allowed.
     """
     state = _trusted(log, disk)
     for _ in range(_TRIES):
         check(log.name, state.reader, state.writer, state.features, state.properties)
-        journal = _read(log, disk, state, since, asked)
+        journal = _read(log, disk, state, since, searched)
         if not journal.renewed:
             return History(journal, state)
         # The properties or the protocol changed, or a commit too large for the driver was added.
@@ -97,7 +97,7 @@ def _same_time(one: int, other: int) -> bool:
     return one == other or (one // 1000 == other // 1000 and 0 in (one % 1000, other % 1000))
 
 
-def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collection[str]) -> Journal:
+def _read(log: Log, disk: Disk, state: State, since: int | None, searched: Collection[str]) -> Journal:
     newest = newest_after(log, disk, state.version)
     if since is not None and since > newest:
         since = None  # a cursor of another table that was here before
@@ -115,7 +115,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, asked: Collecti
         first=first,
         newest=newest,
         whole=since is None and first == 0,
-        asked=asked,
+        searched=searched,
     )
     latest = 0
     for version, (info, text) in zip(
@@ -179,7 +179,7 @@ def _apply(log: Log, disk: Disk, journal: Journal, version: int, text: str | Non
     adds = [line for line in lines if _ADD.match(line)]
     rest = _parsed("\n".join(line for line in lines if not _ADD.match(line)))
     journal.drop(version, rest)
-    if journal.asks_for_adds(version):
+    if journal.needs_adds(version):
         journal.bring(version, [json.loads(line)["add"] for line in adds] + _adds(rest))
     else:
         _parsed("\n".join(line for line in adds if not line.endswith("}}")))  # raises if one is truncated
@@ -195,7 +195,7 @@ def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
         journal.renewed = True
         return 0
     journal.whole = False  # its deletion vectors are not tracked
-    if not journal.gone and not journal.asked:
+    if not journal.gone and not journal.searched:
         begin = json.loads(disk.first_line(place))
         if begin.get("commitInfo", {}).get("isBlindAppend") is True:
             # It dropped nothing, and added back nothing that was dropped before: nothing was.
@@ -203,7 +203,7 @@ def _apply_large(log: Log, disk: Disk, journal: Journal, version: int) -> int:
     rest = _parsed(disk.lines(place, dropped=ADD_LINE))
     journal.drop(version, rest)
     journal.bring(version, _adds(rest))
-    wanted = {*journal.gone, *journal.asked}
+    wanted = {*journal.gone, *journal.searched}
     if wanted:
         adds = read_commits(log, range(version, version + 1)).where("add is not null").select("add.*")
         journal.bring(version, live_files.matching(adds, wanted))
@@ -222,6 +222,8 @@ def _parsed(text: str) -> list[dict[str, Any]]:
 
 
 def _time(actions: list[dict[str, Any]]) -> int:
-    told = [action["commitInfo"] for action in actions if isinstance(action.get("commitInfo"), Mapping)]
-    times = [info.get(key) for info in told for key in ("timestamp", "inCommitTimestamp")]
+    commit_infos = [
+        action["commitInfo"] for action in actions if isinstance(action.get("commitInfo"), Mapping)
+    ]
+    times = [info.get(key) for info in commit_infos for key in ("timestamp", "inCommitTimestamp")]
     return max((at for at in times if isinstance(at, int)), default=0)

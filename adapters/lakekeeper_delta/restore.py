@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
+from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.blocks import read_blocks
-from lakekeeper_delta.commit import attempt, commit_tags, register_metrics, told
+from lakekeeper_delta.commit import attempt, commit_tags, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.native import Log, State
@@ -85,7 +85,7 @@ class DeltaRestores:
         except Exception as error:
             discard(log, written)
             raise Rejected(
-                f"{log.name}: rows of version {was.version} cannot be restored ({told(error)}); nothing was committed"
+                f"{log.name}: rows of version {was.version} cannot be restored ({reason(error)}); nothing was committed"
             ) from error
         return Prepared({o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id))
 
@@ -117,7 +117,7 @@ class DeltaRestores:
         except LakekeeperError:
             raise
         except Exception as error:
-            raise Rejected(f"{log.name}: the restore could not be prepared ({told(error)})") from error
+            raise Rejected(f"{log.name}: the restore could not be prepared ({reason(error)})") from error
         version = attempt(log, transaction, now, actions, operation, tags, run_id)
         return Commit(version, run_id, (), tuple(copies.rows))
 

@@ -58,8 +58,8 @@ def _footer(log: Log, path: str) -> int:
 
 
 def _unknown(log: Log, what: str, error: Exception) -> AdapterError:
-    told = causes(error)
-    why = (told[-1][1] if told else str(error)).strip().splitlines()
+    chain = causes(error)
+    why = (chain[-1][1] if chain else str(error)).strip().splitlines()
     return AdapterError(
         f"{log.name}: the log does not record the number of rows of {what}, and it cannot be counted "
         f"({why[0] if why else type(error).__name__}); nothing was written"

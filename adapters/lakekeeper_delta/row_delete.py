@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported
+from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported, reason
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
-from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics, told
+from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics
 from lakekeeper_delta.deletion_writer import (
     count_places,
     keep_vectors,
@@ -132,7 +132,7 @@ def prepare(
         raise
     except Exception as error:
         discard(log, written)
-        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
+        raise Rejected(f"{log.name}: the delete could not be prepared ({reason(error)})") from error
     return Prepared(rows, _files(gone.values()), gone)
 
 
@@ -182,7 +182,7 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
         raise
     except Exception as error:
         discard(log, late)
-        raise Rejected(f"{log.name}: the delete could not be prepared ({told(error)})") from error
+        raise Rejected(f"{log.name}: the delete could not be prepared ({reason(error)})") from error
     had = sum(add.deletionVector() is not None for add in adds.values())
     actions = log.jvm.array_list(made.actions)
     try:

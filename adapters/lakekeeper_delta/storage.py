@@ -149,9 +149,11 @@ class DeltaStorage:
         """Those of ``paths``, as actions name them, that name no file."""
         with self._answering("its new files"):
             places = {path: self._disk.locator.readings(path) for path in paths}
-            asked = [place for found in places.values() for place in found]
+            candidates = [place for found in places.values() for place in found]
             there = {
-                place for place, kind in zip(asked, self._disk.kinds(asked), strict=True) if kind == "file"
+                place
+                for place, kind in zip(candidates, self._disk.kinds(candidates), strict=True)
+                if kind == "file"
             }
             return {path for path, found in places.items() if there.isdisjoint(found)}
 
@@ -244,6 +246,6 @@ def _live_bytes(history: History) -> int | None:
     journal, snapshot = history.journal, history.state.snapshot
     if journal.bytes is None:
         return None
-    told = snapshot.checksumOpt()
-    size = int(told.get().tableSizeBytes()) if told.isDefined() else int(snapshot.sizeInBytes())
+    recorded = snapshot.checksumOpt()
+    size = int(recorded.get().tableSizeBytes()) if recorded.isDefined() else int(snapshot.sizeInBytes())
     return max(size + journal.bytes, 0)

@@ -29,8 +29,8 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
         filtered = table_frame(log, state).where(where)
         return _planned(log, filtered._jdf.queryExecution().optimizedPlan())
     except Exception as error:
-        told = causes(error)
-        text = (told[0][1] if told else str(error)).strip().splitlines()
+        chain = causes(error)
+        text = (chain[0][1] if chain else str(error)).strip().splitlines()
         raise OptionError(
             "where", where, f"a predicate over the table's columns; {text[0] if text else error}"
         ) from error

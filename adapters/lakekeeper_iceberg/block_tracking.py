@@ -165,7 +165,7 @@ class Follower:
         file of the snapshot again.
         """
         built = self.jvm.api.SnapshotChanges.builderFor(pinned).snapshot(commit.snapshot).build()
-        added, removed = self._told(built.addedDeleteFiles()), self._told(built.removedDeleteFiles())
+        added, removed = self._deletes(built.addedDeleteFiles()), self._deletes(built.removedDeleteFiles())
         if len(added) + len(removed) > _MANY:
             return None
         until = self._until(pinned, seen.snapshot)
@@ -175,9 +175,9 @@ class Follower:
             return None
         blocks = seen.snapshot.blocks.path
         location = ("org.apache.iceberg.ContentFile", "location", "java.lang.String")
-        if among(blocks, self.jvm.told(built.addedDataFiles(), *location)):
+        if among(blocks, self.jvm.values_of(built.addedDataFiles(), *location)):
             return None
-        gone = among(blocks, self.jvm.told(built.removedDataFiles(), *location))
+        gone = among(blocks, self.jvm.values_of(built.removedDataFiles(), *location))
         index = index.changed(went, came)
         touched = among(blocks, [d.target for d in (*came, *went)]) - gone - seen.changes.removed
         ids = {p: i for p, i in seen.changes.delete_ids.items() if p not in gone} | self._ids(
@@ -189,7 +189,7 @@ class Follower:
         moved = _moved(seen, came, java, {each.key for each in removed})
         return replace(seen, changes=changes, index=index, **moved)
 
-    def _told(self, deletes: Any) -> list[_Delete]:
+    def _deletes(self, deletes: Any) -> list[_Delete]:
         """These delete files, in their order."""
         return [_Delete(*values) for values in self.jvm.records(deletes, DELETE_FILE, _VALUES, _TARGET)]
 
@@ -263,11 +263,11 @@ def key_of(delete: Any) -> DeleteKey:
     return str(delete.location()), None if offset is None else int(offset)
 
 
-def among(paths: pa.Array, asked: Sequence[str]) -> set[str]:
-    """The paths of ``asked`` that are in ``paths``, which may be much larger."""
-    if not asked:
+def among(paths: pa.Array, wanted: Sequence[str]) -> set[str]:
+    """The paths of ``wanted`` that are in ``paths``, which may be much larger."""
+    if not wanted:
         return set()
-    found = paths.filter(pc.is_in(paths, value_set=pa.array(list(asked), pa.string())))
+    found = paths.filter(pc.is_in(paths, value_set=pa.array(list(wanted), pa.string())))
     return set(found.to_pylist())
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
@@ -55,25 +57,25 @@ def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Ch
     current = metadata.currentSnapshot()
     version = -1 if current is None else int(current.snapshotId())
     commits, met = winners_after(metadata, current, {snapshot.version})
-    obstacle = obstacle_to(metadata, schema, snapshot) or (unrelated(snapshot, version) if met == -1 else "")
+    obstacle = obstacle_to(metadata, schema, snapshot) or (
+        unrelated(snapshot, version) if met == -1 else None
+    )
     return Changes(version, tuple(c.winner for c in commits), obstacle=obstacle)
 
 
-def unrelated(snapshot: Snapshot, version: int) -> str:
+def unrelated(snapshot: Snapshot, version: int) -> Reason:
     """The obstacle if ``snapshot`` is not an ancestor of the current ``version``."""
-    return (
-        f"snapshot {snapshot.version}, which was read, is not among the ancestors of the table's current snapshot "
-        f"{version}: it was expired, or the table was rolled back"
-    )
+    read = "none" if snapshot.version is None else snapshot.version
+    return Reason.of(Code.NOT_AN_ANCESTOR, read=read, current=version)
 
 
-def obstacle_to(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> str:
-    """Why files written for ``snapshot`` must not be committed; empty if they may be."""
+def obstacle_to(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Reason | None:
+    """Why files written for ``snapshot`` must not be committed; None if they may be."""
     if str(metadata.uuid()) != snapshot.table_uuid:
-        return "the table was dropped and created again under its name"
+        return Reason.of(Code.TABLE_RECREATED)
     if int(metadata.formatVersion()) not in FORMATS:
-        return f"the table was upgraded to format version {metadata.formatVersion()}"
+        return Reason.of(Code.FEATURE_ADDED, feature=f"format version {metadata.formatVersion()}")
     gone = [
         c.name for c in (snapshot.key.columns if snapshot.key else ()) if int(c.field_id) not in schema.by_id
     ]
-    return f"key column {', '.join(gone)} was dropped" if gone else ""
+    return Reason.of(Code.KEY_COLUMN_DROPPED, columns=tuple(gone)) if gone else None

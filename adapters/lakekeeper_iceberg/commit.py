@@ -268,7 +268,7 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)
     except Exception as error:
-        lost, text = told_not_done(name, error)
+        lost, text = certain_failure(name, error)
         if is_there(table, name, int(made.snapshotId())):
             return
         # A catalog may refuse a snapshot because a commit to another branch has replaced its base metadata.
@@ -287,7 +287,7 @@ def _has_moved(table: Any, base: Any) -> bool:
     return before != after
 
 
-def told_not_done(name: str, error: Exception) -> tuple[bool, str]:
+def certain_failure(name: str, error: Exception) -> tuple[bool, str]:
     """(whether the race was lost, the message) for an error that proves that nothing was committed.
 
     Raises Unknown for any other error.

@@ -96,8 +96,8 @@ def _manifests(disk: Disk, folder: str, uuid: str) -> Iterator[FileInfo]:
     """The existing manifests of one producer, which numbers them from 0."""
     first = 0
     while True:
-        asked = [f"{folder}/{uuid}-m{number}.avro" for number in range(first, first + _BATCH)]
-        there = [info for info in disk.look(asked) if info is not None]
+        candidates = [f"{folder}/{uuid}-m{number}.avro" for number in range(first, first + _BATCH)]
+        there = [info for info in disk.look(candidates) if info is not None]
         yield from there
         if not there:
             return
@@ -120,9 +120,9 @@ def _tables(disk: Disk, home: Home, attempts: Sequence[Attempt]) -> Iterator[Fil
         if number is None or number not in wanted or number < min(known) or path_key(info.path) in logged:
             continue
         if is_child(info.path, home.folder):
-            told = _parsed(disk, info)
-            ours = str(told.get("table-uuid", "")).lower() == home.table_uuid.lower()
-            if ours and told.get("current-snapshot-id") in snapshots:
+            parsed = _parsed(disk, info)
+            ours = str(parsed.get("table-uuid", "")).lower() == home.table_uuid.lower()
+            if ours and parsed.get("current-snapshot-id") in snapshots:
                 yield info
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
-from lakekeeper_iceberg.commit import told_not_done
+from lakekeeper_iceberg.commit import certain_failure
 from lakekeeper_iceberg.garbage import log_files
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.reachability import Reach, keys_of, metadata_paths, path_key, snapshot_ids
@@ -49,7 +49,7 @@ class Expiry:
         try:
             self.table.operations().commit(newest, updated)
         except Exception as error:
-            lost, text = told_not_done(self.name, error)
+            lost, text = certain_failure(self.name, error)
             if self._is_there(left, named):
                 if lost:
                     raise LostRace(f"{self.name}: {text}") from error
@@ -82,10 +82,10 @@ class Expiry:
         fresh.removeAll(reach.manifests(before & present))
         named = keys_of([*reach.paths(manifests), *metadata_paths(reach), *log_files(newest)])
         left = keys_of(files) - named
-        asked = reach.new_set()
-        asked.addAll(self.jvm.strings(left))
-        reach.strike(list(self.jvm.view.java.util.ArrayList(fresh)), asked)
-        named |= left - reach.texts(asked)
+        unreached = reach.new_set()
+        unreached.addAll(self.jvm.strings(left))
+        reach.strike(list(self.jvm.view.java.util.ArrayList(fresh)), unreached)
+        named |= left - reach.texts(unreached)
         return {path for path in files if path_key(path) in named}
 
     def _newest(self) -> Any:

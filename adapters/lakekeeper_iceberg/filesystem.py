@@ -153,7 +153,7 @@ class Disk:
 
     def _infos(self, part: Any, links: _Links) -> Iterator[FileInfo]:
         columns = [
-            self.jvm.told(part, _INFO, method, returns)
+            self.jvm.values_of(part, _INFO, method, returns)
             for method, returns in (
                 ("location", "java.lang.String"),
                 ("size", "long"),

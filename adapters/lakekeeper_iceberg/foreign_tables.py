@@ -42,16 +42,16 @@ def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) 
     Raises AdapterError for a metadata file that cannot be read: it may belong to any table.
     """
     known = keys_of(own)
-    found, asked = set(), []
+    found, unclear = set(), []
     for folder in folders:
         for info in disk.files(folder):
             if _DELTA.search(info.path):
                 found.add(info.path.rpartition("/")[0])
             elif _METADATA.search(info.path) and path_key(info.path) not in known:
-                asked.append(info.path)
+                unclear.append(info.path)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-strangers") as pool:
         for path, strange in zip(
-            asked, pool.map(lambda path: _is_strange(disk, path, uuid), asked), strict=True
+            unclear, pool.map(lambda path: _is_strange(disk, path, uuid), unclear), strict=True
         ):
             if strange:
                 found.add(path.rpartition("/")[0])
@@ -90,10 +90,10 @@ def in_catalog(jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequ
 
 def _is_own(place: Place, own: TableName) -> bool:
     here = (place.catalog, *place.namespace, place.name)
-    asked = (own.catalog, *own.namespace, own.name)
+    named = (own.catalog, *own.namespace, own.name)
     if own.catalog == _SESSION:  # its names are case-insensitive
-        return [step.lower() for step in here] == [step.lower() for step in asked]
-    return here == asked
+        return [step.lower() for step in here] == [step.lower() for step in named]
+    return here == named
 
 
 def _above(root: str) -> Iterator[str]:
@@ -108,10 +108,10 @@ def _above(root: str) -> Iterator[str]:
 
 
 def _is_strange(disk: Disk, path: str, uuid: str) -> bool:
-    told = _UUID.search(disk.start(path, _START))
-    if told is None:
+    match = _UUID.search(disk.start(path, _START))
+    if match is None:
         raise AdapterError(
             f"{disk.name}: {path} does not say which table it belongs to; nothing was deleted. If it belongs "
             "to none, move it away"
         )
-    return told[1].decode().lower() != uuid.lower()
+    return match[1].decode().lower() != uuid.lower()

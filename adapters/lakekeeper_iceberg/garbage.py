@@ -49,7 +49,7 @@ def garbage_of(reach: Reach, grounds: Grounds, kept: Kept, hints: Collection[str
     _refuse_empty(reach, stays)
     files = metadata_paths(reach)
     dropped = frozenset(gone)
-    leaves = {path: told for path, told in files.items() if told[1] <= dropped}
+    leaves = {path: leaving for path, leaving in files.items() if leaving[1] <= dropped}
     named = keys_of([*reach.paths(stays), *(files.keys() - leaves.keys()), *log_files(reach.base)])
     going = [
         _Gone(manifest, path, str(manifest.content()), version)
@@ -108,10 +108,10 @@ def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
     stays = reach.manifests(versions)
     _refuse_empty(reach, stays)
     named = keys_of([*reach.paths(stays), *metadata_paths(reach), *log_files(reach.base)])
-    asked = reach.new_set()
-    asked.addAll(reach.jvm.strings(keys_of(paths) - named))
-    reach.strike(list(reach.jvm.view.java.util.ArrayList(stays)), asked)
-    left = reach.texts(asked)
+    unreached = reach.new_set()
+    unreached.addAll(reach.jvm.strings(keys_of(paths) - named))
+    reach.strike(list(reach.jvm.view.java.util.ArrayList(stays)), unreached)
+    left = reach.texts(unreached)
     return {path for path in paths if path_key(path) not in left}
 
 

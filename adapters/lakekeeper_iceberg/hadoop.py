@@ -56,8 +56,8 @@ class HadoopFiles:
         transform = self.jvm.collect.Iterables.transform
         places = transform(self.jvm.strings(paths), self.jvm.maker(_PATH, "java.lang.String"))
         exists = self.jvm.bound(files, _FS, "exists", "boolean", _PATH)
-        told = self.jvm.texts(self.jvm.collect.Lists.newArrayList(transform(places, exists)))
-        return [path for path, answer in zip(paths, told, strict=True) if answer != "true"]
+        answers = self.jvm.texts(self.jvm.collect.Lists.newArrayList(transform(places, exists)))
+        return [path for path, answer in zip(paths, answers, strict=True) if answer != "true"]
 
     def seen(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """Status of files and folders (size ``FOLDER``) of one file system, in order; None for a missing path.
@@ -71,13 +71,13 @@ class HadoopFiles:
         make = self.jvm.maker(_PATH, "java.lang.String")
         places = lists(transform(self.jvm.strings(paths), make))
         exists = self.jvm.bound(files, _FS, "exists", "boolean", _PATH)
-        told = self.jvm.texts(lists(transform(places, exists)))
-        there = [path for path, answer in zip(paths, told, strict=True) if answer == "true"]
+        answers = self.jvm.texts(lists(transform(places, exists)))
+        there = [path for path, answer in zip(paths, answers, strict=True) if answer == "true"]
         status = self.jvm.bound(files, _FS, "getFileStatus", _STATUS, _PATH)
         known = lists(transform(lists(transform(self.jvm.strings(there), make)), status))
-        sizes = self.jvm.told(known, _STATUS, "getLen", "long")
-        times = self.jvm.told(known, _STATUS, "getModificationTime", "long")
-        folders = self.jvm.told(known, _STATUS, "isDirectory", "boolean")
+        sizes = self.jvm.values_of(known, _STATUS, "getLen", "long")
+        times = self.jvm.values_of(known, _STATUS, "getModificationTime", "long")
+        folders = self.jvm.values_of(known, _STATUS, "isDirectory", "boolean")
         found = {
             path: FileInfo(path, FOLDER if folder == "true" else int(size), int(at))
             for path, size, at, folder in zip(there, sizes, times, folders, strict=True)

@@ -136,7 +136,7 @@ class BulkJvm(Jvm):
         self.collect, self.base = guava.collect, guava.base
         self.handles = Handles(self)
 
-    def told(self, items: Any, cls: str, method: str, returns: str) -> list[str]:
+    def values_of(self, items: Any, cls: str, method: str, returns: str) -> list[str]:
         """The results of a method of many Java objects, as text (empty for null), in one call."""
         if self.collect.Iterables.isEmpty(items):
             return []

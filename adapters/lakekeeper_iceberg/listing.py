@@ -96,15 +96,15 @@ def known_commits(jvm: Iceberg, table: Any, current: int | None) -> Commits:
         (summary[RUN_ID].isNotNull() & summary["removed-files-size"].isNotNull()).alias("ours"),
         F.coalesce(summary["removed-files-size"].try_cast("bigint"), F.lit(0)).alias("bytes"),
     )
-    told = {row["snapshot_id"]: row for row in rows.toArrow().to_pylist()}
+    by_id = {row["snapshot_id"]: row for row in rows.toArrow().to_pylist()}
     line: list[dict[str, Any]] = []
     seen = current
-    while (row := told.get(seen)) is not None and len(line) < len(told):
+    while (row := by_id.get(seen)) is not None and len(line) < len(by_id):
         line.append(row)
         seen = row["parent_id"]
     ours = sorted((row["at"], row["bytes"]) for row in line if row["layout"] and row["ours"])
     return Commits(
-        {snapshot: row["at"] for snapshot, row in told.items()},
+        {snapshot: row["at"] for snapshot, row in by_id.items()},
         np.sort(np.array([row["at"] for row in line if not row["layout"]], np.int64)),
         np.array(ours, np.int64).reshape(-1, 2).T,
     )

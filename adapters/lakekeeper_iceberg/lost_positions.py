@@ -68,8 +68,8 @@ class Before:
             task = rewrite.task
             found = self.planner.tasks(self.table, task.read_version, task.inputs)
             files = [scan.file() for scan in found]
-            told = self.jvm.records(self.jvm.array_list(files), _DATA_FILE, _ROWS)
-            for path, scan, file, (rows, first) in zip(task.inputs, found, files, told, strict=True):
+            row_counts = self.jvm.records(self.jvm.array_list(files), _DATA_FILE, _ROWS)
+            for path, scan, file, (rows, first) in zip(task.inputs, found, files, row_counts, strict=True):
                 deletes = tuple(self.jvm.items(scan.deletes()))
                 known[path] = Read(scan, file, deletes, int(rows), int(first) if first else None)
         return known

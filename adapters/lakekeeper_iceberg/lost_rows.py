@@ -80,7 +80,7 @@ def traces(at: Before, scans: Scans, lost: Lost) -> Traces[DataFrame]:
     found = (
         _lost(at, scans, lost, reads, by_id=by_id)
         if lost.native.counted
-        else _told(at, scans, lost, by_id=by_id)
+        else _scanned(at, scans, lost, by_id=by_id)
     )
     outputs = [
         task_of_file(at.jvm, scans.table, file, _masks(kept.mask_of, str(file.location())), row_ids=by_id)
@@ -130,7 +130,7 @@ def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
     return numbered.join(spark.createDataFrame(wanted), ["number", "position"], "left_semi")
 
 
-def _told(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:
+def _scanned(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:
     """Lost rows found by scans of all changed inputs, if equality deletes applied when they were read."""
     task, reads = lost.base.task, at.reads(lost.base)
     now = dict(zip(task.inputs, applied_now(task, lost.changes), strict=True))

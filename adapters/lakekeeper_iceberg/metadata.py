@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spi.storage import MetadataChange
 from lakekeeper_iceberg.commit import is_lost_race
@@ -15,6 +17,11 @@ _USUAL = 8 << 20
 WORTH = 2
 """Manifests are rewritten if there are at least this many times the number that their bytes need."""
 
+_NOT_DUE = "{before:count manifest}, not worth rewriting into {after}"
+_OVER_HTTP = "{before:count manifest} kept: Iceberg's rewrite of manifests is not safe over HTTP"
+_DUE = "{before:count manifest} would become {after}"
+_MERGED = "{before:count manifest} became {after}"
+
 
 def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> MetadataChange:
     """Rewrite the manifests of the newest snapshot with Iceberg's action, if that at least halves their number.
@@ -24,7 +31,7 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     table.refresh()
     current = table.currentSnapshot()
     if current is None:
-        return MetadataChange(0, 0, None, "the table is empty")
+        return MetadataChange(0, 0, None, Reason.of(Code.NO_VERSIONS))
     target = int(dict(table.properties()).get(_TARGET) or _USUAL)
     sizes: defaultdict[int, list[int]] = defaultdict(list)
     for manifest in list(current.dataManifests(table.io())):
@@ -32,12 +39,16 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     before = sum(map(len, sizes.values()))
     after = sum(-(-sum(found) // target) for found in sizes.values())
     if before < max(WORTH * after, after + WORTH):
-        return MetadataChange(before, before, None, f"{before} manifests, not worth rewriting into {after}")
-    if jvm.over_http(table):
-        why = f"{before} manifests are kept: Iceberg's rewrite of manifests is not safe over HTTP"
+        why = Reason.of("manifests_not_due", _NOT_DUE, before=before, after=after)
         return MetadataChange(before, before, None, why)
+    if jvm.over_http(table):
+        return MetadataChange(
+            before, before, None, Reason.of("manifests_over_http", _OVER_HTTP, before=before)
+        )
     if dry_run:
-        return MetadataChange(before, after, None, f"{before} manifests would become {after}")
+        return MetadataChange(
+            before, after, None, Reason.of("manifests_due", _DUE, before=before, after=after)
+        )
     action = jvm.static("org.apache.iceberg.spark.actions.SparkActions", "get")(jvm.session)
     try:
         done = action.rewriteManifests(table).execute()
@@ -49,4 +60,5 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     table.refresh()
     gone, made = len(list(done.rewrittenManifests())), len(list(done.addedManifests()))
     version = int(table.currentSnapshot().snapshotId())
-    return MetadataChange(before, before - gone + made, version, f"{gone} manifests became {made}")
+    why = Reason.of("manifests_merged", _MERGED, before=gone, after=made)
+    return MetadataChange(before, before - gone + made, version, why)

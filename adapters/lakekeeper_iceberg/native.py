@@ -269,7 +269,7 @@ class Iceberg(BulkJvm):
         if not indexes:
             return []
         listed = self.array_list(indexes)
-        sizes = [int(size) for size in self.told(listed, _INDEX, "cardinality", "long")]
+        sizes = [int(size) for size in self.values_of(listed, _INDEX, "cardinality", "long")]
         room = self.view.java.nio.ByteBuffer.allocate(8 * sum(sizes))
         put = self.handles.method(_BUFFER, "putLong", _BUFFER, "long").bindTo(room)
         each = self.handles.method(_INDEX, "forEach", "void", _CONSUMER)

@@ -178,17 +178,19 @@ def leaves_with_file(jvm: Iceberg, delete: Any) -> bool:
 
 def leaving_with_file(jvm: Iceberg, deletes: Sequence[Any]) -> list[Any]:
     """The file-scoped ones of these delete files, without duplicates; in a few calls for any number of files."""
-    told = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY, [_FILE_SCOPED])
+    identities = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY, [_FILE_SCOPED])
     found = {
-        (path, offset): d for (path, offset, alone), d in zip(told, deletes, strict=True) if alone == "true"
+        (path, offset): d
+        for (path, offset, alone), d in zip(identities, deletes, strict=True)
+        if alone == "true"
     }
     return list(found.values())
 
 
 def unique(jvm: Iceberg, deletes: Sequence[Any]) -> list[Any]:
     """Delete files without duplicates; deletion vectors in one Puffin file differ in their offset."""
-    told = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY)
-    return list({(path, offset): d for (path, offset), d in zip(told, deletes, strict=True)}.values())
+    identities = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY)
+    return list({(path, offset): d for (path, offset), d in zip(identities, deletes, strict=True)}.values())
 
 
 def format_version(table: Any) -> int:

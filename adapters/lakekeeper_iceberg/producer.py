@@ -150,8 +150,8 @@ class Producer:
 
     def _manifests(self, manifests: Any) -> dict[str, tuple[int, Any]]:
         """Path → sequence number and manifest."""
-        told = self.jvm.records(manifests, _MANIFEST, _PATH_AND_SEQUENCE)
-        files = zip(told, self.jvm.items(manifests), strict=True)
+        records = self.jvm.records(manifests, _MANIFEST, _PATH_AND_SEQUENCE)
+        files = zip(records, self.jvm.items(manifests), strict=True)
         return {path: (int(seq), manifest) for (path, seq), manifest in files}
 
     def _done(self) -> Swapped:

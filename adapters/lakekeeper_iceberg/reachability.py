@@ -78,7 +78,7 @@ class Reach:
 
     def paths(self, manifests: Any) -> list[str]:
         """The paths of manifests."""
-        return self.jvm.told(manifests, _MANIFEST, "path", "java.lang.String")
+        return self.jvm.values_of(manifests, _MANIFEST, "path", "java.lang.String")
 
     def new_set(self) -> Any:
         """A thread-safe Java set."""
@@ -161,7 +161,7 @@ def metadata_paths(reach: Reach) -> dict[str, tuple[str, frozenset[int]]]:
     One file may be registered for several snapshots; statistics may be of a snapshot that has expired.
     """
     base, jvm = reach.base, reach.jvm
-    places = jvm.told(base.snapshots(), _SNAPSHOT, "manifestListLocation", "java.lang.String")
+    places = jvm.values_of(base.snapshots(), _SNAPSHOT, "manifestListLocation", "java.lang.String")
     # Snapshots of old tables may have no manifest list.
     named = [
         (place, "manifest list", version)
@@ -179,14 +179,19 @@ def metadata_paths(reach: Reach) -> dict[str, tuple[str, frozenset[int]]]:
 
 def snapshot_ids(reach: Reach) -> list[int]:
     """The ids of all snapshots in the metadata, in its order."""
-    return [int(told) for told in reach.jvm.told(reach.base.snapshots(), _SNAPSHOT, "snapshotId", "long")]
+    return [
+        int(snapshot)
+        for snapshot in reach.jvm.values_of(reach.base.snapshots(), _SNAPSHOT, "snapshotId", "long")
+    ]
 
 
 def in_time(reach: Reach) -> dict[int, int]:
     """Snapshot → its rank in time, from 1: by sequence number (v1 has none), then by timestamp."""
     all_of = reach.base.snapshots()
-    told = [reach.jvm.told(all_of, _SNAPSHOT, name, "long") for name in ("sequenceNumber", "timestampMillis")]
-    rows = sorted((int(s), int(at), v) for s, at, v in zip(*told, snapshot_ids(reach), strict=True))
+    columns = [
+        reach.jvm.values_of(all_of, _SNAPSHOT, name, "long") for name in ("sequenceNumber", "timestampMillis")
+    ]
+    rows = sorted((int(s), int(at), v) for s, at, v in zip(*columns, snapshot_ids(reach), strict=True))
     return {version: place for place, (_, _, version) in enumerate(rows, 1)}
 
 

@@ -149,8 +149,8 @@ class IcebergRestores:
         index = self.jvm.static("org.apache.iceberg.types.TypeUtil", "indexById")(schema.asStruct())
         for number in index.keySet():
             kind = index.get(number).type()
-            told = str(kind) if kind.isPrimitiveType() else str(kind.typeId())
-            yield int(number), (str(schema.findColumnName(number)), told)
+            spelling = str(kind) if kind.isPrimitiveType() else str(kind.typeId())
+            yield int(number), (str(schema.findColumnName(number)), spelling)
 
 
 def _target_bytes(table: Any) -> int:

@@ -139,4 +139,4 @@ class IcebergRows:
 
 
 def _winner(seen: Changes) -> str:
-    return ", ".join(str(w) for w in seen.winners) or seen.obstacle
+    return ", ".join(str(w) for w in seen.winners) or str(seen.obstacle or "")

@@ -177,8 +177,8 @@ class IcebergStorage:
     def _versions(self, base: Any) -> Versions:
         properties = self._properties(base)
         snapshots = base.snapshots()
-        told = [
-            self.jvm.told(snapshots, _SNAPSHOT, method, returns)
+        columns = [
+            self.jvm.values_of(snapshots, _SNAPSHOT, method, returns)
             for method, returns in (
                 ("snapshotId", "long"),
                 ("timestampMillis", "long"),
@@ -187,7 +187,7 @@ class IcebergStorage:
         ]
         items = [
             Version(int(v), int(at), int(parent) if parent else None)
-            for v, at, parent in zip(*told, strict=True)
+            for v, at, parent in zip(*columns, strict=True)
         ]
         summaries = self.jvm.maps(snapshots, _SNAPSHOT, "summary")
         format_version = int(base.formatVersion())

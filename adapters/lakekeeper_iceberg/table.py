@@ -18,6 +18,8 @@ from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks, no_blo
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.model.stored_key import KEY_PROPERTY, unusable
@@ -392,7 +394,8 @@ class IcebergTable:
         try:
             self._refresh()
         except Unsupported as error:  # Iceberg can no longer read the metadata
-            return Changes(-1 if snapshot.version is None else snapshot.version, obstacle=str(error))
+            version = -1 if snapshot.version is None else snapshot.version
+            return Changes(version, obstacle=Reason.of(Code.FEATURE_ADDED, feature=error.feature))
         pinned = self._jvm.pinned(self._table)
         return self._follower.changes_since(pinned, self._schema(pinned.operations().current()), snapshot)
 
@@ -482,7 +485,7 @@ class IcebergTable:
 
 
 def _winner(changes_seen: Changes) -> str:
-    return ", ".join(str(w) for w in changes_seen.winners) or changes_seen.obstacle
+    return ", ".join(str(w) for w in changes_seen.winners) or str(changes_seen.obstacle or "")
 
 
 def _first_line(error: Exception) -> str:

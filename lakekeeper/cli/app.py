@@ -401,8 +401,8 @@ def _failed(error: Exception, as_json: bool) -> int:
     if isinstance(error, LakekeeperError):
         return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
-        said = str(error.format_message())
-        return failed("UsageError", said + hint(said), 2, as_json)
+        message = str(error.format_message())
+        return failed("UsageError", message + hint(message), 2, as_json)
     if os.environ.get("LAKEKEEPER_TRACEBACK"):
         raise error
     text = reason(error)

@@ -81,8 +81,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     elsewhere.
     """
     options = dict(pairs("--option", option or ()))
-    asked = {} if retention_hours is None else {"retention-hours": retention_hours}
-    setup.check(options | asked)
+    given = {} if retention_hours is None else {"retention-hours": retention_hours}
+    setup.check(options | given)
     call: dict[str, Any] = {
         "retention_hours": retention_hours,
         "older_than": older_than.replace(tzinfo=timezone.utc) if older_than else None,

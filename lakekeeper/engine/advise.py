@@ -29,22 +29,24 @@ def advise_table(
     adapter = session.adapter
     present = look(session, replace(request, columns=None, needs_key=False))
     named = request.columns
-    asked = list(named or candidate_columns(workload, now))
+    candidates = list(named or candidate_columns(workload, now))
     if not len(workload):
         source = workload.source or "the workload"
         raise OptionError(
             "workload", source, f"scans of {adapter.table}, but the workload contains none of it"
         )
-    if not asked:
+    if not candidates:
         raise OptionError(
             "workload", workload.source, f"scans of {adapter.table} that filter on a column, but none does"
         )
     missing: dict[str, str] = {}
-    snapshot = _under(adapter, asked[:CANDIDATES], request.where, missing, strict=named is not None)
-    missing |= dict.fromkeys(asked[CANDIDATES:], f"filtered less often than the first {CANDIDATES}")
+    snapshot = _under(adapter, candidates[:CANDIDATES], request.where, missing, strict=named is not None)
+    missing |= dict.fromkeys(candidates[CANDIDATES:], f"filtered less often than the first {CANDIDATES}")
     if snapshot is None:
-        told = "; ".join(f"{column}: {why}" for column, why in missing.items())
-        raise OptionError("workload", ", ".join(asked), f"filters on columns that can be a key ({told})")
+        problems = "; ".join(f"{column}: {why}" for column, why in missing.items())
+        raise OptionError(
+            "workload", ", ".join(candidates), f"filters on columns that can be a key ({problems})"
+        )
     return advise(snapshot, present.key, workload, request.options, now, missing)
 
 

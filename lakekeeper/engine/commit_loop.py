@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.errors import Conflict, Unknown
@@ -103,7 +105,8 @@ class CommitLoop:
     def lose(self, conflict: Conflict, retry: Retry | None = None) -> None:
         """Report a lost attempt and prepare the next one. Raises Conflict if no attempt is left."""
         retry = retry or Retry()
-        self.events.tell("conflict", attempt=self.lost, dropped=0, replayed=0, reason=str(conflict))
+        why = Reason.of(Code.CONFLICT, error=str(conflict), winner=conflict.winner)
+        self.events.tell("conflict", attempt=self.lost, dropped=0, replayed=0, reason=why)
         self.start()
         self.lost += 1
         self.counted += retry.counts

@@ -195,9 +195,9 @@ def _catalog(spark: SparkSession, name: str) -> Finding:
     try:
         found = namespaces(spark, name)
     except Exception as error:
-        told = str(error) if isinstance(error, LakekeeperError) else reason(error)
+        message = str(error) if isinstance(error, LakekeeperError) else reason(error)
         advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that this machine can reach it"
-        return Finding(title, ok=False, found=told, expected=expected, advice=advice)
+        return Finding(title, ok=False, found=message, expected=expected, advice=advice)
     return Finding(title, ok=True, found=f"{len(found):,} namespaces", expected=expected)
 
 

@@ -20,8 +20,8 @@ Versions = Mapping[str, tuple[str, Sequence[str]]]
 
 def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
     """Raise AdapterError for an untested version, unless the operator's conf allows it."""
-    said = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
-    if said is not None and resolve(conf={CONF_PREFIX + ALLOW: said}).session.allow_untested_versions:
+    allowed = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
+    if allowed is not None and resolve(conf={CONF_PREFIX + ALLOW: allowed}).session.allow_untested_versions:
         return
     for name, (found, tested) in versions.items():
         if found not in tested:

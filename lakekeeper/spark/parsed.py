@@ -61,8 +61,8 @@ def parse(spark: Any, statement: str) -> Node:
     try:
         plan = jvm.session.sessionState().sqlParser().parsePlan(statement)
     except Exception as error:
-        found = causes(error)
-        text = (found[0][1] if found else str(error)).strip()
+        chain = causes(error)
+        text = (chain[0][1] if chain else str(error)).strip()
         shown = textwrap.shorten(statement, 60, placeholder=" …")
         raise OptionError("statement", shown, f"one SQL statement; {text.splitlines()[0]}") from error
     return Node(jvm, plan)
@@ -100,7 +100,7 @@ def constants(spark: Any, texts: Sequence[str]) -> list[Any]:
     try:
         row = spark.sql("SELECT " + ", ".join(f"{text} AS `{i}`" for i, text in enumerate(texts))).first()
     except Exception as error:
-        found = causes(error)
-        text = (found[0][1] if found else str(error)).strip().splitlines()[0]
+        chain = causes(error)
+        text = (chain[0][1] if chain else str(error)).strip().splitlines()[0]
         raise OptionError("arguments", ", ".join(texts), f"constants; {text}") from error
     return list(row)

@@ -48,13 +48,52 @@ def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
     try:
         analyzed = frame.where(where)._jdf.queryExecution().analyzed()
     except Exception as error:
-        said = _unknown_column(error, frame.columns) or _first_line(error)
-        raise OptionError("where", where, f"{EXPECTED}; {said}") from error
+        problem = _unknown_column(error, frame.columns) or _first_line(error)
+        raise OptionError("where", where, f"{EXPECTED}; {problem}") from error
     expressions = _expressions(jvm, analyzed)
     for expression in expressions:
         _check(jvm, where, expression)
     if steady:
         refuse_unsteady(jvm, where, expressions)
+
+
+def text_of_column(jvm: Jvm, frame: Any, where: Any) -> str:
+    """A ``Column`` as Spark SQL, with the types that Spark resolved over the columns of ``frame``; reads no data.
+
+    Columns are found by name, whichever DataFrame they were taken from. Raises OptionError for what is not allowed in
+    a predicate, and if Spark reads the text as another expression.
+    """
+    convert = jvm.object("org.apache.spark.sql.classic.ColumnNodeToExpressionConverter")
+    by_name = jvm.view.org.apache.spark.sql.classic.ExpressionUtils.column(
+        _by_name(jvm, convert.apply(where._jc.node()))
+    )
+    try:
+        analyzed = frame._jdf.where(by_name).queryExecution().analyzed()
+    except Exception as error:
+        problem = _unknown_column(error, frame.columns) or _first_line(error)
+        raise OptionError("where", where, f"{EXPECTED}; {problem}") from error
+    for expression in _expressions(jvm, analyzed):
+        _check(jvm, str(where), expression)
+    text = str(_by_name(jvm, analyzed.condition()).sql())
+    try:
+        again = frame.where(text)._jdf.queryExecution().analyzed()
+        same = bool(again.canonicalized().equals(analyzed.canonicalized()))
+    except Exception:  # whatever Spark finds in the text, it is not the Column
+        same = False
+    if not same:
+        raise OptionError("where", where, f"a Column that SQL can express; as SQL, this one would be: {text}")
+    return text
+
+
+def _by_name(jvm: Jvm, expression: Any) -> Any:
+    """The expression with its columns as plain names, to be resolved again."""
+    if _kind(expression) == "AttributeReference":
+        unresolved = jvm.view.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+        return unresolved(jvm.seq([expression.name()]))
+    children = jvm.python_list(expression.children())
+    if not children:
+        return expression
+    return expression.withNewChildren(jvm.seq([_by_name(jvm, child) for child in children]))
 
 
 def referenced(jvm: Jvm, frame: Any, where: str) -> dict[str, str]:
@@ -194,14 +233,14 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
 
 def _unknown_column(error: Exception, columns: list[str]) -> str:
     """Message naming the column that Spark could not find, with the nearest match; empty for any other error."""
-    told: Any = getattr(error, "getMessageParameters", dict)() or {}
-    name = str(told.get("objectName", "")).strip("`")
+    parameters: Any = getattr(error, "getMessageParameters", dict)() or {}
+    name = str(parameters.get("objectName", "")).strip("`")
     if not name or "UNRESOLVED_COLUMN" not in str(error):
         return ""
     return f"the table has no column '{name}'{nearest(name, columns)}"
 
 
 def _first_line(error: Exception) -> str:
-    told = causes(error)
-    text = told[0][1] if told else str(error)
+    chain = causes(error)
+    text = chain[0][1] if chain else str(error)
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -37,12 +37,12 @@ def match(traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         narrow = _only_columns(traces, names)
         lost = narrow.lost.persist()
         try:
-            total, best = _told(lost, len(names))
+            total, best = _most_distinct(lost, len(names))
             if total == 0 or total > most:
                 return _nothing(traces, total)
             for few in (best, [f"c{i}" for i in range(len(names))])[: 1 + (len(best) < len(names))]:
-                told = _only_columns(Traces(lost, narrow.written), few)
-                matched = _placed(told, _lost_keys(told, exact=False), total, exact=False)
+                narrowed = _only_columns(Traces(lost, narrow.written), few)
+                matched = _placed(narrowed, _lost_keys(narrowed, exact=False), total, exact=False)
                 if matched.found == total:
                     return matched
                 matched.hits.unpersist()
@@ -99,13 +99,13 @@ def _fixed_width(traces: Traces[DataFrame]) -> list[str]:
     return [f.name for f in kind.fields if isinstance(f.dataType, fixed)]
 
 
-def _told(lost: DataFrame, columns: int) -> tuple[int, list[str]]:
+def _most_distinct(lost: DataFrame, columns: int) -> tuple[int, list[str]]:
     """The number of lost rows, and the two of the columns ``c0`` … that distinguish them best."""
     from pyspark.sql import functions as F
 
     distinct = [F.approx_count_distinct(F.col("row").getField(f"c{i}")) for i in range(columns)]
-    total, *told = lost.agg(F.count(F.lit(1)), *distinct).first() or [0] * (1 + columns)
-    best = sorted(range(columns), key=lambda i: -told[i])[:_FEW]
+    total, *counts = lost.agg(F.count(F.lit(1)), *distinct).first() or [0] * (1 + columns)
+    best = sorted(range(columns), key=lambda i: -counts[i])[:_FEW]
     return int(total), [f"c{i}" for i in sorted(best)]
 
 

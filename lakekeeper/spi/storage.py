@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Versions
 from lakekeeper.core.vacuum.stream_positions import SinkCommit
@@ -24,13 +25,13 @@ class MetadataChange:
 
     files_before, files_after   metadata files that planning opens before and after
     version                     the version of the compacted metadata; None if it is unchanged
-    why                         what was done, or why nothing was
+    reason                      what was done, or why nothing was
     """
 
     files_before: int
     files_after: int
     version: int | None
-    why: str
+    reason: Reason
 
 
 class Storage(Protocol):

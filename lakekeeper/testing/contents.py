@@ -32,6 +32,6 @@ def contents(snapshot: Snapshot) -> dict[str, Any]:
         "properties",
         "key_problem",
     )
-    told: dict[str, Any] = {name: getattr(snapshot, name) for name in names}
+    facts: dict[str, Any] = {name: getattr(snapshot, name) for name in names}
     by_path = zip(*([repr(value) for value in column] for column in columns.values()), strict=True)
-    return told | {"columns": list(columns), "blocks": sorted(by_path)}
+    return facts | {"columns": list(columns), "blocks": sorted(by_path)}

@@ -22,6 +22,8 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.block_changes import changed_blocks
 from lakekeeper.core.model.blocks import Snapshot, no_blocks
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
@@ -289,12 +291,11 @@ class MemoryAdapter:
             obstacle=self._obstacle(snapshot, then, now),
         )
 
-    def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> str:
+    def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> Reason | None:
         if snapshot.table_uuid != self.store.uuid:
-            return "another table was created in its place"
-        if then.schema != now.schema:
-            return "the schema changed meanwhile"
-        return "the partitioning changed meanwhile" if then.spec != now.spec else ""
+            return Reason.of(Code.TABLE_RECREATED)
+        changed = (then.schema, then.spec) != (now.schema, now.spec)
+        return Reason.of(Code.SCHEMA_CHANGED) if changed else None
 
     def check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
         """Raise Conflict for a lost race; AdapterError where a rewrite is not the rows that it read."""

@@ -140,7 +140,7 @@ class SnapshotContract(Selected):
         table.delete("k = 1")
         changes = adapter.changes_since(seen)
         assert changes.version == adapter.version().version
-        assert (len(changes.winners), changes.obstacle) == (2, "")
+        assert (len(changes.winners), changes.obstacle) == (2, None)
 
     def test_a_refreshed_snapshot_is_what_a_whole_read_shows(self, harness: Harness) -> None:
         rows = [[{"p": p, "k": k, "v": f"{'x' * 40}{k}"} for k in (i, i + 7) for p in "xy"] for i in range(3)]
@@ -211,8 +211,8 @@ class SnapshotContract(Selected):
             assert key is not None
             assert [c.name for c in key.columns] == names
             assert key == table.adapter().snapshot(names).key
-        told = table.adapter().set_cluster_key([], dry_run=True)
-        assert (told.key_before, told.key_after) == (str(key), "")
+        predicted = table.adapter().set_cluster_key([], dry_run=True)
+        assert (predicted.key_before, predicted.key_after) == (str(key), "")
         assert table.adapter().snapshot().key == key
         table.adapter().set_cluster_key([])
         assert table.adapter().snapshot().key is None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import NOTES, Grounds, move_refusal, refusal
 from lakekeeper.core.vacuum.retention import Kept, Ref, Versions
@@ -220,7 +222,7 @@ class MemoryStorage:
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """The memory lake's metadata is one object."""
-        return MetadataChange(1, 1, None, "nothing to fold")
+        return MetadataChange(1, 1, None, Reason.of(Code.NOTHING_TO_DO))
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         """What a test says (``MemoryTable.strangers``)."""

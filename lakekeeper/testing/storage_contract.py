@@ -184,8 +184,8 @@ class StorageContract(Selected):
         table = harness.create(KV, [keys(i) for i in range(4)])
         storage = table.adapter().storage
         before = storage.versions()
-        told = storage.compact_metadata(dry_run=True)
-        assert told.version is None
+        predicted = storage.compact_metadata(dry_run=True)
+        assert predicted.version is None
         assert storage.versions().newest == before.newest
         storage.compact_metadata(dry_run=False)
         assert fingerprint(table.rows()) == fingerprint(keys(*range(4)))

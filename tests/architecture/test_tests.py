@@ -119,16 +119,9 @@ ELSEWHERE = {
     "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
     "core/text/chart.py": "core/simulation/test_simulation_text.py",
-    "core/text/formatting.py": "core/test_goldens.py",
     "core/text/result.py": "core/simulation/test_simulation_text.py",
-    # policies that are their golden file, and what every plan of theirs has to hold
-    "core/planning/policies/full.py": "core/test_goldens.py",
-    "core/planning/policies/peaks.py": "core/test_goldens.py",
-    "core/planning/policies/ranges.py": "core/test_goldens.py",
-    "core/planning/policies/sizes.py": "core/test_goldens.py",
-    "core/planning/depth_selection.py": "core/test_goldens.py",
+    # what every policy has in common
     "core/planning/policy.py": "core/planning/test_planner.py",
-    "core/planning/key_migration.py": "core/planning/test_planner.py",
     # values without behaviour of their own
     "core/config/layout_options.py": "core/config/test_option.py",
     "core/config/run_options.py": "core/config/test_option.py",
@@ -157,12 +150,6 @@ ELSEWHERE = {
     "engine/merge/boundary_store.py": "scenarios/test_curves.py",
     "engine/merge/commit_parts.py": "scenarios/test_hours.py",
     "engine/merge/planning.py": "scenarios/test_placed.py",
-    "engine/retries.py": "scenarios/test_transient.py",
-    "engine/state/note_slots.py": "engine/vacuum/test_orphans.py",
-    "engine/trash/entries.py": "engine/vacuum/test_orphans.py",
-    "engine/trash/restore.py": "engine/trash/test_drop_partition.py",
-    "engine/vacuum/foreign_tables.py": "model/test_places.py",
-    "engine/vacuum/journal.py": "engine/vacuum/test_job.py",
 }
 """Modules without a test module of their own, and where their tests are."""
 

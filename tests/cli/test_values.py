@@ -11,6 +11,8 @@ import pytest
 
 from lakekeeper.cli.progress import Progress
 from lakekeeper.cli.values import byte_count, pairs, properties_file
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.errors import OptionError
 
 
@@ -62,7 +64,10 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.Captu
         ("read", {"task": "a"}),
         ("written", {"rows": 10, "bytes": 1024}),
         ("written", {"rows": 1000, "bytes": 2048}),
-        ("conflict", {"dropped": 1, "reason": "deleted a row"}),
+        (
+            "conflict",
+            {"dropped": 1, "reason": Reason.of(Code.ROWS_DELETED, changed=1, winners="version 9 (DELETE)")},
+        ),
         ("committed", {"version": 7, "rewrites": 1}),
         ("written", {}),  # a phase that it can not show never stops the run
     ]
@@ -76,7 +81,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.Captu
         "t: round 1, 2 groups, 2.0 KiB",
         "t: written 1 of 2 (10 rows, 1.0 KiB)",
         "t: written 2 of 2 (1,000 rows, 2.0 KiB)",
-        "t: another commit came first, 1 group dropped: deleted a row",
+        "t: another commit came first, 1 group dropped: rows of 1 input deleted by version 9 (DELETE)",
         "t: committed version 7, 1 group",
     ]
 

@@ -36,9 +36,3 @@ def frame(spark: SparkSession, kinds: Kinds, rows: Sequence[Row]) -> DataFrame:
     """Rows as one partition."""
     schema = pa.schema([(n, _arrow(k)) for n, k in kinds.items()])
     return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema)).coalesce(1)
-
-
-def rows_of(table: DataFrame) -> list[Row]:
-    """All rows, moments with a zone aware."""
-    rows: list[Row] = table.toArrow().to_pylist()
-    return rows

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,12 +12,13 @@ from pyspark.sql import functions as F
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Adapter, Capabilities, TableName
+from lakekeeper.spi import Capabilities
 from lakekeeper.testing.contract import AdapterContract
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
-from tests.contract.frames import columns, frame, rows_of
+from tests.contract.frames import columns, frame
+from tests.delta.scene import Scene
 
 pytestmark = pytest.mark.delta
 
@@ -29,19 +27,10 @@ WITH_BOUNDS = tuple(kind for kind in SAMPLES if kind not in ("binary", "boolean"
 
 
 @dataclass(frozen=True)
-class DeltaContractTable:
-    spark: SparkSession
-    path: Path
-    kinds: Kinds
+class DeltaContractTable(Scene):
+    """Typed rows instead of statements."""
 
-    @property
-    def sql(self) -> str:
-        return f"delta.`{self.path}`"
-
-    def adapter(self) -> Adapter[Any]:
-        from lakekeeper_delta import FORMAT
-
-        return FORMAT.open(self.spark, TableName(str(self.path), "delta", self.sql, path=str(self.path)))
+    kinds: Kinds = field(default_factory=dict)
 
     def append(self, rows: Sequence[Row]) -> None:
         frame(self.spark, self.kinds, rows).writeTo(self.sql).append()
@@ -59,19 +48,10 @@ class DeltaContractTable:
         self.spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
 
     def rows(self, version: int | None = None) -> list[Row]:
-        reader = self.spark.read.format("delta")
-        at = reader if version is None else reader.option("versionAsOf", version)
-        return rows_of(at.load(str(self.path)))
+        return self.spark_records(version)
 
     def leftovers(self) -> set[str]:
-        named = set()
-        for log in (self.path / "_delta_log").glob("*.json"):
-            for line in log.read_text().splitlines():
-                action = json.loads(line)
-                if "add" in action:
-                    named.add(unquote(action["add"]["path"]))
-        found = {str(file.relative_to(self.path)) for file in self.path.rglob("*.parquet")}
-        return {file for file in found if not file.startswith("_delta_log")} - named
+        return {path for path in self.unreferenced() if path.endswith(".parquet")}
 
 
 @dataclass
@@ -90,10 +70,7 @@ class DeltaHarness:
         self._count += 1
         table = DeltaContractTable(self.spark, self.root / f"t{self._count}", kinds)
         by = f"PARTITIONED BY ({', '.join(map(quote, partition_by))})" if partition_by else ""
-        given = ", ".join(f"'{name}' = '{value}'" for name, value in self.properties.items())
-        self.spark.sql(
-            f"CREATE TABLE {table.sql} ({columns(kinds)}) USING delta {by} TBLPROPERTIES ({given})"
-        )
+        table.create(columns(kinds), more=by, properties=self.properties)
         for batch in batches:
             table.append(batch)
         return table

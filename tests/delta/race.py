@@ -13,8 +13,9 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_delta.table import DeltaTable
-from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.delta.scene import Scene
 from tests.oracles import delta_log
+from tests.rewrites import rewritten, tasks_of
 
 VECTORS = "'delta.enableDeletionVectors'='true'"
 COPIES = "'delta.enableDeletionVectors'='false'"

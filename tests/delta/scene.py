@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Commit, TableName
-from lakekeeper.testing.harness import task_for
+from lakekeeper.spi import TableName
+from lakekeeper.testing.values import Row
 from lakekeeper_delta import FORMAT
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.opening import load
@@ -39,7 +34,7 @@ Step = str | Callable[["Scene"], Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A Delta table at a path."""
+    """A Delta table at a path, see ``tests.tables``."""
 
     spark: SparkSession
     path: Path
@@ -59,6 +54,12 @@ class Scene:
         """The table's log, as an adapter opens it."""
         jvm = Jvm(self.spark)
         return Log(jvm, str(self.path), *load(jvm, self.table_name))
+
+    def create(self, columns: str, *, more: str = "", properties: Mapping[str, str] | None = None) -> Scene:
+        """An empty table; ``more`` follows the columns (PARTITIONED BY …)."""
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in (properties or {}).items())
+        given = f"TBLPROPERTIES ({listed})" if listed else ""
+        return self.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more} {given}")
 
     def run(self, *steps: Step) -> Scene:
         """Statements in which ``{t}`` stands for the table, or functions that give a builder of it."""
@@ -83,15 +84,29 @@ class Scene:
 
     def spark_rows(self, version: int | None = None, columns: str = "*") -> Counter[str]:
         """All rows as canonical texts, as Spark reads them."""
+        return Counter(delta_log.canonical(row) for row in self.spark_records(version, columns))
+
+    def spark_records(self, version: int | None = None, columns: str = "*") -> list[Row]:
+        """All rows, as Spark reads them."""
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        table = reader.load(str(self.path)).selectExpr(columns).toArrow()
-        return Counter(delta_log.canonical(row) for row in table.to_pylist())
+        rows: list[Row] = reader.load(str(self.path)).selectExpr(columns).toArrow().to_pylist()
+        return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:
         """All rows as canonical texts, as the replayer of the log reads them."""
         return delta_log.rows(self.path, version)
+
+    def log_records(self, version: int | None = None) -> list[Row]:
+        """All rows, as the replayer of the log reads them."""
+        state = delta_log.replay(self.path, version)
+        return [
+            row for add in state.adds.values() for row in delta_log.file_rows(self.path, add, state.metadata)
+        ]
+
+    def versions(self) -> list[int]:
+        return delta_log.versions(self.path)
 
     @property
     def version(self) -> int:
@@ -105,31 +120,16 @@ class Scene:
         found = self.path.rglob("*.parquet")
         return {str(p.relative_to(self.path)) for p in found if "_delta_log" not in p.parts}
 
+    def files(self) -> set[str]:
+        """Full paths of data files and deletion vector files, whether a version names them or not."""
+        found = [p for p in self.path.rglob("*") if p.suffix in (".parquet", ".bin")]
+        return {str(p) for p in found if "_delta_log" not in p.parts}
 
-def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[MergeTask]:
-    """One task for each partition, over all its blocks."""
-    places: dict[str, list[str]] = {}
-    for block in snapshot.blocks:
-        places.setdefault(block.partition, []).append(block.path)
-    tasks = [task_for(snapshot, paths, level=level) for paths in places.values()]
-    return [replace(task, id=uuid.uuid4().hex[:12], **changed) for task in tasks]
-
-
-def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1") -> Rewrite:
-    rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
-
-
-def recluster(
-    scene: Scene,
-    columns: Sequence[str] | None = ("k",),
-    *,
-    level: int = 1,
-    run_id: str = "run-1",
-    **changed: Any,
-) -> Commit:
-    """Rewrite and commit all blocks."""
-    adapter = scene.adapter()
-    snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
-    return adapter.commit(done, snapshot, run_id)
+    def unreferenced(self) -> set[str]:
+        """Those that no action of any commit names."""
+        named: set[str] = set()
+        for version in self.versions():
+            for action in delta_log.commit(self.path, version):
+                for kind in ("add", "remove", "cdc"):
+                    named |= delta_log.files_of(action[kind]) if kind in action else set()
+        return self.files() - {str(self.path / name) for name in named}

@@ -15,8 +15,9 @@ from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
 from tests.delta.vacuum import on_disk
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.delta
 

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 
 from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
 from tests.oracles import delta_log
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.delta
 

@@ -11,7 +11,8 @@ import pytest
 from lakekeeper.core.model.blocks import make_blocks
 from lakekeeper.core.planning.block_age import ages
 from lakekeeper_delta.commit_times import RECENT, without_ours, writer_times
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
+from tests.rewrites import recluster
 
 
 class Files:

@@ -9,7 +9,8 @@ import pytest
 
 from lakekeeper.core.layout.rank_boundaries import curve_index, placed
 from lakekeeper.testing.harness import task_for
-from tests.delta.scene import Scene, rewritten
+from tests.delta.scene import Scene
+from tests.rewrites import rewritten
 
 pytestmark = pytest.mark.delta
 

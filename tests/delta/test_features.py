@@ -11,10 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
 from lakekeeper.spark.jvm import Jvm
-from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.delta.scene import Scene
 from tests.formats.verbs import VERBS
+from tests.rewrites import rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
 
@@ -116,7 +119,8 @@ def test_a_feature_that_comes_while_we_work_costs_the_group_and_leaves_nothing(t
     before = table.data_files()
     made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
     commit(table, *PROTOCOLS[0][:2])
-    assert "quantum" in adapter.changes_since(snapshot).obstacle
+    obstacle = adapter.changes_since(snapshot).obstacle
+    assert obstacle == Reason.of(Code.FEATURE_ADDED, feature="quantum")
     with pytest.raises((Conflict, Unsupported)):
         adapter.commit(made, snapshot, "run")
     adapter.discard(made)

@@ -15,6 +15,8 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.vacuum.retention import Kept
 from lakekeeper.core.vacuum.vacuum_plan import NO_BACKLOG, Backlog, Garbage
 from lakekeeper_delta import live_files
@@ -108,12 +110,13 @@ def garbage(
     )  # fmt: skip
     for version in range(first, newest + 1):
         journal.drop(version, line.commits[version])
-        if journal.asks_for_adds(version):
+        if journal.needs_adds(version):
             journal.bring(version, [a["add"] for a in line.commits[version] if "add" in a])
         journal.times[version] = version if times else 1
     live = line.states[journal.memory].items()
     rows = [{"path": path, "deletionVector": None, **_descriptor(vector)} for path, vector in live]
-    kept = Kept(dict.fromkeys(range(oldest, newest + 1), ""), tuple(range(oldest)), (), 0, cutoff)
+    stays = Reason.of(Code.NAMED_BY_CALLER)
+    kept = Kept(dict.fromkeys(range(oldest, newest + 1), stays), tuple(range(oldest)), (), 0, cutoff)
     anything: Any = SimpleNamespace(locator=LOCATOR, files=lambda _state: None)
     with patch.object(live_files, "matching", lambda _frame, _locations: rows):
         return find_garbage(anything, anything, History(journal, anything), kept, hints, backlog)

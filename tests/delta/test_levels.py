@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.delta
 

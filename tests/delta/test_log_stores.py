@@ -23,9 +23,10 @@ from lakekeeper.opening import open_adapter
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import FORMAT
 from lakekeeper_delta.log_stores import loses_commits
-from tests.delta.scene import Scene, rewritten, tasks_of
+from tests.delta.scene import Scene
 from tests.opening import adapter_of
 from tests.oracles.java_source import define
+from tests.rewrites import rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
 

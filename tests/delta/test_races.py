@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from delta.tables import IdentityGenerator
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import rebase, touched, why
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper_delta import commit as commit_module
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
-from tests.delta.scene import Scene, Step, recluster, rewritten, tasks_of
+from tests.delta.scene import Scene, Step
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
 
@@ -47,7 +50,7 @@ def test_appends_and_properties_do_not_disturb(filled: Scene, statement: str) ->
     filled.run(statement)
     rows = filled.spark_rows()
     changes = adapter.changes_since(snapshot)
-    assert changes.obstacle == ""
+    assert changes.obstacle is None
     assert not changes.removed
     assert not changes.delete_ids
     assert len(changes.winners) == 1
@@ -136,21 +139,21 @@ def _between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None
 @pytest.mark.parametrize(
     "statement, obstacle",
     [
-        ("ALTER TABLE {t} ADD COLUMN x INT", "columns"),
-        ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')", "columns"),
-        ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking'='true')", "row tracking"),
+        ("ALTER TABLE {t} ADD COLUMN x INT", Code.SCHEMA_CHANGED),
+        ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')", Code.SCHEMA_CHANGED),
+        ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking'='true')", Code.SCHEMA_CHANGED),
         (
             lambda scene: scene.builder("replace").addColumn("k", "BIGINT").addColumn("v", "STRING"),
-            "created in the same place",
+            Code.TABLE_RECREATED,
         ),
     ],
 )
-def test_obstacles(filled: Scene, statement: Step, obstacle: str) -> None:
+def test_obstacles(filled: Scene, statement: Step, obstacle: Code) -> None:
     adapter, snapshot, done = _prepared(filled)
     filled.run(statement)
     rows = filled.spark_rows()
     changes = adapter.changes_since(snapshot)
-    assert obstacle in changes.obstacle
+    assert changes.obstacle == Reason.of(obstacle)
     with pytest.raises(Conflict):
         adapter.commit(done, snapshot, "run-12")
     assert filled.spark_rows() == rows
@@ -162,8 +165,8 @@ def test_a_table_made_anew_in_the_same_place(filled: Scene) -> None:
     adapter, snapshot, done = _prepared(filled)
     shutil.rmtree(filled.path)
     filled.run("CREATE TABLE {t} (k BIGINT, v STRING) USING delta", "INSERT INTO {t} VALUES (1, 'a')")
-    assert "created in the same place" in adapter.changes_since(snapshot).obstacle
-    with pytest.raises(Conflict, match="created in the same place"):
+    assert adapter.changes_since(snapshot).obstacle == Reason.of(Code.TABLE_RECREATED)
+    with pytest.raises(Conflict, match="dropped and created again"):
         adapter.commit(done, snapshot, "run-13")
     assert sum(filled.spark_rows().values()) == 1
 
@@ -182,7 +185,7 @@ def test_comments_and_identity_marks_are_no_obstacle(scene: Scene) -> None:
         "INSERT INTO {t} (k) SELECT id FROM range(30)", "ALTER TABLE {t} ALTER COLUMN k COMMENT 'hello'"
     )
     rows = scene.spark_rows()
-    assert adapter.changes_since(snapshot).obstacle == ""
+    assert adapter.changes_since(snapshot).obstacle is None
     adapter.commit(done, snapshot, "run-14")
     assert scene.spark_rows() == rows
     assert scene.run("INSERT INTO {t} (k) VALUES (5)").spark.sql(

@@ -13,8 +13,9 @@ import pytest
 from delta.tables import IdentityGenerator
 from deltalake import DeltaTable as RustTable
 
-from tests.delta.scene import Scene, Step, recluster, rewritten, tasks_of
+from tests.delta.scene import Scene, Step
 from tests.oracles import delta_log
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
 

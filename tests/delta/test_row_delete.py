@@ -18,8 +18,9 @@ from lakekeeper_delta.commit import commit_tags
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
 from tests.delta.race import COPIES, VALUES, VECTORS, filled, leftovers, row_ids, table
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
 from tests.oracles import delta_log
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.delta
 

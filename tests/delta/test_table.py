@@ -13,7 +13,8 @@ from lakekeeper.spi import TableName
 from lakekeeper.testing.harness import task_for
 from lakekeeper_delta import FORMAT, features
 from lakekeeper_delta.rewrite import rows_per_file
-from tests.delta.scene import Scene, recluster, rewritten, tasks_of
+from tests.delta.scene import Scene
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
 

@@ -21,9 +21,10 @@ from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.reading import actions_of
 from lakekeeper_delta.storage import DeltaStorage
 from tests.delta.by_hand import ByHand, changed, removed
-from tests.delta.scene import Scene, recluster
+from tests.delta.scene import Scene
 from tests.delta.vacuum import look, named, on_disk, swept
 from tests.faults.storage import faulty_storage
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.delta
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, pause_seconds
 from lakekeeper.engine.events import Events
@@ -55,7 +57,8 @@ def test_the_first_attempt_that_lands_is_the_result() -> None:
     assert commit.run() == "landed"
     assert commit.pauses == [0.1, 0.2, 0.4]
     told = [(e["phase"], e["attempt"], e["reason"], e["dropped"], e["replayed"]) for e in commit.told]
-    assert told == [("conflict", n, f"lost {n}", 0, 0) for n in range(3)]
+    why = [Reason.of(Code.CONFLICT, error=f"lost {n}", winner=f"v{n}") for n in range(3)]
+    assert told == [("conflict", n, why[n], 0, 0) for n in range(3)]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 4])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from lakekeeper.errors import OptionError
 from tests.formats.lakes import Lake
@@ -36,6 +37,15 @@ def test_exactly_the_rows_that_match_go(lake: Lake, where: str, doomed: Any) -> 
     assert (report.retries, report.winners) == (0, ())
     assert {v: lake.fingerprint(name, v) for v in versions} == versions
     assert lake.versions(name)[-1] == report.version_after
+
+
+def test_a_column_names_rows_as_text_does(lake: Lake) -> None:
+    name = lake.overlapping(3, 100)
+    report = lake.table(name).delete((F.col("id") % 7 == 3) | (F.col("v") == "it's"))
+    assert report.deleted_rows_count == 43
+    assert ids(lake, name) == [i for i in range(300) if i % 7 != 3]
+    assert lake.table(name).drop_partition(lake.spark.table(name)["id"] < 100, force=True).changed
+    assert min(ids(lake, name)) == 100
 
 
 def test_nothing_is_committed_where_nothing_matches(lake: Lake) -> None:

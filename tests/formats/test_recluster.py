@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from lakekeeper.errors import OptionError
 from tests.formats.lakes import Lake
@@ -146,7 +147,14 @@ def test_where_selects_every_file_that_may_hold_a_match(lake: Lake) -> None:
     table.cluster_by("k")
     options = {"depth-threshold": 1}
     assert table.clustering_information(where="k >= 1050 and k < 1060").total_partition_count == 2
-    report = table.recluster(where="k >= 1050 and k < 2010", options=options)
+    text, column = "k >= 1050 and k < 2010", (F.col("k") >= 1050) & (F.col("k") < 2010)
+    assert table.clustering_information(where=column) == table.clustering_information(where=text)
+    for verb in (table.recluster, table.compact, table.merge_deletes):
+        plans = [verb(where=where, dry_run=True, options=options).plan for where in (text, column)]
+        assert None not in plans
+        assert str(plans[0]) == str(plans[1])
+    assert table.plan(where=column, options=options).to_dict()["tasks"] != []
+    report = table.recluster(where=column, options=options)
     assert report.rewritten_data_files_count == 4
     assert {r.level for r in table.blocks().collect() if int(r.lo[0]) < 1000} == {0}
 

@@ -52,7 +52,8 @@ def test_a_statement_that_loses_to_our_rewrite_is_run_again(
     future.result()
     assert sorted(map(tuple, lake.spark.table(name).collect())) == after
     assert len(told) == 1, "lost once, and only once"
-    assert "lakekeeper run" in told[0]["reason"]
+    assert told[0]["reason"].code == "conflict"
+    assert "lakekeeper run" in str(told[0]["reason"])
     assert "run again" in caplog.text
 
 

@@ -13,7 +13,8 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebas
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
 from lakekeeper_iceberg import IcebergTable
-from tests.iceberg.scene import Scene, rewritten, tasks_of
+from tests.iceberg.scene import Scene
+from tests.rewrites import rewritten, tasks_of
 
 _LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
 

@@ -6,18 +6,14 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Commit, TableName
-from lakekeeper.testing.harness import task_for
+from lakekeeper.spi import TableName
+from lakekeeper.testing.values import Row, text
 from lakekeeper_iceberg import FORMAT, IcebergTable
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
@@ -32,20 +28,27 @@ def files_on_disk(spark: SparkSession, name: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Scene:
-    """One Iceberg table; ``{t}`` stands for it in statements."""
+    """One Iceberg table, see ``tests.tables``; ``format_version`` where ``create`` names none."""
 
     spark: SparkSession
     catalog: str = "ice"
     name: str = field(default_factory=lambda: f"t_{uuid.uuid4().hex[:12]}")
+    format_version: int = 2
 
     @property
     def sql(self) -> str:
         return f"{self.catalog}.db.{self.name}"
 
     def create(
-        self, columns: str, version: int = 2, *, more: str = "", properties: Mapping[str, str] | None = None
+        self,
+        columns: str,
+        version: int | None = None,
+        *,
+        more: str = "",
+        properties: Mapping[str, str] | None = None,
     ) -> Scene:
         """An empty table that masks deleted rows; ``more`` follows the columns (PARTITIONED BY …)."""
+        version = version or self.format_version
         given = {"format-version": str(version)}
         if version > 1:
             given |= {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -81,26 +84,55 @@ class Scene:
         return [task.file() for task in planned]
 
     def versions(self) -> list[int]:
-        frame = self.spark.table(f"{self.sql}.snapshots").orderBy("committed_at")
-        return [row[0] for row in frame.select("snapshot_id").collect()]
+        """All snapshots, in the order of their commits."""
+        jvm = Iceberg(self.spark)
+        known = jvm.items(jvm.collect.Lists.newArrayList(self.java().snapshots()))
+        return [
+            int(each.snapshotId()) for each in sorted(known, key=lambda each: int(each.timestampMillis()))
+        ]
+
+    @property
+    def version(self) -> int:
+        """The current snapshot."""
+        return int(self.java().currentSnapshot().snapshotId())
 
     def spark_rows(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> Counter[str]:
         """All rows as canonical texts, as Spark reads them."""
+        return Counter(map(text, self.spark_records(version, columns)))
+
+    def spark_records(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> list[Row]:
+        """All rows, as Spark reads them."""
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
-        return iceberg_log.canonical(reader.table(self.sql).select(*columns).toArrow())
+        rows: list[Row] = reader.table(self.sql).select(*columns).toArrow().to_pylist()
+        return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:
         """All rows as canonical texts, as the reader without Spark sees them."""
+        return Counter(map(text, self.log_records(version)))
+
+    def log_records(self, version: int | None = None) -> list[Row]:
+        """All rows, as the reader without Spark sees them."""
         metadata = self.java().operations().current()
-        at = metadata.currentSnapshot().snapshotId() if version is None else version
-        return iceberg_log.rows(str(metadata.metadataFileLocation()), at)
+        at = int(metadata.currentSnapshot().snapshotId()) if version is None else version
+        return iceberg_log.records(str(metadata.metadataFileLocation()), at)
 
     def every_version(self) -> dict[int, tuple[Counter[str], Counter[str]]]:
         """Rows of each version by both readers."""
         return {v: (self.spark_rows(v), self.log_rows(v)) for v in self.versions()}
 
+    def files(self) -> set[str]:
+        """Full paths of data and delete files, whether a version names them or not."""
+        return files_on_disk(self.spark, self.sql)
+
+    def unreferenced(self) -> set[str]:
+        """Those, manifests and manifest lists that no version names, by the reader without Spark."""
+        metadata = self.java().operations().current()
+        lists = Path(str(metadata.location()).removeprefix("file:")) / "metadata"
+        found = self.files() | {str(p) for p in lists.glob("*.avro")}
+        return found - iceberg_log.named_files(str(metadata.metadataFileLocation()))
+
     def leftovers(self) -> set[str]:
-        """Files under the data folder that no version names."""
+        """Files under the data folder that no version names, by Iceberg's own metadata tables."""
         named = {r[0] for r in self.spark.table(f"{self.sql}.all_files").select("file_path").collect()}
         return files_on_disk(self.spark, self.sql) - {re.sub("^file:/+", "/", path) for path in named}
 
@@ -114,35 +146,6 @@ class Scene:
             }
         place = Path(str(table.location()).removeprefix("file:")) / "metadata"
         return {str(p) for p in place.glob("*.avro")} - {path.removeprefix("file:") for path in named}
-
-
-def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[MergeTask]:
-    """One task for each partition and spec, over all its blocks."""
-    places: dict[tuple[str, int], list[str]] = {}
-    for block in snapshot.blocks:
-        places.setdefault((block.partition, block.spec), []).append(block.path)
-    tasks = [task_for(snapshot, paths, level=level) for paths in places.values()]
-    return [replace(task, **changed) for task in tasks]
-
-
-def rewritten(adapter: IcebergTable, task: MergeTask, run_id: str = "run-1") -> Rewrite:
-    rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
-
-
-def recluster(
-    scene: Scene,
-    columns: Sequence[str] | None = ("k",),
-    *,
-    level: int = 1,
-    run_id: str = "run-1",
-    **changed: Any,
-) -> Commit:
-    """Rewrite and commit all blocks."""
-    adapter = scene.adapter()
-    snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
-    return adapter.commit(done, snapshot, run_id)
 
 
 def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from lakekeeper.errors import OptionError
-from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

@@ -12,16 +12,9 @@ from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Tidied
-from tests.iceberg.scene import (
-    Scene,
-    add_position_delete,
-    delete_equal,
-    file_of,
-    recluster,
-    rewritten,
-    tasks_of,
-)
+from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.oracles.rest_catalog import rest_catalog
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 
@@ -113,5 +106,6 @@ def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) ->
     versions = rest.versions()
     done = rest.adapter().storage.compact_metadata(dry_run=False)
     assert (done.version, done.files_before, done.files_after) == (None, 6, 6)
-    assert done.why == "6 manifests are kept: Iceberg's rewrite of manifests is not safe over HTTP"
+    assert (done.reason.code, done.reason["before"]) == ("manifests_over_http", 6)
+    assert str(done.reason) == "6 manifests kept: Iceberg's rewrite of manifests is not safe over HTTP"
     assert rest.versions() == versions

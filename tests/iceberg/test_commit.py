@@ -21,8 +21,9 @@ from lakekeeper_iceberg import IcebergTable, producer
 from lakekeeper_iceberg import commit as commits
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
-from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
+from tests.iceberg.scene import Scene, delete_equal
 from tests.iceberg.swaps import Swaps, tampered
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 
@@ -239,7 +240,7 @@ def test_obstacles_are_told_and_nothing_is_committed(scene: Scene, steps: tuple[
     made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
     scene.run(*(step.replace("{first}", str(first)) for step in steps))
     rows = scene.spark_rows()
-    assert said in adapter.changes_since(snapshot).obstacle
+    assert said in str(adapter.changes_since(snapshot).obstacle)
     with pytest.raises(Conflict, match=said):
         adapter.commit(made, snapshot, "run-1")
     assert scene.spark_rows() == rows

@@ -9,7 +9,8 @@ import pytest
 from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.core.planning.rebase import rebase
 from lakekeeper_iceberg import producer, staging
-from tests.iceberg.scene import Scene, delete_equal, recluster, rewritten, tasks_of
+from tests.iceberg.scene import Scene, delete_equal
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 

@@ -15,7 +15,8 @@ from lakekeeper.errors import LakekeeperError, Unsupported
 from lakekeeper_iceberg.native import Iceberg
 from tests.formats.verbs import VERBS
 from tests.iceberg.metadata_files import newest_metadata, number_of
-from tests.iceberg.scene import Scene, rewritten, tasks_of
+from tests.iceberg.scene import Scene
+from tests.rewrites import rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from tests.iceberg.metadata_files import newest_metadata, number_of
-from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

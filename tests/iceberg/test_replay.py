@@ -15,7 +15,8 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.position_deletes import leaves_with_file
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
-from tests.iceberg.scene import Scene, delete_equal, recluster
+from tests.iceberg.scene import Scene, delete_equal
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

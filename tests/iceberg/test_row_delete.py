@@ -20,8 +20,9 @@ from lakekeeper_iceberg import IcebergTable, listing
 from lakekeeper_iceberg.delete_files import dangling_deletes
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import dangling, fill, three_files
-from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of, recluster
+from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.iceberg.swaps import tampered
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from lakekeeper.api import table
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper_iceberg.native import Iceberg
-from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 
@@ -113,7 +116,7 @@ def test_a_flink_job_finds_its_checkpoint_after_a_vacuum(scene: Scene, version: 
     assert committed_checkpoint(scene) == 7
     assert scene.versions()[0] == last
     assert report.plan is not None
-    assert report.plan.kept[last].startswith("the last commit of Flink job 5ba1 (operator 3f2a)")
+    assert report.plan.kept[last] == Reason.of(Code.SINK_POSITION, sink="Flink job 5ba1 (operator 3f2a)")
     assert "Flink job 5ba1" in str(report)
     assert report.expired_snapshots_count == 3
     assert scene.spark_rows() == rows
@@ -156,7 +159,7 @@ def test_a_job_that_writes_deletion_vectors_goes_on_committing_after_a_vacuum(sc
     delete_by_vector(scene, 1, flink(1))
     report = vacuum(scene)
     assert report.expired_snapshots_count == 0
-    assert "checks its deletes against the whole history of main" in str(report)
+    assert "checks deletes against all of main" in str(report)
     delete_by_vector(scene, 2, flink(2))
     assert scene.spark_rows() == scene.log_rows()
     assert scene.spark.table(scene.sql).count() == 1

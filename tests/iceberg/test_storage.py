@@ -24,10 +24,11 @@ from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
 from tests.faults.storage import faulty_storage
-from tests.iceberg.scene import Scene, recluster
+from tests.iceberg.scene import Scene
 from tests.iceberg.swaps import tampered
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
 from tests.oracles.rest_catalog import Answer, rest_catalog
+from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
 

@@ -12,7 +12,8 @@ import pytest
 from lakekeeper.errors import OptionError, Unsupported
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
-from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 

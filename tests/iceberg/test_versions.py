@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.iceberg.scene import Scene, recluster, rewritten, tasks_of
+from tests.iceberg.scene import Scene
+from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.iceberg.scene import Scene as IcebergScene
 from tests.iceberg.scene import delete_equal
 from tests.matrix.rows import Row, base
-from tests.matrix.sides import KINDS, IcebergSide
+from tests.matrix.sides import KINDS
 from tests.matrix.world import FILES, Change, World
 
 DELTA, ICEBERG = KINDS[:2], KINDS[2:]
@@ -109,22 +110,22 @@ def maintain(world: World, verb: str, **given: Any) -> Any:
 
 
 def _flink_deletes(world: World, verb: str) -> None:
-    assert isinstance(world.side, IcebergSide)
-    delete_equal(world.side.scene, "id", [3, 6, 14])
+    assert isinstance(world.side, IcebergScene)
+    delete_equal(world.side, "id", [3, 6, 14])
 
 
 def _foreign_rewrite(world: World, verb: str) -> None:
-    if world.iceberg:
+    if isinstance(world.side, IcebergScene):
         options = ", options => map('rewrite-all', 'true')"
-        world.side.scene.call("rewrite_data_files", options)  # type: ignore[attr-defined]  # Iceberg's scene
+        world.side.call("rewrite_data_files", options)
     else:
         world.spark.sql(f"OPTIMIZE {world.side.sql}").collect()
 
 
 def _vacuum(world: World, verb: str) -> None:
-    if world.iceberg:
+    if isinstance(world.side, IcebergScene):
         now = ", older_than => TIMESTAMP '9999-12-31 00:00:00', retain_last => 1"
-        world.side.scene.call("expire_snapshots", now)  # type: ignore[attr-defined]  # Iceberg's scene
+        world.side.call("expire_snapshots", now)
     else:
         world.spark.sql(f"VACUUM {world.side.sql} RETAIN 168 HOURS").collect()
 
@@ -136,8 +137,8 @@ def _delete_and_expire(world: World, verb: str) -> None:
 
 def _restore(world: World, verb: str) -> None:
     first = next(iter(world.versions))
-    if world.iceberg:
-        world.side.scene.call("rollback_to_snapshot", f", snapshot_id => {first}")  # type: ignore[attr-defined]  # Iceberg's scene
+    if isinstance(world.side, IcebergScene):
+        world.side.call("rollback_to_snapshot", f", snapshot_id => {first}")
     else:
         world.spark.sql(f"RESTORE TABLE {world.side.sql} TO VERSION AS OF {first}").collect()
 

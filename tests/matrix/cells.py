@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from tests.formats.gate import Gate
 from tests.matrix.actions import ACTIONS, Action, maintain
@@ -130,10 +131,23 @@ def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
         done.result()
     (report,) = reports
     assert {g.status for g in report.groups} == {"committed"}, report
-    world.theirs |= world.side.leftovers()  # of the attempt that failed
+    world.theirs |= world.side.unreferenced()  # of the attempt that failed
     world.note(cell.rival.change)
     world.check()
     return "retried" if told else "landed", report
+
+
+OBSTACLES = frozenset(
+    {
+        Code.TABLE_RECREATED,
+        Code.SCHEMA_CHANGED,
+        Code.KEY_COLUMN_DROPPED,
+        Code.FEATURE_ADDED,
+        Code.NOT_AN_ANCESTOR,
+        Code.LOG_INCOMPLETE,
+    }
+)
+"""After these, nothing that was written for the snapshot may be committed."""
 
 
 def outcome(report: MergeReport) -> str:
@@ -145,7 +159,7 @@ def _fate(group: GroupResult) -> str:
     if group.status == "committed":
         return "replayed" if group.detail and group.detail.code == "replayed" else "kept"
     if group.status == "dropped":
-        obstacle = group.detail is None or group.detail.code == "table_changed"
+        obstacle = group.detail is None or group.detail.code in OBSTACLES
         return "obstacle" if obstacle else "dropped"
     return group.status
 

@@ -118,7 +118,7 @@ def test_case_1_with_a_statement_of_sparks_own(two_files: World, tmp_path: Path,
     )
     done.result()
     assert len(told) == 1, "it lost once"
-    world.theirs |= world.side.leftovers()  # of the attempt that failed
+    world.theirs |= world.side.unreferenced()  # of the attempt that failed
     world.note(theirs.change)
     world.check()
 

@@ -58,7 +58,8 @@ class World:
         same = f"{kind} {partitioned} {deleted} {number}"
         if same in _DELTA_TABLES:
             return world.copied(*_DELTA_TABLES[same], folder)
-        world.side.create(made.COLUMNS, "p" if partitioned else "", world.properties(deleted=deleted))
+        by = "PARTITIONED BY (p)" if partitioned else ""
+        world.side.create(made.COLUMNS, more=by, properties=world.properties(deleted=deleted))
         world.run(made.insert(number))
         if deleted:
             world.run(
@@ -98,28 +99,29 @@ class World:
 
     def act(self, act: Callable[[], object], change: Change = lambda rows: rows) -> None:
         """Something that users do. Files that they leave behind are not ours."""
-        before = self.side.leftovers()
+        before = self.side.unreferenced()
         act()
-        self.theirs |= self.side.leftovers() - before
+        self.theirs |= self.side.unreferenced() - before
         self.note(change)
 
     def note(self, change: Change = lambda rows: rows) -> None:
         """The newest version was made by users."""
         self.rows = change(self.rows)
-        self.versions[self.side.version()] = multiset(self.rows)
+        self.versions[self.side.version] = multiset(self.rows)
 
     def check(self) -> None:
         """No row is lost, back or doubled in any version, by two readers; no file is left that nobody names."""
         now = multiset(self.rows)
-        assert difference(self.side.by_spark(None), now) == ""
-        assert difference(self.side.by_log(None), now) == ""
-        kept = self.side.kept_versions()
+        assert difference(multiset(self.side.spark_records()), now) == ""
+        assert difference(multiset(self.side.log_records()), now) == ""
+        kept = set(self.side.versions())
         known = {v: rows for v, rows in self.versions.items() if v in kept}
         for version, rows in known.items():
-            assert difference(self.side.by_log(version), rows) == "", f"version {version}"
+            assert difference(multiset(self.side.log_records(version)), rows) == "", f"version {version}"
         for version in list(known)[-1:]:
-            assert difference(self.side.by_spark(version), known[version]) == "", f"version {version}"
-        assert self.side.leftovers() <= self.theirs
+            by_spark = multiset(self.side.spark_records(version))
+            assert difference(by_spark, known[version]) == "", f"version {version}"
+        assert self.side.unreferenced() <= self.theirs
 
 
 def difference(found: Counter[str], expected: Counter[str]) -> str:

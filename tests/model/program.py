@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lakekeeper.core.config.options import OPTIONS
+from lakekeeper.core.cost import prediction
 from lakekeeper.core.layout import clustering_info
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
@@ -363,7 +364,7 @@ def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inli
 def deterministic() -> Iterator[None]:
     """The engine without threads and random ids; the planner, which is pure, remembers what it said."""
     plans: dict[Any, Any] = {}
-    make_plan, mean_depth = planner.make_plan, clustering_info.mean_depth
+    make_plan, mean_depth, explained = planner.make_plan, clustering_info.mean_depth, prediction.explained
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
         key = (
@@ -376,6 +377,11 @@ def deterministic() -> Iterator[None]:
             plans[key] = (make_plan(snapshot, policies, options, env), snapshot)
         return plans[key][0]
 
+    def predicted(plan: Any, *rest: Any) -> Any:
+        if ("explained", id(plan)) not in plans:
+            plans["explained", id(plan)] = (explained(plan, *rest), plan)
+        return plans["explained", id(plan)][0]
+
     def depth(snapshot: Snapshot) -> float:
         if ("depth", id(snapshot)) not in plans:
             plans["depth", id(snapshot)] = (mean_depth(snapshot), snapshot)
@@ -385,6 +391,9 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_rewrite, "ThreadPoolExecutor", _InlinePool),
         patch.object(engine_rewrite, "wait", _wait_inline),
         patch.object(engine_maintain, "uuid", Names),
+        patch.object(
+            engine_maintain, "note_spent", lambda *_args: None
+        ),  # each program is a process of its own
         patch.object(engine_delete, "uuid", Names),
         patch.object(engine_sweep, "uuid", Names),
         patch.object(engine_removal, "ThreadPoolExecutor", _Pool),
@@ -395,6 +404,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
         patch.object(engine_planning, "make_plan", remembered),
+        patch.object(engine_planning, "explained", predicted),
         patch.object(engine_maintain, "mean_depth", depth),
         patch.object(planner, "mean_depth", depth),
         patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for people

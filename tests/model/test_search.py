@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+
 import pytest
 
+from tests.model.bugs import BUGS, Bug
 from tests.model.cells import TABLES, scopes
-from tests.model.search import search_soundly
+from tests.model.search import Found, search
 
 LEAST = 150_000
 SOMETIMES = (
@@ -16,11 +21,25 @@ SOMETIMES = (
 )  # fmt: skip
 
 
+@cache
+def searched() -> Mapping[str, Found]:
+    """What was found in each scope."""
+    return {scope.name: search(scope) for scope in scopes()}
+
+
 @pytest.mark.slow
 def test_no_small_history_breaks_a_promise() -> None:
-    states, counts = search_soundly(scopes())
-    assert states >= LEAST
+    found_in = searched()
+    assert [found.violation for found in found_in.values() if found.violation] == []
+    assert sum(found.states for found in found_in.values()) >= LEAST
+    counts = sum((found.counts for found in found_in.values()), Counter[str]())
     assert {what: counts[what] for what in SOMETIMES if not counts[what]} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.missing], ids=lambda bug: bug.name)
+def test_what_a_seeded_bug_prevents_happens_without_it(bug: Bug) -> None:
+    assert all(searched()[name].counts[bug.missing] > 0 for name in bug.scopes)
 
 
 def test_every_kind_of_table_is_searched() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.vacuum import retention as core_retention
 from lakekeeper.core.vacuum.retention import Kept, Retention, Versions
 from lakekeeper.core.vacuum.vacuum_plan import (
@@ -64,7 +66,7 @@ def _an_empty_picture_is_an_answer() -> list[Patch]:
     def keep_none(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
         if versions.items:
             return keep(table, versions, retention, now_ms)
-        return Kept({versions.newest: ""}, (), (), 0, now_ms)
+        return Kept({versions.newest: Reason.of(Code.NEWEST_VERSION)}, (), (), 0, now_ms)
 
     def none_named(self: MemoryStorage, versions: Versions, paths: Collection[str]) -> set[str]:
         return named(self, versions, paths) if versions.items else set()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timezone
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.identifiers import resolve
-from lakekeeper.spark.where import check_where
+from lakekeeper.spark.where import checked_where
 from lakekeeper.spi import TableName
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
@@ -48,7 +50,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, warehouse: object
     ],
 )
 def test_taken(spark: SparkSession, table: TableName, where: str) -> None:
-    check_where(spark, table, where)
+    checked_where(spark, table, where)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_refused(spark: SparkSession, table: TableName, where: str, said: str) -
     spark.udf.register("double_it", lambda x: 2 * x, "bigint")
     spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION where_now() RETURNS TIMESTAMP RETURN now()")
     with pytest.raises(OptionError, match=said) as raised:
-        check_where(spark, table, where)
+        checked_where(spark, table, where)
     assert raised.value.key == "where"
     assert "\n" not in str(raised.value)
 
@@ -84,7 +86,7 @@ def test_refused(spark: SparkSession, table: TableName, where: str, said: str) -
 @pytest.mark.parametrize("where", ["nmae = 'x'", "nmae='x'", "id = 1 AND nmae = 'x'", "upper(nmae) = 'X'"])
 def test_an_unknown_column_names_the_nearest(spark: SparkSession, table: TableName, where: str) -> None:
     with pytest.raises(OptionError, match=r"did you mean 'name'\?"):
-        check_where(spark, table, where)
+        checked_where(spark, table, where)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_an_unknown_column_names_the_nearest(spark: SparkSession, table: TableNa
     ],
 )
 def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableName, where: str) -> None:
-    check_where(spark, table, where, steady=True)
+    checked_where(spark, table, where, steady=True)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +127,11 @@ def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableNa
     ],
 )
 def test_what_depends_on_the_moment_is_not(spark: SparkSession, table: TableName, where: str) -> None:
-    check_where(spark, table, where)  # good enough for choosing files
+    checked_where(spark, table, where)  # good enough for choosing files
     with pytest.raises(
         OptionError, match=r"depends on the current time: write the time as a literal"
     ) as raised:
-        check_where(spark, table, where, steady=True)
+        checked_where(spark, table, where, steady=True)
     assert raised.value.key == "where"
     assert "\n" not in str(raised.value)
 
@@ -149,4 +151,93 @@ def test_what_depends_on_the_moment_is_not(spark: SparkSession, table: TableName
 def test_what_depends_on_the_session_is_not(spark: SparkSession, table: TableName, where: str) -> None:
     spark.sql("DECLARE OR REPLACE VARIABLE lakekeeper_where BIGINT DEFAULT 1")
     with pytest.raises(OptionError, match=r"depends on the session: write the value as a literal"):
-        check_where(spark, table, where, steady=True)
+        checked_where(spark, table, where, steady=True)
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+Made = Callable[[], Column]
+"""Makes a Column; none can be made before there is a session."""
+
+
+@pytest.mark.parametrize(
+    "made, text",
+    [
+        (lambda: F.col("id") == 1, "id = 1"),
+        (lambda: F.col("ID") == 1, "id = 1"),
+        (lambda: F.col("id").between(1, 5) | F.col("name").isNull(), "id BETWEEN 1 AND 5 OR name IS NULL"),
+        (lambda: F.col("name").like("a%") & ~(F.col("id") > 3), "name LIKE 'a%' AND NOT id > 3"),
+        (lambda: F.col("name").isin("it's", 'a "b"', "c\\d\n"), r"""name IN ('it\'s', 'a "b"', 'c\\d\n')"""),
+        (lambda: F.col("name").startswith("a"), "startswith(name, 'a')"),
+        (lambda: F.col("day") >= date(2026, 1, 1), "day >= DATE '2026-01-01'"),
+        (
+            lambda: F.col("day") >= F.date_sub(F.lit(date(2026, 1, 1)), 7),
+            "day >= date_sub(DATE '2026-01-01', 7)",
+        ),
+        (
+            lambda: F.col("at") < datetime(2026, 1, 1, 12, 30, tzinfo=timezone.utc),
+            "at < timestamp'2026-01-01 12:30:00'",
+        ),
+        (lambda: F.col("place.city") == "Paris", "place.city = 'Paris'"),
+        (lambda: F.col("place")["city"] == "Paris", "place.city = 'Paris'"),
+        (lambda: F.col("`odd.name`") > 0, "`odd.name` > 0"),
+        (lambda: F.col("`odd.name`") / 2 > 1.5, "`odd.name` / 2 > 1.5D"),
+        (lambda: F.upper("name").eqNullSafe("A"), "upper(name) <=> 'A'"),
+        (lambda: F.when(F.col("id") > 3, True).otherwise(False), "CASE WHEN id > 3 THEN true ELSE false END"),
+        (lambda: F.expr("id % 2 = 0"), "id % 2 = 0"),
+        (lambda: F.lit(True), "true"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_column_is_the_predicate_that_spark_would_apply(
+    spark: SparkSession, table: TableName, made: Made, text: str
+) -> None:
+    """The same rows of the same table, and text that is checked as any other."""
+    found = checked_where(spark, table, made(), steady=True)
+    frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
+    plans = [
+        frame.where(where)._jdf.queryExecution().optimizedPlan().canonicalized() for where in (found, text)
+    ]
+    assert plans[0].equals(plans[1]), found
+    assert checked_where(spark, table, found) == found
+
+
+def test_a_column_of_any_frame_is_found_by_its_name(spark: SparkSession, table: TableName) -> None:
+    frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
+    other = spark.createDataFrame([(1, "a")], "id BIGINT, name STRING")
+    for source in (frame, frame.alias("x"), other):
+        assert checked_where(spark, table, (source["id"] > 1) & (source.name == "a")) == checked_where(
+            spark, table, (F.col("id") > 1) & (F.col("name") == "a")
+        )
+
+
+@pytest.mark.parametrize(
+    "made, said",
+    [
+        (lambda: F.udf(lambda x: x == 1, "boolean")("id"), "not a UDF"),
+        (lambda: F.udf(lambda _: True, "boolean").asNondeterministic()("name"), "not a UDF"),
+        (lambda: F.rand() < 0.5, "not deterministic"),
+        (lambda: F.col("nmae") == "x", r"did you mean 'name'\?"),
+        (lambda: F.col("id"), "boolean|BOOLEAN"),
+        (lambda: F.count("*") > 1, "deterministic built-in"),
+        (lambda: F.expr("id IN (SELECT 1)"), "subquery"),
+        (lambda: 5, "Spark SQL or a Column"),
+        (lambda: F.col("at") < F.current_timestamp(), "depends on the current time"),
+    ],
+)
+def test_a_column_that_no_text_stands_for_is_refused(
+    spark: SparkSession, table: TableName, made: Made, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said) as raised:
+        checked_where(spark, table, made(), steady=True)
+    assert raised.value.key == "where"
+    assert "\n" not in str(raised.value)
+
+
+def test_a_udf_with_the_name_of_a_built_in_function_is_not_mistaken_for_it(
+    spark: SparkSession, table: TableName
+) -> None:
+    def upper(_: str) -> str:
+        return "A"
+
+    with pytest.raises(OptionError, match="not a UDF"):
+        checked_where(spark, table, F.udf(upper, "string")("name") == "A")

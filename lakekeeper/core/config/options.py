@@ -108,8 +108,8 @@ def resolve(
     """
     values: dict[str, Any] = {o.name: o.default for o in OPTIONS}
     origins = dict.fromkeys(values, "default")
-    asked, ignored = _properties(properties or {}, lenient=lenient)
-    for name, (_, value) in asked.items():
+    set_here, ignored = _properties(properties or {}, lenient=lenient)
+    for name, (_, value) in set_here.items():
         if lookup(name).scope == "any":
             values[name], origins[name] = value, "property"
     for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
@@ -117,7 +117,7 @@ def resolve(
             if key.startswith(prefix) and value is not None:
                 option = _lookup_in(origin, key, value, prefix)
                 values[option.name], origins[option.name] = _parse_from(option, key, value), origin
-    for name, (key, value) in asked.items():
+    for name, (key, value) in set_here.items():
         option = lookup(name)
         if option.only_tightens and (origins[name] != "call" or name.startswith("auto.")):
             tight = option.tightened(values[name], value)
@@ -148,7 +148,7 @@ def _properties(
     properties: Mapping[str, str], *, lenient: bool
 ) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
     """A table's properties as (option name → (property, value), property → why it is ignored)."""
-    asked: dict[str, tuple[str, Any]] = {}
+    set_here: dict[str, tuple[str, Any]] = {}
     ignored: dict[str, str] = {}
     for key, value in properties.items():
         if not key.startswith(PROPERTY_PREFIX) or value is None:
@@ -171,8 +171,8 @@ def _properties(
             listed = ", ".join(option.not_by_property)
             ignored[key] = f"a table property cannot ask for {listed}; name it in the call"
         else:
-            asked[option.name] = key, parsed
-    return asked, ignored
+            set_here[option.name] = key, parsed
+    return set_here, ignored
 
 
 def _too_loose(option: Option, value: Any, holds: Any) -> str:

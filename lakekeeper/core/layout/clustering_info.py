@@ -125,9 +125,9 @@ def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
         notes.append("blocks without statistics count as covering the whole key; a recluster adds statistics")
     if snapshot.key is not None and snapshot.key.curved:
         boxed = int((snapshot.blocks.curve_id < 0).sum())
-        said = f"depth is along the {snapshot.key.layout} curve"
+        along = f"depth is along the {snapshot.key.layout} curve"
         these = "1 block by its bounding box" if boxed == 1 else f"{boxed:,} blocks by their bounding boxes"
-        notes.append(f"{said}; {these}, an upper bound" if boxed else said)
+        notes.append(f"{along}; {these}, an upper bound" if boxed else along)
     elif snapshot.key is not None and len(snapshot.key.columns) > 1:
         notes.append("depth is of the bounding boxes of the columns: an upper bound for a compound key")
     return "; ".join(notes)

@@ -135,9 +135,9 @@ def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
 def _filled(at: Floats, group: Ints) -> Floats:
     """Fill NaN with the nearest value before it in its group, else the nearest after it; 0 if the group has none."""
     number = np.arange(len(at))
-    told = ~np.isnan(at)
-    before = np.maximum.accumulate(np.where(told, number, -1))
-    after = np.minimum.accumulate(np.where(told, number, len(at))[::-1])[::-1]
+    located = ~np.isnan(at)
+    before = np.maximum.accumulate(np.where(located, number, -1))
+    after = np.minimum.accumulate(np.where(located, number, len(at))[::-1])[::-1]
     for nearest in (before, after):
         valid = (nearest >= 0) & (nearest < len(at))
         valid[valid] = group[nearest[valid]] == group[valid]

@@ -74,8 +74,8 @@ def outgrown(old: Boundaries, new: Boundaries, blocks: int) -> bool:
         values = from_json_values(now, new.kinds[column])
         finest = min(len(now) + 1, need)
         share = np.bincount(buckets(old, column, values)) / max(len(now), 1)
-        told = 1 / max(float((share**2).sum()), 1e-9) if len(now) and len(was) else 1.0
-        if 2 * told < finest:
+        effective = 1 / max(float((share**2).sum()), 1e-9) if len(now) and len(was) else 1.0
+        if 2 * effective < finest:
             return True
     return False
 

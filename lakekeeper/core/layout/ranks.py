@@ -250,9 +250,9 @@ def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
     if blocks.placed_by:  # one cell of the grid: the curve distinguishes no further
         cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
         return cell
-    asked = among & ~intervals.missing & ~has_null(blocks)
-    held: Bools = asked & (intervals.lo == intervals.hi)
-    blurred = np.flatnonzero(asked & ~held & _any_truncated(blocks))
+    comparable = among & ~intervals.missing & ~has_null(blocks)
+    held: Bools = comparable & (intervals.lo == intervals.hi)
+    blurred = np.flatnonzero(comparable & ~held & _any_truncated(blocks))
     held[blurred] = [all(_agree(blocks, column, int(i)) for column in range(len(blocks.lo))) for i in blurred]
     return held
 

@@ -85,7 +85,7 @@ def _cut(bounds: list[tuple[Any, Any, int]], kind: str, parts: int) -> list[Any]
         return []
     shares = np.arange(1, parts) / parts
     at = positions(lo[finite], hi[finite], weight[finite], shares)
-    known = [b for b, told in zip(bounds, finite, strict=True) if told]
+    known = [b for b, is_finite in zip(bounds, finite, strict=True) if is_finite]
     first, last = min(b[0] for b in known), max(b[1] for b in known)
     cuts: list[Any] = []
     for position in at:

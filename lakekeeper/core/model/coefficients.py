@@ -59,7 +59,7 @@ class Coefficients:
         pairs = [(found.seconds(m), m.core_seconds) for m in (*scans, *merges)]
         if not pairs:
             return self
-        wrong = float(median(abs(told - real) / real for told, real in pairs))
+        wrong = float(median(abs(predicted - real) / real for predicted, real in pairs))
         return replace(found, error=round(wrong, 4), measured=len(pairs))
 
     def seconds(self, one: Measured) -> float:
@@ -72,16 +72,16 @@ class Coefficients:
     def _fit_scans(self, scans: Sequence[Measured]) -> Coefficients:
         facts = np.array([[m.files, m.bytes * self.column_share, m.deleted_rows] for m in scans], np.float64)
         real = np.array([m.core_seconds for m in scans], np.float64)
-        told = [c for c in range(3) if np.ptp(facts[:, c]) > 0]
-        while told and len(scans) >= _FEWEST * len(told):
+        varying = [c for c in range(3) if np.ptp(facts[:, c]) > 0]
+        while varying and len(scans) >= _FEWEST * len(varying):
             # Relative errors: each equation is divided by its measurement.
             slope, _, rank, _ = np.linalg.lstsq(
-                facts[:, told] / real[:, None], np.ones(len(real)), rcond=None
+                facts[:, varying] / real[:, None], np.ones(len(real)), rcond=None
             )
-            if rank == len(told) and (slope > 0).all():
-                return self._from_slopes(dict(zip(told, slope.tolist(), strict=True)))
-            told.remove(
-                told[int(np.argmin(slope))]
+            if rank == len(varying) and (slope > 0).all():
+                return self._from_slopes(dict(zip(varying, slope.tolist(), strict=True)))
+            varying.remove(
+                varying[int(np.argmin(slope))]
             )  # no cost is negative: the data does not determine such a coefficient
         return self
 

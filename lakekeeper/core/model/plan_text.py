@@ -72,21 +72,28 @@ def _pays_back(worth: Worth) -> str:
 
 
 def _left(plan: Plan) -> str:
-    asked = plan.prediction is not None
-    rows = [("blocks", "size", *(("files/query",) if asked else ()), "why")]
+    with_worth = plan.prediction is not None
+    rows = [("blocks", "size", *(("files/query",) if with_worth else ()), "why")]
     for item in plan.left:
-        files = (f"{item.files_per_query or 0:,.2f}",) if asked else ()
+        files = (f"{item.files_per_query or 0:,.2f}",) if with_worth else ()
         rows.append((f"{item.blocks:,}", size(item.bytes), *files, str(item.reason)))
-    return table(rows, right=frozenset({0, 1, 2} if asked else {0, 1}), width=_WIDTH - 2)
+    return table(rows, right=frozenset({0, 1, 2} if with_worth else {0, 1}), width=_WIDTH - 2)
 
 
 def _tasks(plan: Plan) -> str:
     """Each group in a row, with the reason in lines of its own below it."""
-    asked = plan.prediction is not None
+    with_worth = plan.prediction is not None
     shown = plan.tasks[:_SHOWN_TASKS]
-    rows = [("group", "files", "size", *(("files/query", "cost", "saves/day", "payback") if asked else ()))]
+    rows = [
+        ("group", "files", "size", *(("files/query", "cost", "saves/day", "payback") if with_worth else ()))
+    ]
     rows += [
-        (task.id, f"{len(task.inputs):,}", size(task.input_bytes), *(_weighed(task.worth) if asked else ()))
+        (
+            task.id,
+            f"{len(task.inputs):,}",
+            size(task.input_bytes),
+            *(_weighed(task.worth) if with_worth else ()),
+        )
         for task in shown
     ]
     heading, rule, *lines = table(rows, right=frozenset(range(1, len(rows[0])))).splitlines()

@@ -152,6 +152,17 @@ class Code(str, Enum):
     )
     KEY_CHANGE = "key_change", "clustered by another key: {round_bytes:bytes} a round (key-change-ratio)"
 
+    # Why nothing that was written for a snapshot may be committed any more
+    TABLE_RECREATED = "table_recreated", "the table was dropped and created again"
+    SCHEMA_CHANGED = "schema_changed", "the table's columns, partitioning or row tracking changed"
+    KEY_COLUMN_DROPPED = "key_column_dropped", "key column {columns} was dropped"
+    FEATURE_ADDED = "feature_added", "the table now has '{feature}', which is not supported"
+    NOT_AN_ANCESTOR = (
+        "not_an_ancestor",
+        "snapshot {read} is no ancestor of {current}: expired or rolled back",
+    )
+    LOG_INCOMPLETE = "log_incomplete", "the log does not show what changed: {error}"
+
     # What became of a group
     INPUTS_REMOVED = "inputs_removed", "{removed:count input} removed by {winners}"
     ROWS_DELETED = "rows_deleted", "rows of {changed:count input} deleted by {winners}"
@@ -159,7 +170,6 @@ class Code(str, Enum):
         "inputs_changed",
         "{removed:count input} removed, rows of {changed:count input} deleted by {winners}",
     )
-    TABLE_CHANGED = "table_changed", "{change}"
     NOT_REPLAYED = "not_replayed", "not replayed: {error}"
     TOO_MANY_DELETED = (
         "too_many_deleted",
@@ -182,6 +192,7 @@ class Code(str, Enum):
         "not replayed: the adapter masked the outputs for another version",
     )
     REPLAYED = "replayed", "deletes of {rows:count row} by concurrent commits were replayed"
+    CONFLICT = "conflict", "{error}"
     STOPPED_EARLY = "stopped_early", "stopped early, as it could no longer commit"
     FAILED = "failed", "{error}"
     OUTPUT_TOO_LARGE = (
@@ -193,6 +204,29 @@ class Code(str, Enum):
         "rows_not_proven",
         "no output, though input rows may be live: not committed",
     )
+
+    # Why a vacuum keeps a version
+    NEWEST_VERSION = "newest_version", "the newest version"
+    BRANCH = "branch", "branch {name}"
+    TAG = "tag", "tag {name}"
+    LAST_VERSIONS = "last_versions", "one of the last {versions:,} of {branch}"
+    WITHIN_RETENTION = "within_retention", "within the retention of {branch}"
+    CURRENT_RECENTLY = "current_recently", "current within the last {age_ms:ms}"
+    TIME_UNKNOWN = "time_unknown", "its commit time is not known"
+    NAMED_BY_CALLER = "named_by_caller", "named by the caller"
+    READ_BY_RUN = "read_by_run", "run {run_id} has read it and may be writing"
+    IN_TRASH = "in_trash", "in the trash: partition {where}"
+    UNREAD_BY_STREAM = "unread_by_stream", "the stream with checkpoint {checkpoint} has yet to read it"
+    SINK_POSITION = "sink_position", "the last commit of {sink} (vacuum.sink-retention-hours)"
+    SINK_SEARCH = (
+        "sink_search",
+        "{sink} reads it to find its last commit (vacuum.sink-retention-hours)",
+    )
+    SINK_HISTORY = (
+        "sink_history",
+        "{sink} checks deletes against all of {branch} (vacuum.sink-retention-hours)",
+    )
+    AFTER_KEPT = "after_kept", "after version {version}, which is kept"
 
     # Why a call ended
     NOTHING_TO_DO = "nothing_to_do", "nothing to do"

@@ -103,8 +103,8 @@ class MergeReport(Result):
     @property
     def prediction_error(self) -> float | None:
         """Relative error of the predicted files per query against those opened now; None in a dry run."""
-        told, real = self.files_per_query_predicted, self.files_per_query_after
-        return round(abs(told - real) / real, 4) if told is not None and real else None
+        predicted, real = self.files_per_query_predicted, self.files_per_query_after
+        return round(abs(predicted - real) / real, 4) if predicted is not None and real else None
 
     @property
     def changed(self) -> bool:
@@ -214,6 +214,7 @@ class MetadataReport(Result):
     """The result of ``compact_metadata``: metadata files that planning opens, before and after.
 
     version      the version that was created (Iceberg) or checkpointed (Delta); None: nothing was done
+    ended        what was done, or why nothing was
     """
 
     table: str
@@ -221,7 +222,7 @@ class MetadataReport(Result):
     files_before: int
     files_after: int
     version: int | None
-    ended: str
+    ended: Reason
     duration_ms: int = 0
 
     @property
@@ -238,7 +239,7 @@ class MetadataReport(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "status": self.status}
+        return {**asdict(self), "status": self.status, "ended": self.ended.to_dict()}
 
     def __str__(self) -> str:
         would = " would be" if self.dry_run else ""

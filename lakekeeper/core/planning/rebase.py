@@ -133,20 +133,20 @@ class Changes:
     winners        commits since the snapshot, oldest first
     removed        paths of the snapshot's blocks that are live no more
     delete_ids     path → deletes in force now, for blocks whose deletes changed
-    obstacle       non-empty where nothing of ours may be committed any more (table re-created, schema changed …)
+    obstacle       why nothing of ours may be committed any more (table re-created, schema changed …); None if it may
     """
 
     version: int
     winners: tuple[Winner, ...] = ()
     removed: frozenset[str] = frozenset()
     delete_ids: Mapping[str, str] = field(default_factory=dict)
-    obstacle: str = ""
+    obstacle: Reason | None = None
 
     @property
     def only_our_rewrites(self) -> bool:
         """Was the table changed by nothing but rewrites of lakekeeper's, at least one?"""
         ours = bool(self.winners) and all(w.layout and w.run_id for w in self.winners)
-        return ours and not self.obstacle
+        return ours and self.obstacle is None
 
     def landed(self, run_id: str) -> int | None:
         """The version that carries ``run_id``, if our commit of unknown outcome did happen."""
@@ -182,8 +182,8 @@ def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 
     drop: list[Dropped] = []
     for rewrite in rewrites:
         gone, deleted = touched(rewrite, changes)
-        if changes.obstacle:
-            drop.append(Dropped(rewrite, Reason.of(Code.TABLE_CHANGED, change=changes.obstacle)))
+        if changes.obstacle is not None:
+            drop.append(Dropped(rewrite, changes.obstacle))
         elif not gone and not deleted:
             keep.append(rewrite)
         elif _gone(rewrite, changes) > most_gone * len(rewrite.task.inputs):

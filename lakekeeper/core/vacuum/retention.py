@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.stream_positions import SinkCommit, held_for_sinks
 from lakekeeper.errors import OptionError, RetentionError
@@ -98,7 +100,7 @@ class Stream:
 class Retention:
     """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
 
-    ``active`` are versions that work under way has read, each with who says so; ``streams`` read on from a version.
+    ``active`` are versions that work under way has read, each with the reason; ``streams`` read on from a version.
     ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None. For ``sink_ms`` after its
     last commit, a stream that writes into the table finds the position that it recorded.
     """
@@ -106,7 +108,7 @@ class Retention:
     age_ms: int | None = None
     last: int = 1
     named: Collection[int] = ()
-    active: Mapping[int, str] = field(default_factory=dict)
+    active: Mapping[int, Reason] = field(default_factory=dict)
     allow_unsafe: bool = False
     least_ms: int = 0
     streams: Sequence[Stream] = ()
@@ -120,7 +122,7 @@ class Kept:
     ``age_ms`` and ``cutoff_ms`` are the grace in force, and the time to which it reaches back.
     """
 
-    reasons: Mapping[int, str]
+    reasons: Mapping[int, Reason]
     gone: tuple[int, ...]
     expired_refs: tuple[str, ...]
     age_ms: int
@@ -143,22 +145,23 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     cutoff = now_ms - age_ms
     known = {v.id: v for v in versions.items}
     until = newest_until(versions)
-    reasons: dict[int, str] = {versions.newest: "the newest version"}
+    reasons: dict[int, Reason] = {versions.newest: Reason.of(Code.NEWEST_VERSION)}
     expired = []
     for ref in versions.refs:
         if _too_old(ref, known[ref.head], now_ms):
             expired.append(ref.name)
             continue
-        reasons.setdefault(ref.head, f"{'branch' if ref.branch else 'tag'} {ref.name}")
+        reasons.setdefault(ref.head, Reason.of(Code.BRANCH if ref.branch else Code.TAG, name=ref.name))
         if ref.branch:
             _keep_line(ref, known, until, retention, versions, (cutoff, now_ms), reasons)
     for version in versions.items:
         why = _held(version, until.get(version.id, version.at_ms), retention, age_ms, now_ms)
-        if why:
+        if why is not None:
             reasons.setdefault(version.id, why)
     for stream in retention.streams:
+        unread = Reason.of(Code.UNREAD_BY_STREAM, checkpoint=stream.checkpoint)
         for number in _to_read(table, versions, stream):
-            reasons.setdefault(number, f"the stream with checkpoint {stream.checkpoint} still has to read it")
+            reasons.setdefault(number, unread)
     if retention.sink_ms and versions.sinks:
         _keep_positions(versions, known, expired, now_ms - retention.sink_ms, reasons)
     if versions.linear:
@@ -172,15 +175,17 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     )
 
 
-def _held(version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int) -> str:
-    """Why a version stays that was the newest until ``ended``, whatever names it; empty where nothing holds it."""
+def _held(
+    version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int
+) -> Reason | None:
+    """Why a version stays that was the newest until ``ended``, whatever names it; None if nothing holds it."""
     if version.at_ms is None or version.at_ms > now_ms:
-        return "its commit time is not known"
+        return Reason.of(Code.TIME_UNKNOWN)
     if ended is None or ended > now_ms - age_ms:
-        return f"current within the last {_hours(age_ms)}"
+        return Reason.of(Code.CURRENT_RECENTLY, age_ms=age_ms)
     if version.id in retention.named:
-        return "named by the caller"
-    return retention.active.get(version.id, "")
+        return Reason.of(Code.NAMED_BY_CALLER)
+    return retention.active.get(version.id)
 
 
 def _check(table: str, versions: Versions) -> None:
@@ -207,23 +212,24 @@ def _check(table: str, versions: Versions) -> None:
 def _age(table: str, versions: Versions, retention: Retention) -> int:
     """The grace in force; RetentionError where it is under the floor and the call does not insist."""
     own = versions.min_age_ms
-    asked = retention.age_ms
-    if asked is None:
-        asked = max(own if own is not None else versions.usual_age_ms, retention.least_ms)
-        return asked if retention.allow_unsafe else max(asked, FLOOR_MS)
-    if asked < 0:
+    grace_ms = retention.age_ms
+    if grace_ms is None:
+        grace_ms = max(own if own is not None else versions.usual_age_ms, retention.least_ms)
+        return grace_ms if retention.allow_unsafe else max(grace_ms, FLOOR_MS)
+    if grace_ms < 0:
         raise RetentionError(
-            f"{table}: a retention of {_hours(asked)} is negative, so it reaches into the future; nothing was deleted"
+            f"{table}: a retention of {_hours(grace_ms)} is negative, so it reaches into the future; nothing was "
+            "deleted"
         )
     floor = max(FLOOR_MS, own or 0)
-    if asked < floor and not retention.allow_unsafe:
+    if grace_ms < floor and not retention.allow_unsafe:
         whose = "the table's own retention" if floor > FLOOR_MS else "the floor"
         raise RetentionError(
-            f"{table}: a retention of {_hours(asked)} is under {whose} of {_hours(floor)}: readers and writers that "
+            f"{table}: a retention of {_hours(grace_ms)} is under {whose} of {_hours(floor)}: readers and writers that "
             f"began earlier could lose their files; nothing was deleted. Set {_hours(floor)} or more, or pass "
             "allow_unsafe_retention=True in the call (--allow-unsafe-retention at the shell)"
         )
-    return asked
+    return grace_ms
 
 
 def newest_until(versions: Versions) -> dict[int, int | None]:
@@ -258,7 +264,7 @@ def _keep_line(
     retention: Retention,
     versions: Versions,
     moments: tuple[int, int],
-    reasons: dict[int, str],
+    reasons: dict[int, Reason],
 ) -> None:
     """The last versions of a branch, and those within its own grace."""
     cutoff, now_ms = moments
@@ -266,12 +272,14 @@ def _keep_line(
         own = ref.max_age_ms if retention.allow_unsafe else max(ref.max_age_ms, FLOOR_MS)
         cutoff = min(cutoff, now_ms - own)
     least = max(retention.last, ref.min_versions or 1, versions.min_versions or 1)
+    one_of_the_last = Reason.of(Code.LAST_VERSIONS, versions=least, branch=ref.name)
+    within_retention = Reason.of(Code.WITHIN_RETENTION, branch=ref.name)
     for count, version in enumerate(_ancestors(ref.head, known)):
         ended = until.get(version.id, now_ms if version.id == ref.head else version.at_ms)
         if count < least:
-            reasons.setdefault(version.id, f"one of the last {least:,} of {ref.name}")
+            reasons.setdefault(version.id, one_of_the_last)
         elif ended is None or ended > cutoff:
-            reasons.setdefault(version.id, f"within the retention of {ref.name}")
+            reasons.setdefault(version.id, within_retention)
 
 
 def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
@@ -318,7 +326,7 @@ def _keep_positions(
     known: Mapping[int, Version],
     expired: Collection[str],
     since_ms: int,
-    reasons: dict[int, str],
+    reasons: dict[int, Reason],
 ) -> None:
     """What streams need that write into the table, on each branch that stays: each may write to any."""
     for ref in versions.refs:
@@ -344,13 +352,14 @@ def _not_ours(table: str, stream: Stream) -> OptionError:
     )
 
 
-def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, str]) -> None:
+def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, Reason]) -> None:
     """On a linear log a kept version keeps all that came after it, since nothing else protects their files."""
     active = [*retention.named, *retention.active]
     oldest = min([*reasons, *active])
+    after = Reason.of(Code.AFTER_KEPT, version=oldest)
     for version in versions.items:
         if version.id >= oldest:
-            reasons.setdefault(version.id, f"after version {oldest}, which is kept")
+            reasons.setdefault(version.id, after)
 
 
 def _hours(age_ms: int) -> str:

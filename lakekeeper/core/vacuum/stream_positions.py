@@ -18,6 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+
 FLINK_JOB, FLINK_OPERATOR = "flink.job-id", "flink.operator-id"
 FLINK_CHECKPOINT = "flink.max-committed-checkpoint-id"
 SPARK_QUERY, SPARK_EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
@@ -26,9 +29,6 @@ KAFKA_OFFSETS = "kafka.connect.offsets."
 
 _ADDED_DELETES = "added-delete-files"
 _CHECKS_HISTORY_FROM = 3
-
-OPTION = "vacuum.sink-retention-hours"
-"""The option that says for how long versions are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def newest_of_each(commits: Iterable[SinkCommit]) -> list[SinkCommit]:
 
 def held_for_sinks(
     branch: str, line: Sequence[int], *, whole: bool, commits: Iterable[SinkCommit], since_ms: int
-) -> dict[int, str]:
+) -> dict[int, Reason]:
     """Versions of a branch that streams need to find their positions, each with the reason.
 
     ``line`` is the branch from its head back, as far as the log knows it; ``whole``: back to the table's first version.
@@ -100,19 +100,17 @@ def held_for_sinks(
         last.setdefault(commit.sink, (place, commit))
     young = [(place, c) for place, c in last.values() if c.at_ms is None or c.at_ms > since_ms]
     checking = {c.sink for _, c in here if c.checks_history} if whole else set()
-    reasons: dict[int, str] = {}
+    reasons: dict[int, Reason] = {}
     for place, commit in young:
-        why = f"the last commit of {commit.sink}: it looks there for what it has committed ({OPTION})"
-        _hold(line[place : place + 1], why, reasons)
+        _hold(line[place : place + 1], Reason.of(Code.SINK_POSITION, sink=commit.sink), reasons)
     for place, commit in young:
-        _hold(line[:place], f"{commit.sink} goes through it to find its last commit ({OPTION})", reasons)
+        _hold(line[:place], Reason.of(Code.SINK_SEARCH, sink=commit.sink), reasons)
     for _, commit in young:
         if commit.sink in checking:
-            why = f"{commit.sink} checks its deletes against the whole history of {branch} ({OPTION})"
-            _hold(line, why, reasons)
+            _hold(line, Reason.of(Code.SINK_HISTORY, sink=commit.sink, branch=branch), reasons)
     return reasons
 
 
-def _hold(line: Iterable[int], why: str, reasons: dict[int, str]) -> None:
+def _hold(line: Iterable[int], why: Reason, reasons: dict[int, Reason]) -> None:
     for version in line:
         reasons.setdefault(version, why)

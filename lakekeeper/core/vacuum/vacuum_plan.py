@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.path_guard import Grounds, Region, refusal
 from lakekeeper.core.vacuum.retention import Kept, Versions
@@ -143,7 +144,7 @@ class VacuumPlan(Result):
     table_uuid: str
     version: int
     files: tuple[Doomed, ...]
-    kept: Mapping[int, str]
+    kept: Mapping[int, Reason]
     gone: tuple[int, ...]
     expired_refs: tuple[str, ...] = ()
     spared: Mapping[str, str] = field(default_factory=dict)
@@ -194,7 +195,7 @@ class VacuumPlan(Result):
             "table": self.table,
             "table_uuid": self.table_uuid,
             "version": self.version,
-            "kept": {str(k): why for k, why in sorted(self.kept.items())},
+            "kept": _kept(self.kept),
             "gone": sorted(self.gone),
             "expired_refs": list(self.expired_refs),
             "files": [asdict(f) for f in self.files],
@@ -209,6 +210,12 @@ class VacuumPlan(Result):
 
     def __str__(self) -> str:
         return render_vacuum_plan(self)
+
+
+def _kept(reasons: Mapping[int, Reason]) -> dict[str, object]:
+    """Version → reason, for JSON; versions that have a reason in common share its dictionary."""
+    plain = {why: why.to_dict() for why in set(reasons.values())}
+    return {str(version): plain[why] for version, why in sorted(reasons.items())}
 
 
 def digest(paths: Iterable[str]) -> str:
@@ -340,7 +347,7 @@ def proof(plan: VacuumPlan, run_id: str, now_ms: int) -> str:
         "at_ms": now_ms,
         "retention_ms": plan.age_ms,
         "watermark_ms": plan.cutoff_ms,
-        "kept": {str(k): why for k, why in sorted(plan.kept.items())},
+        "kept": _kept(plan.kept),
         "gone": sorted(plan.gone),
         "expired_refs": list(plan.expired_refs),
         "examined": plan.examined,

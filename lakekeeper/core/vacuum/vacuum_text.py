@@ -33,7 +33,7 @@ def render_vacuum_plan(plan: VacuumPlan) -> str:
         f"{counted(len(plan.kept), 'version')} kept, {len(plan.gone):,} expired; "
         f"retention {duration(plan.age_ms / 1000)}"
     )
-    reasons = Counter(plan.kept.values())
+    reasons = Counter(map(str, plan.kept.values()))
     lines += [f"  {count:>7,}  {why}" for why, count in reasons.most_common(_SHOWN)]
     if len(reasons) > _SHOWN:
         lines.append(f"  and {len(reasons) - _SHOWN:,} more reasons")

@@ -107,14 +107,14 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
     where = metadata.get("Location", "")
     if "PushedFilters" not in metadata or not where.startswith(_ASKED):
         return None
-    asked = [
+    conditions = [
         pushed_filters(metadata["PushedFilters"]),
         printed_expressions(metadata.get("PartitionFilters", "")),
     ]
     location = _LOCATION.search(where)
     names = (name.rpartition(" ")[2] if name.count(" ") > 1 else "", location[1] if location else "")
     moments = frozenset(_MOMENTS.findall(metadata.get("ReadSchema", "")))
-    return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(asked), moments, zone)), metrics)
+    return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(conditions), moments, zone)), metrics)
 
 
 def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:

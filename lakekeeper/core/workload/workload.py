@@ -116,8 +116,8 @@ class Workload:
     @property
     def column_share(self) -> float | None:
         """Median share of the bytes of the opened files that was fetched; None if not reported."""
-        told = [scan.column_share for scan in self.scans if scan.column_share is not None]
-        return min(1.0, float(median(told))) if told else None
+        shares = [scan.column_share for scan in self.scans if scan.column_share is not None]
+        return min(1.0, float(median(shares))) if shares else None
 
     def measured(self) -> tuple[Measured, ...]:
         """Measurements of single scans, for ``Coefficients.fitted``."""

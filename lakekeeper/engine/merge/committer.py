@@ -18,6 +18,8 @@ from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes, Dropped, Rewrite, rebase
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
@@ -163,8 +165,10 @@ class Committer:
         self.dropped += lost
         count = len(became) - len(lost)
         self.replays += count
-        reason = str(lost[0].reason) if lost else "deletes that committed first were replayed"
-        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=reason)
+        before = {rewrite.task.id: rewrite.replayed for rewrite in sorted_out.replay}
+        rows = sum(each.replayed - before[each.task.id] for each in left if each.task.id in before)
+        why = lost[0].reason if lost else Reason.of(Code.REPLAYED, rows=rows)
+        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=why)
         return left
 
     def _done(self, commit: Commit) -> Landed:

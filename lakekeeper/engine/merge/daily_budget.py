@@ -17,28 +17,33 @@ from collections import defaultdict
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.units import DAY_MS
 
+_MINUTE_MS = 60_000
+
 _lock = threading.Lock()
-_of: defaultdict[str, list[tuple[int, int]]] = defaultdict(
-    list
-)  # table's uuid → (when in ms, bytes), by this process
+_of: defaultdict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+"""Table's uuid → minute → (last time in it in ms, bytes), by this process: a day has no more than 1,440 entries."""
 
 
 def note_spent(snapshot: Snapshot, now_ms: int, size: int) -> None:
     """This process rewrote ``size`` bytes of the table."""
+    minute = now_ms // _MINUTE_MS
     with _lock:
-        kept = [(at, many) for at, many in _of[snapshot.table_uuid] if at > now_ms - DAY_MS]
-        _of[snapshot.table_uuid] = [*kept, (now_ms, size)]
+        minutes = _of[snapshot.table_uuid]
+        at, before = minutes.get(minute, (now_ms, 0))
+        minutes[minute] = max(at, now_ms), before + size
+        for old in [each for each in minutes if each < minute - DAY_MS // _MINUTE_MS]:
+            del minutes[old]
 
 
 def spent_bytes(snapshot: Snapshot, now_ms: int) -> int:
     """Bytes rewritten on the table in the 24 hours before ``now_ms``, as far as it is known."""
     start = now_ms - DAY_MS
     with _lock:
-        mine = sum(size for at, size in _of.get(snapshot.table_uuid, ()) if start < at <= now_ms)
+        mine = sum(size for at, size in _of.get(snapshot.table_uuid, {}).values() if at > start)
     if snapshot.rewritten is not None:
         at, size = snapshot.rewritten
-        told = int(size[at > start].sum())
+        logged = int(size[at > start].sum())
     else:
         blocks = snapshot.blocks
-        told = int(blocks.bytes[(blocks.key_id >= 0) & (blocks.added_at > start)].sum())
-    return max(mine, told)
+        logged = int(blocks.bytes[(blocks.key_id >= 0) & (blocks.added_at > start)].sum())
+    return max(mine, logged)

@@ -17,7 +17,6 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes, Winner, why
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
@@ -143,7 +142,7 @@ class Watch:
         if changes is None:
             return None
         if changes.obstacle:
-            return Reason.of(Code.TABLE_CHANGED, change=changes.obstacle)
+            return changes.obstacle
         gone = [path for path in task.inputs if path in changes.removed]
         if 2 * len(gone) <= len(task.inputs):
             return None

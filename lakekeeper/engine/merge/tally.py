@@ -72,10 +72,10 @@ class Tally:
         for kept in landed.kept:
             made_by = Part(kept.task.id, kept.task.born_ms)
             self.parts.update(dict.fromkeys((output.path for output in kept.outputs), made_by))
-            self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_told(kept)))
+            self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_reason(kept)))
 
 
-def _replay_told(rewrite: Rewrite) -> Reason | None:
+def _replay_reason(rewrite: Rewrite) -> Reason | None:
     return None if rewrite.unmasked is None else Reason.of(Code.REPLAYED, rows=rewrite.replayed)
 
 

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import is_name
 from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
 from lakekeeper.core.vacuum.retention import Versions
@@ -145,17 +147,17 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
-def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, str]:
+def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, Reason]:
     """Versions that dropped partitions are restored from, until the trash's time is up; to hold one too many is safe.
 
     Of a drop whose outcome is not known yet these are all since it began: it is made upon one of them.
     """
-    held: dict[int, str] = {}
+    held: dict[int, Reason] = {}
     times = {item.id: item.at_ms for item in versions.items}
     for entry in _all_entries(notes).values():
         if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
             continue
-        reason = f"in the trash: partition {entry.where}"
+        reason = Reason.of(Code.IN_TRASH, where=entry.where)
         held[entry.version] = reason
         if entry.state == PENDING:
             began = times.get(entry.version) or 0

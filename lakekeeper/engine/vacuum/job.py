@@ -355,7 +355,7 @@ class VacuumJob:
             else:
                 age = options.vacuum.retention_ms
         at_work = {
-            intent.read_version: f"run {intent.run_id} has read it and may be writing"
+            intent.read_version: Reason.of(Code.READ_BY_RUN, run_id=intent.run_id)
             for intent in intents.values()
             if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
         }

@@ -110,10 +110,12 @@ def unnamed_leftovers(
 ) -> Unnamed:
     """What of the leftovers goes: all that the log does not name. ``versions`` were read after they were listed."""
     known = {spelled(dead.path) for dead in garbage.files}
-    asked = {info.path: info for info in leftovers.files if spelled(info.path) not in known and not info.link}
-    gone = asked.keys() - storage.named(versions, asked.keys()) if asked else ()
+    candidates = {
+        info.path: info for info in leftovers.files if spelled(info.path) not in known and not info.link
+    }
+    gone = candidates.keys() - storage.named(versions, candidates.keys()) if candidates else ()
     return Unnamed(
-        {path: asked[path] for path in sorted(gone)},
+        {path: candidates[path] for path in sorted(gone)},
         "left by a run that died or failed, and no version references it",
     )
 
@@ -133,8 +135,8 @@ def orphans_of(
     last = min(now_ms - grace, _before_all_alive(intents, options, now_ms))
     listed = {info.path: info for info in files if not info.link and spelled(info.path) not in dead}
     ours = storage.recognised(listed.keys())
-    asked = {path for path in listed if path not in ours or listed[path].modified_ms <= last}
-    unnamed = asked - storage.named(versions, asked) if asked else set()
+    candidates = {path for path in listed if path not in ours or listed[path].modified_ms <= last}
+    unnamed = candidates - storage.named(versions, candidates) if candidates else set()
     goes = sorted(unnamed & ours)
     return Unnamed(
         infos={path: listed[path] for path in goes if listed[path].modified_ms > 0},

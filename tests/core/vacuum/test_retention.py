@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import (
     Kept,
@@ -48,18 +50,23 @@ def test_each_reason_is_told() -> None:
         line(900, 800, 700, 60, 30, refs=(Ref("t1", 2, branch=False),)), age_ms=48 * H, last=2, named=[3]
     )
     assert told.reasons == {
-        2: "tag t1",
-        3: "named by the caller",
-        4: "one of the last 2 of main",
-        5: "the newest version",
+        2: Reason.of(Code.TAG, name="t1"),
+        3: Reason.of(Code.NAMED_BY_CALLER),
+        4: Reason.of(Code.LAST_VERSIONS, versions=2, branch="main"),
+        5: Reason.of(Code.NEWEST_VERSION),
     }
     assert told.gone == (1,)
 
 
 def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
-    told = kept(line(900, 800, 700, 60, 30, linear=True), age_ms=24 * H, active={2: "a run"})
+    told = kept(
+        line(900, 800, 700, 60, 30, linear=True),
+        age_ms=24 * H,
+        active={2: Reason.of(Code.READ_BY_RUN, run_id="r1")},
+    )
     assert sorted(told.reasons) == [2, 3, 4, 5]
-    assert told.reasons[3] == "after version 2, which is kept"
+    assert told.reasons[2] == Reason.of(Code.READ_BY_RUN, run_id="r1")
+    assert told.reasons[3] == Reason.of(Code.AFTER_KEPT, version=2)
     assert told.oldest == 2
 
 
@@ -121,7 +128,7 @@ def test_a_time_that_is_unknown_or_to_come_is_young(at_ms: int | None) -> None:
     versions = line(900, 800, 700)
     items = (versions.items[0], Version(2, at_ms, 1), versions.items[2])
     told = kept(replace(versions, items=items), age_ms=24 * H)
-    assert told.reasons[2] == "its commit time is not known"
+    assert told.reasons[2].code == "time_unknown"
     # What it came after may have been the newest until a moment ago.
     assert (1 in told.reasons) == True  # noqa: E712 - said as the property
 
@@ -151,7 +158,7 @@ def test_a_stream_holds_what_it_goes_on_from_and_all_that_came_after(linear: boo
     versions = line(900, 800, 700, 600, 500, linear=linear)
     told = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
     assert sorted(told.reasons) == [3, 4, 5]
-    assert told.reasons[4] == "the stream with checkpoint /s still has to read it"
+    assert told.reasons[4] == Reason.of(Code.UNREAD_BY_STREAM, checkpoint="/s")
     slower = [Stream("/s", (("", 3),)), Stream("/t", (("", 2),))]
     assert sorted(kept(versions, age_ms=24 * H, streams=slower).reasons) == [2, 3, 4, 5]
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Kept, Ref, Retention, Version, Versions, keep
 from lakekeeper.core.vacuum.stream_positions import newest_of_each, sink_commits
@@ -83,15 +85,11 @@ def test_a_sink_that_was_down_for_longer_than_the_retention_finds_its_position(s
 
 def test_the_reasons_name_the_sink_and_the_option() -> None:
     left = kept(table((500, flink(7)), (400, {}), (300, {}), (10, {})))
-    assert left.reasons[1] == (
-        "the last commit of Flink job j1 (operator o1): it looks there for what it has committed "
-        "(vacuum.sink-retention-hours)"
-    )
-    assert left.reasons[2] == (
-        "Flink job j1 (operator o1) goes through it to find its last commit (vacuum.sink-retention-hours)"
-    )
+    assert left.reasons[1] == Reason.of(Code.SINK_POSITION, sink="Flink job j1 (operator o1)")
+    assert left.reasons[2] == Reason.of(Code.SINK_SEARCH, sink="Flink job j1 (operator o1)")
+    assert all("vacuum.sink-retention-hours" in str(left.reasons[version]) for version in (1, 2))
     # 3 was the newest within the retention: no stream has to hold it.
-    assert left.reasons[3] == "within the retention of main"
+    assert left.reasons[3] == Reason.of(Code.WITHIN_RETENTION, branch="main")
 
 
 def test_the_hold_ends() -> None:
@@ -159,10 +157,8 @@ def test_a_sink_of_format_3_that_deletes_rows_needs_the_root_of_history(
     left = kept(versions)
     assert left.gone == gone
     if not gone:
-        assert left.reasons[1] == (
-            "Flink job j1 (operator o1) checks its deletes against the whole history of main "
-            "(vacuum.sink-retention-hours)"
-        )
+        sink = "Flink job j1 (operator o1)"
+        assert left.reasons[1] == Reason.of(Code.SINK_HISTORY, sink=sink, branch="main")
     assert kept(versions, 0).gone == (1, 2)
 
 

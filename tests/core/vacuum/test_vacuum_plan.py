@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
@@ -30,7 +32,7 @@ from lakekeeper.errors import RetentionError
 
 GROUNDS = Grounds(("file:/t",), ("metadata",))
 VERSIONS = Versions("u", (Version(1, 0), Version(2, 1, 1)), (Ref("main", 2),), False, HOUR_MS, live_bytes=100)
-KEPT = Kept({2: "the newest version"}, (1,), (), HOUR_MS, 0)
+KEPT = Kept({2: Reason.of(Code.NEWEST_VERSION)}, (1,), (), HOUR_MS, 0)
 
 
 def planned(*dead: Dead, live: int | None = 100, **more: Any) -> VacuumPlan:
@@ -149,7 +151,7 @@ def test_the_proof_says_what_was_examined_and_what_will_go() -> None:
     plan = planned(dead("/t/b"), dead("/t/a"), dead("/t/metadata/m", "manifest"))
     record = json.loads(proof(plan, "run", 7))
     assert (record["run_id"], record["at_ms"], record["files"], record["bytes"]) == ("run", 7, 3, 30)
-    assert record["kept"] == {"2": "the newest version"}
+    assert record["kept"] == {"2": Reason.of(Code.NEWEST_VERSION).to_dict()}
     assert record["gone"] == [1]
     assert record["by_kind"] == {"data": [2, 20], "manifest": [1, 10]}
     assert record["sha256"] == digest(["/t/metadata/m", "/t/a", "/t/b"])

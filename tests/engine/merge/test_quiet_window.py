@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
@@ -200,7 +202,7 @@ def test_a_stream_that_has_ended_is_not_waited_for() -> None:
 def test_a_commit_of_a_machine_whose_clock_is_ahead_is_waited_for_once_at_most() -> None:
     assert sum(waited(Log(at(10_000_000)), most=5000)) == 5.0
     assert waited(Log(at(99_900)), window=0) == []
-    assert waited(Log(replace(at(99_900), obstacle="dropped"))) == []
+    assert waited(Log(replace(at(99_900), obstacle=Reason.of(Code.TABLE_RECREATED)))) == []
 
 
 def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,8 @@ from lakekeeper.core.vacuum.retention import Stream
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
-from lakekeeper.engine.trash.entries import empty, entries, restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import AdapterError, Conflict, LostRace, NotFound, RetentionError, Unsupported
+from lakekeeper.errors import Conflict, LostRace, NotFound, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
@@ -139,20 +137,6 @@ def test_a_second_vacuum_deletes_nothing_and_none_ever_lists(table: MemoryTable)
     assert table.touched.listings == 0
 
 
-def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: MemoryTable) -> None:
-    plain = run(table, age_ms=DAY, dry_run=True)
-    table.notes["vacuum/cursor.json"] = '{"through": 4, "uuid": "another"}'
-    notes = dict(table.notes)
-    told = run(table, age_ms=DAY, dry_run=True)
-    assert table.notes == notes
-    assert told.plan is not None
-    assert plain.plan is not None
-    assert told.plan.files == plain.plan.files != ()
-    assert run(table, age_ms=DAY).deleted_files_count == len(plain.plan.files)
-    if table.settings.linear:
-        assert table.uuid in table.notes["vacuum/cursor.json"]
-
-
 def test_the_brake_weighs_what_the_log_does_not_explain(table: MemoryTable) -> None:
     """Use A3: after one full rewrite most bytes are garbage that the log itself names."""
     assert run(table, age_ms=DAY, options={"vacuum.max-share": 0}).deleted_files_count > 0
@@ -171,36 +155,6 @@ def test_the_brake_weighs_what_the_log_does_not_explain(table: MemoryTable) -> N
         assert left <= set(table.disk)
     run(table, orphans=True, age_ms=100 * DAY)
     assert not left & set(table.disk)
-
-
-def test_the_proof_is_there_before_the_first_delete(table: MemoryTable) -> None:
-    seen: list[Mapping[str, Any]] = []
-
-    def look(what: str) -> None:
-        if what in ("expire", "delete"):
-            [name] = [name for name in table.notes if name.endswith("proof.json")]
-            seen.append(json.loads(table.notes[name]))
-
-    table.before = look
-    report = run(table, age_ms=DAY)
-    assert seen
-    assert seen[0]["files"] == report.deleted_files_count
-    assert report.plan is not None
-    assert seen[0]["sha256"] == report.plan.digest()
-    done = json.loads(table.notes[f"vacuum/{report.run_id}/done.json"])
-    assert done["bytes"] == report.deleted_bytes_count
-
-
-def test_without_a_proof_nothing_is_deleted(table: MemoryTable) -> None:
-    def refuse(what: str) -> None:
-        if what.endswith("proof.json"):
-            raise AdapterError("the disk is full")
-
-    table.before = refuse
-    with pytest.raises(AdapterError, match="full"):
-        run(table, age_ms=DAY)
-    assert table.touched.deleted == []
-    assert table.expired == set()
 
 
 def test_files_that_cannot_be_deleted_are_told_and_tried_again(table: MemoryTable) -> None:
@@ -338,32 +292,6 @@ def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pyt
     with pytest.raises(Unsupported, match="renames a file by copying it; nothing was deleted"):
         run(table, age_ms=DAY, trash=True)
     assert (dict(table.disk), dict(table.notes)) == (disk, notes)
-
-
-def test_the_trash_and_back(table: MemoryTable) -> None:
-    before = {v: table.rows(v) for v in range(6)}
-    report = run(table, age_ms=DAY, trash=True)
-    assert report.trash
-    adapter = MemoryAdapter(table)
-    [entry] = entries(adapter).values()
-    assert (entry.files, entry.bytes) == (report.deleted_files_count, report.deleted_bytes_count)
-    assert 2 not in readable(table)
-    restore_files(adapter, entry.name[:6])
-    assert {v: table.rows(v) for v in range(6)} == before
-    assert entries(adapter) == {}
-    # What came back is garbage as before.
-    assert run(table, age_ms=DAY).deleted_files_count == report.deleted_files_count
-
-
-def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
-    run(table, age_ms=DAY, trash=True)
-    adapter = MemoryAdapter(table)
-    assert list(empty(adapter, 168 * HOUR_MS, table.now_ms + 167 * HOUR_MS)) == []
-    [gone] = empty(adapter, 168 * HOUR_MS, table.now_ms + 168 * HOUR_MS)
-    assert gone.files > 0
-    assert not [path for path in table.disk if "trash" in path]
-    with pytest.raises(NotFound, match="holds nothing"):
-        restore_files(adapter, gone.name)
 
 
 def test_orphans_go_when_they_are_old_and_nobody_names_them(table: MemoryTable) -> None:

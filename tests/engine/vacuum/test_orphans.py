@@ -14,12 +14,10 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.state.leases import SLOTS, at_work, register, registered
-from lakekeeper.engine.trash.entries import empty, entries, restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
-from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import Scene, intent, written
 
 DAY = 24 * HOUR_MS
@@ -128,31 +126,6 @@ def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
     assert [row["k"] for row in table.rows(table.current.number)] == [2]
 
 
-def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expire() -> None:
-    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
-    for day in range(5):
-        table.later(DAY)
-        table.overwrite([{"k": day}])
-
-    def meanwhile(what: str) -> None:
-        table.before = crash
-        if what == "expire":
-            assert run(table, age_ms=30 * DAY).ended.code == "nothing_to_do"
-
-    def crash(what: str) -> None:
-        if what == "delete":
-            raise _Crash
-
-    table.before = lambda what: meanwhile(what) if what == "expire" else None
-    with pytest.raises(_Crash):
-        run(table, age_ms=DAY)
-    table.before = lambda _: None
-    left = table.leftovers()
-    assert left
-    run(table, age_ms=DAY)
-    assert table.leftovers() == set()
-
-
 def test_a_run_that_is_late_writes_nothing_any_more() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
@@ -173,95 +146,6 @@ def test_a_run_that_is_late_writes_nothing_any_more() -> None:
     assert set(table.disk) == disk
 
 
-def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
-    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(table, age_ms=DAY, trash=True)
-    adapter, remove = MemoryAdapter(table), MemoryNotes.remove
-    removed: list[str] = []
-
-    def crash(self: MemoryNotes, name: str) -> None:
-        if removed:
-            raise _Crash
-        removed.append(name)
-        remove(self, name)
-
-    monkeypatch.setattr(MemoryNotes, "remove", crash)
-    with pytest.raises(_Crash):
-        list(empty(adapter, None, table.now_ms))
-    monkeypatch.setattr(MemoryNotes, "remove", remove)
-    list(empty(adapter, None, table.now_ms))
-    assert entries(adapter) == {}
-    assert not [path for path in table.disk if "trash" in path]
-
-
-def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_first() -> None:
-    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
-    for day in range(5):
-        table.later(DAY)
-        table.overwrite([{"k": day}])
-    expiries: list[int] = []
-
-    def meanwhile(what: str) -> None:
-        if what == "expire" and not expiries:
-            expiries.append(1)
-            run(table, age_ms=DAY)  # takes over what the first attempt listed
-            table.later(2 * DAY)
-            table.overwrite([{"k": 9}])
-            expiries.append(2)
-            raise Conflict("look again")
-        if what == "delete" and len(expiries) == 2:
-            raise _Crash
-
-    table.before = meanwhile
-    with pytest.raises(_Crash):
-        run(table, age_ms=DAY)
-    table.before = lambda _: None
-    assert table.leftovers()
-    run(table, age_ms=DAY)
-    assert table.leftovers() == set()
-    assert not [name for name in table.notes if "list-" in name]
-
-
-def with_trash(table: MemoryTable) -> str:
-    """Old versions' files and what a dead run left are in the trash; the entry's name."""
-    clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
-    register(notes, "t", intent(table, "dead-1"), clock)
-    left = written(table, "dead-1")
-    table.later(5 * DAY)
-    name = run(table, age_ms=DAY, trash=True).trash
-    assert left not in table.disk
-    return name
-
-
-def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: MemoryTable) -> None:
-    there = set(table.disk)
-    restore_files(MemoryAdapter(table), with_trash(table))
-    assert set(table.disk) > there
-    run(table, age_ms=DAY)
-    assert set(table.disk) == set(table.current.files)
-    assert registered(MemoryAdapter(table).notes) == {}
-
-
-def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
-    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
-    for day in range(5):
-        table.later(DAY)
-        table.overwrite([{"k": day}])
-    name = with_trash(table)
-
-    def back(what: str) -> None:
-        if what == "note vacuum/cursor.json":
-            table.before = lambda _: None
-            restore_files(MemoryAdapter(table), name)
-
-    table.before = back
-    run(table, age_ms=DAY)  # moves the cursor on, over what is back now
-    assert set(table.disk) > set(table.current.files)
-    run(table, age_ms=DAY)
-    assert set(table.disk) == set(table.current.files)
-
-
 def test_vacuums_that_fail_time_and_again_do_not_fill_the_slots(table: MemoryTable) -> None:
     def refuse(what: str) -> None:
         if what == "delete":
@@ -277,36 +161,6 @@ def test_vacuums_that_fail_time_and_again_do_not_fill_the_slots(table: MemoryTab
     run(table, age_ms=DAY)
     assert set(table.disk) == set(table.current.files)
     assert registered(MemoryAdapter(table).notes) == {}
-
-
-def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
-    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
-    for day in range(5):
-        table.later(DAY)
-        table.overwrite([{"k": day}])
-
-    def crash(what: str) -> None:
-        if what == "delete":
-            raise _Crash
-
-    table.before = crash
-    with pytest.raises(_Crash):
-        run(table, age_ms=DAY)
-    left = table.leftovers()
-    assert left
-    table.later(3 * DAY)
-    table.overwrite([{"k": 5}])
-
-    def lose(what: str) -> None:
-        if what == "expire":
-            raise Conflict("another commit came first")
-
-    table.before = lose
-    with pytest.raises(Conflict):
-        run(table, age_ms=0, allow_unsafe=True)
-    table.before = lambda _: None
-    run(table, age_ms=DAY)
-    assert not left & set(table.disk)
 
 
 def test_who_was_taken_for_dead_leaves_the_slot_to_the_next(table: MemoryTable) -> None:

@@ -1,0 +1,44 @@
+"""Notes that are found without a listing: slots that writers race for, and lists in parts."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.notes import MemoryNotes
+
+SLOTS = [slot_note("intents", number) for number in range(4)]
+
+
+def notes() -> MemoryNotes:
+    return MemoryNotes(MemoryTable("db.t", {"k": "int"}))
+
+
+def test_the_first_free_slot_is_taken_and_a_full_row_says_so() -> None:
+    kept = notes()
+    assert [claim(kept, SLOTS, f"run {n}") for n in range(5)] == [*SLOTS, None]
+    kept.remove(SLOTS[1])
+    assert claim(kept, SLOTS, "run 5") == "intents/01.json"
+    assert dict(filled(kept, SLOTS))[SLOTS[1]] == "run 5"
+
+
+def test_of_writers_that_race_each_has_a_slot_of_its_own() -> None:
+    kept, slots = notes(), [slot_note("intents", number) for number in range(32)]
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda n: claim(kept, slots, f"run {n}"), range(32)))
+    assert sorted(str(slot) for slot in taken) == slots
+    assert sorted(text for _, text in filled(kept, slots)) == sorted(f"run {n}" for n in range(32))
+
+
+def test_a_long_list_is_read_back_from_its_parts() -> None:
+    kept, paths = notes(), [f"data/{n}" for n in range(45_000)]
+    parts = in_parts(paths)
+    assert [len(each) for each in parts] == [20_000, 20_000, 5_000]
+    write_parts(kept, "vacuum/r-1/list", parts, first=2)
+    assert sorted(kept.table.notes) == [part("vacuum/r-1/list", n) for n in (2, 3, 4)]
+    assert [
+        path for n in (2, 3, 4) for path in json.loads(kept.table.notes[part("vacuum/r-1/list", n)])
+    ] == paths
+    assert in_parts([]) == []

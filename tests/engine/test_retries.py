@@ -1,0 +1,87 @@
+"""Reads that fail are repeated for a bounded time; what a further call cannot change is raised at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.retries import AT_WORK, BEFORE_WORK, patiently
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    NotFound,
+    OptionError,
+    RetentionError,
+    Unknown,
+    Unsupported,
+)
+
+
+class Store:
+    """Answers with these, one after the other; a clock that counts its pauses."""
+
+    def __init__(self, *answers: Exception | str) -> None:
+        self.answers: Iterator[Exception | str] = iter(answers)
+        self.pauses: list[float] = []
+        self.clock = Clock(now_ms=lambda: 0, wait=self.pauses.append)
+
+    def read(self) -> str:
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AdapterError("503"), OSError("reset"), NotFound("t", "an error page"), RuntimeError("o42.load")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("failures", [0, 1, 5])
+def test_an_error_of_the_store_costs_a_pause(error: Exception, failures: int) -> None:
+    store = Store(*[error] * failures, "rows")
+    assert patiently(store.read, store.clock) == "rows"
+    assert store.pauses == list(AT_WORK[:failures])
+
+
+def test_a_lasting_error_is_raised_sooner_where_no_work_would_be_lost() -> None:
+    for pauses in (BEFORE_WORK, AT_WORK):
+        store = Store(*[OSError(f"{n}") for n in range(10)])
+        with pytest.raises(OSError, match=str(len(pauses))):
+            patiently(store.read, store.clock, pauses)
+        assert store.pauses == list(pauses)
+    assert sum(BEFORE_WORK) < 2
+    assert sum(AT_WORK) < 60
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict("lost"),
+        Unknown("no answer"),
+        OptionError("where", "x", "y"),
+        RetentionError("no"),
+        Unsupported("t", "f"),
+        KeyError("a bug"),
+        AssertionError("a bug"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_another_call_cannot_change_is_raised_at_once(error: Exception) -> None:
+    store = Store(error, "rows")
+    with pytest.raises(type(error)):
+        patiently(store.read, store.clock)
+    assert store.pauses == []
+
+
+def test_an_interruption_is_no_error_of_the_store() -> None:
+    store = Store("rows")
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        patiently(interrupted, store.clock)
+    assert store.pauses == []

@@ -1,0 +1,223 @@
+"""The trash: what a vacuum moved into it comes back or goes for good, whatever was killed in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.retention import Version, Versions
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import register, registered
+from lakekeeper.engine.trash.entries import (
+    DROPPED,
+    PENDING,
+    RESTORING,
+    TrashEntry,
+    change,
+    empty,
+    entries,
+    find,
+    held_versions,
+    put,
+    restore_files,
+)
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
+from tests.engine.scene import intent, written
+
+DAY = 24 * HOUR_MS
+WIDE = {"vacuum.max-share": 1}
+
+
+class _Crash(BaseException):
+    pass
+
+
+@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
+def table(request: pytest.FixtureRequest) -> MemoryTable:
+    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
+    for day in range(5):
+        made.later(DAY)
+        made.overwrite([{"k": day * 10 + i} for i in range(3)])
+    return made
+
+
+def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
+    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    observer = wanted.pop("observer", None)
+    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
+
+
+def readable(table: MemoryTable) -> list[int]:
+    """Versions that can be read."""
+    found = []
+    for version in table.versions:
+        try:
+            table.rows(version.number)
+        except NotFound:
+            continue
+        found.append(version.number)
+    return found
+
+
+def test_the_trash_and_back(table: MemoryTable) -> None:
+    before = {v: table.rows(v) for v in range(6)}
+    report = run(table, age_ms=DAY, trash=True)
+    assert report.trash
+    adapter = MemoryAdapter(table)
+    [entry] = entries(adapter).values()
+    assert (entry.files, entry.bytes) == (report.deleted_files_count, report.deleted_bytes_count)
+    assert 2 not in readable(table)
+    restore_files(adapter, entry.name[:6])
+    assert {v: table.rows(v) for v in range(6)} == before
+    assert entries(adapter) == {}
+    # What came back is garbage as before.
+    assert run(table, age_ms=DAY).deleted_files_count == report.deleted_files_count
+
+
+def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
+    run(table, age_ms=DAY, trash=True)
+    adapter = MemoryAdapter(table)
+    assert list(empty(adapter, 168 * HOUR_MS, table.now_ms + 167 * HOUR_MS)) == []
+    [gone] = empty(adapter, 168 * HOUR_MS, table.now_ms + 168 * HOUR_MS)
+    assert gone.files > 0
+    assert not [path for path in table.disk if "trash" in path]
+    with pytest.raises(NotFound, match="holds nothing"):
+        restore_files(adapter, gone.name)
+
+
+def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(table, age_ms=DAY, trash=True)
+    adapter, remove = MemoryAdapter(table), MemoryNotes.remove
+    removed: list[str] = []
+
+    def crash(self: MemoryNotes, name: str) -> None:
+        if removed:
+            raise _Crash
+        removed.append(name)
+        remove(self, name)
+
+    monkeypatch.setattr(MemoryNotes, "remove", crash)
+    with pytest.raises(_Crash):
+        list(empty(adapter, None, table.now_ms))
+    monkeypatch.setattr(MemoryNotes, "remove", remove)
+    list(empty(adapter, None, table.now_ms))
+    assert entries(adapter) == {}
+    assert not [path for path in table.disk if "trash" in path]
+
+
+def with_trash(table: MemoryTable) -> str:
+    """Old versions' files and what a dead run left are in the trash; the entry's name."""
+    clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
+    register(notes, "t", intent(table, "dead-1"), clock)
+    left = written(table, "dead-1")
+    table.later(5 * DAY)
+    name = run(table, age_ms=DAY, trash=True).trash
+    assert left not in table.disk
+    return name
+
+
+def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: MemoryTable) -> None:
+    there = set(table.disk)
+    restore_files(MemoryAdapter(table), with_trash(table))
+    assert set(table.disk) > there
+    run(table, age_ms=DAY)
+    assert set(table.disk) == set(table.current.files)
+    assert registered(MemoryAdapter(table).notes) == {}
+
+
+def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    name = with_trash(table)
+
+    def back(what: str) -> None:
+        if what == "note vacuum/cursor.json":
+            table.before = lambda _: None
+            restore_files(MemoryAdapter(table), name)
+
+    table.before = back
+    run(table, age_ms=DAY)  # moves the cursor on, over what is back now
+    assert set(table.disk) > set(table.current.files)
+    run(table, age_ms=DAY)
+    assert set(table.disk) == set(table.current.files)
+
+
+def entry(name: str, **changed: Any) -> TrashEntry:
+    """A dropped partition of day 1, out of version 2."""
+    known = {"kind": "partition", "at_ms": 1000, "version": 2, "where": "day = 1", "state": DROPPED}
+    return TrashEntry(name, **{**known, "table_uuid": MemoryTable("db.t", {"k": "int"}).uuid, **changed})
+
+
+def test_entries_are_listed_oldest_first_whatever_else_is_in_the_slots(table: MemoryTable) -> None:
+    notes = MemoryNotes(table)
+    for each in (entry("b-1", at_ms=2000), entry("a-1", at_ms=1000), entry("c-1", table_uuid="another")):
+        put(notes, "db.t", each)
+    table.notes["trash/07.json"] = "{half a not"
+    table.notes["trash/08.json"] = json.dumps(
+        {"name": "../../etc", "kind": "files", "at_ms": 0, "version": 0}
+    )
+    assert [each.name for each in entries(MemoryAdapter(table)).values()] == ["a-1", "b-1"]
+
+
+def test_the_65th_entry_is_refused(table: MemoryTable) -> None:
+    notes = MemoryNotes(table)
+    for number in range(64):
+        put(notes, "db.t", entry(f"r-{number}"))
+    with pytest.raises(AdapterError, match="the trash holds 64 entries; nothing was deleted"):
+        put(notes, "db.t", entry("r-64"))
+
+
+def test_a_new_state_is_not_written_over_that_of_another_call(table: MemoryTable) -> None:
+    notes, mine = MemoryNotes(table), entry("r-1")
+    put(notes, "db.t", mine)
+    theirs = replace(mine, state=RESTORING, since=4)
+    change(notes, "trash/00.json", mine, theirs)
+    change(notes, "trash/00.json", mine, replace(mine, rows=7))
+    assert list(entries(MemoryAdapter(table)).values()) == [theirs]
+
+
+def test_an_entry_is_found_by_the_beginning_of_its_name_if_that_means_one(table: MemoryTable) -> None:
+    notes, adapter = MemoryNotes(table), MemoryAdapter(table)
+    for name in ("abc-1", "abd-1"):
+        put(notes, "db.t", entry(name))
+    assert find(adapter, "abd") == ("trash/01.json", entry("abd-1"))
+    for unclear in ("ab", "", "x"):
+        with pytest.raises(NotFound, match="it holds abc-1, abd-1"):
+            find(adapter, unclear)
+
+
+@pytest.mark.parametrize(
+    "changed, now_ms, held",
+    [
+        ({}, 1999, {2}),
+        ({}, 2000, set()),  # its time in the trash is over
+        ({"state": PENDING}, 1999, {2, 3, 4}),  # it was made upon one of these
+        ({"kind": "files"}, 1999, set()),  # files are moved: no version is needed for them
+    ],
+)
+def test_versions_that_a_partition_is_restored_from_are_held(
+    table: MemoryTable, changed: dict[str, Any], now_ms: int, held: set[int]
+) -> None:
+    put(MemoryNotes(table), "db.t", entry("r-1", **changed))
+    items = tuple(Version(number, 100 * number) for number in range(1, 5))
+    versions = Versions("u", items, (), False, DAY)
+    found = held_versions(MemoryNotes(table), versions, 1000, now_ms)
+    assert set(found) == held
+    assert {str(why) for why in found.values()} <= {"in the trash: partition day = 1"}

@@ -1,0 +1,258 @@
+"""Rows of a dropped partition come back once, whatever died in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.trash.entries import RESTORING
+from lakekeeper.engine.trash.restore import restore
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.errors import (
+    Conflict,
+    NotFound,
+    Rejected,
+    Unknown,
+    Unsupported,
+)
+from lakekeeper.spi import Commit
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.restores import MemoryRestores
+from lakekeeper.testing.runner import MemoryRunner
+from tests.engine.scene import Scene
+from tests.engine.trash.partitions import (
+    DAY,
+    Crash,
+    back,
+    bin_of,
+    clock_of,
+    crash,
+    drop,
+    once_at,
+    rows,
+    two_days,
+)
+
+PHASES = ("before_commit", "committed")
+
+
+@pytest.fixture(
+    params=[Settings(), Settings(row_deletes=False, linear=False)], ids=["masks", "copies, expiring"]
+)
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return two_days(request.param)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_restore_that_died_is_run_again(scene: Scene, phase: str) -> None:
+    before = rows(scene)
+    drop(scene)
+    with pytest.raises(Crash):
+        back(scene, observer=lambda told, _: crash() if told == phase else None)
+    assert [e.state for e in bin_of(scene)] == [RESTORING]
+    done = back(scene)
+    assert done.already == (phase == "committed")
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+@pytest.mark.parametrize("nth", range(12))
+def test_a_restore_dies_at_each_note_it_writes(scene: Scene, nth: int) -> None:
+    """Whatever call of the notes is the last one: run again, the rows are there once."""
+    before = rows(scene)
+    drop(scene)
+    notes, calls = type(scene.adapter.notes), iter(range(100))
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("keep", "replace", "remove"):
+            real = getattr(notes, name)
+
+            def dying(self: Any, *args: Any, real: Callable[..., Any] = real) -> Any:
+                if next(calls) == nth:
+                    raise Crash
+                return real(self, *args)
+
+            patched.setattr(notes, name, dying)
+        with suppress(Crash):
+            back(scene)
+    assert next(calls) > min(nth, 3)
+    if bin_of(scene):
+        back(scene)
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_restore_of_unknown_outcome(scene: Scene, landed: bool) -> None:
+    before = rows(scene)
+    drop(scene)
+    adapter = MemoryAdapter(scene.table)
+    adapter.faults.outcomes.append("unknown, landed" if landed else "unknown, lost")
+    [entry] = bin_of(scene)
+    act = partial(restore, adapter, MemoryRunner(), entry.name, resolve(), clock=clock_of(scene))
+    if landed:
+        assert act().rows == 3
+    else:
+        with pytest.raises(Unknown, match="run it again later"):
+            act()
+        assert act().rows == 3
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+def test_a_second_restore_between_the_copies_and_the_commit_of_the_first(scene: Scene) -> None:
+    before = rows(scene)
+    drop(scene)
+    done = back(scene, once_at("before_commit", lambda: back(scene)))
+    assert done.already
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+    assert scene.table.leftovers() == set()
+
+
+def reported_lost(patched: pytest.MonkeyPatch, then: Callable[[], object] = lambda: None) -> None:
+    """From now on a catalog lands the restore's commit and answers that another one won."""
+    real = MemoryRestores.commit
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        real(self, *given)
+        then()
+        raise Conflict("another commit came first")
+
+    patched.setattr(MemoryRestores, "commit", commit)
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_restore_whose_commit_was_reported_lost_keeps_its_files(scene: Scene, retries: int) -> None:
+    """Loss: the next attempt finds the rows back already, and takes its own copies for superfluous ones."""
+    before = rows(scene)
+    drop(scene)
+    with pytest.MonkeyPatch.context() as patched:
+        reported_lost(patched)
+        done = back(scene, commit_retry_num_retries=retries)
+    assert (done.version, done.rows) == (scene.table.current.number, 3)
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_restore_in_doubt_keeps_its_files(scene: Scene, error: BaseException) -> None:
+    before = rows(scene)
+    drop(scene)
+
+    def unreachable(*_: Any, **__: Any) -> Any:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patched:
+        reported_lost(patched, lambda: patched.setattr(MemoryAdapter, "changes_since", unreachable))
+        with pytest.raises(Unknown if isinstance(error, Exception) else KeyboardInterrupt):
+            back(scene)
+    assert rows(scene) == before
+    assert back(scene).already
+    assert rows(scene) == before
+
+
+def test_copies_that_another_restore_made_superfluous_go_with_a_vacuum(scene: Scene) -> None:
+    """Two restores share the id of their commit: which of them landed, the log does not say."""
+    before = rows(scene)
+    drop(scene)
+    real, others = MemoryRestores.commit, [lambda: back(scene)]
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        if others:
+            others.pop()()
+            raise Conflict("another restore came first")
+        return real(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryRestores, "commit", commit)
+        assert back(scene).already
+    assert rows(scene) == before
+    assert scene.table.leftovers() != set()
+    scene.table.later(30 * DAY)
+    vacuum(MemoryAdapter(scene.table), VacuumRequest(resolve()), clock=clock_of(scene))
+    assert scene.table.leftovers() == set()
+    assert rows(scene) == before
+
+
+def test_a_restore_over_appends(scene: Scene) -> None:
+    before = rows(scene)
+    drop(scene)
+
+    def append(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            scene.table.append([{"day": 9, "k": 9}])
+
+    back(scene, append)
+    scene.table.delete("day = 9")
+    assert rows(scene) == before
+    assert registered(scene.adapter.notes) == {}
+
+
+def test_a_restore_that_lost_an_attempt_and_landed_keeps_no_slot(scene: Scene) -> None:
+    before = rows(scene)
+    drop(scene)
+    real, lost = MemoryRestores.commit, [Conflict("another commit came first")]
+
+    def commit(self: MemoryRestores, *given: Any) -> Commit:
+        if lost:
+            raise lost.pop()
+        return real(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryRestores, "commit", commit)
+        assert not back(scene).already
+    assert rows(scene) == before
+    assert registered(scene.adapter.notes) == {}
+
+
+def test_a_column_that_was_renamed_keeps_its_values_and_one_that_came_is_null(scene: Scene) -> None:
+    drop(scene, "day = 1 and k > 10")
+    scene.table.rename_column("k", "kk")
+    scene.table.add_column("n", "int")
+    back(scene)
+    found = [(row["kk"], row["n"]) for row in scene.table.rows() if row["day"] == 1]
+    assert sorted(found) == [(10, None), (11, None), (12, None)]
+
+
+def test_what_would_not_come_back_as_it_was_is_refused(scene: Scene) -> None:
+    drop(scene)
+    scene.table.drop_column("k")
+    version = scene.table.current.number
+    with pytest.raises(Unsupported, match="column k, which was dropped"):
+        back(scene)
+    assert scene.table.current.number == version
+    assert [e.state for e in bin_of(scene)] == [RESTORING]
+    assert scene.table.leftovers() == set()
+
+
+def test_another_table_in_the_same_place(scene: Scene) -> None:
+    drop(scene)
+    [entry] = bin_of(scene)
+    scene.table.uuid = "another"
+    assert bin_of(scene) == []
+    with pytest.raises(NotFound, match="the trash has no single entry"):
+        restore(MemoryAdapter(scene.table), MemoryRunner(), entry.name, resolve({}), clock=clock_of(scene))
+
+
+def test_the_history_that_would_tell_is_gone(scene: Scene) -> None:
+    """An earlier restore may have brought the rows back: in doubt nothing is added."""
+    if scene.table.settings.linear:
+        scene = two_days(Settings(linear=False))
+    drop(scene)
+    with pytest.raises(Crash):
+        back(scene, observer=lambda told, _: crash() if told == "before_commit" else None)
+    scene.table.append([{"day": 5, "k": 5}])
+    scene.table.append([{"day": 5, "k": 6}])
+    [entry] = bin_of(scene)
+    scene.table.expired |= set(range(entry.since + 1, scene.table.current.number))
+    version = scene.table.current.number
+    with pytest.raises(Rejected, match="expired"):
+        back(scene)
+    assert scene.table.current.number == version

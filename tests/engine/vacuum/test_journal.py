@@ -1,0 +1,239 @@
+"""Proof, list and cursor: written before what they speak of, and of no harm where they are lost or forged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.engine.vacuum.journal import Records
+from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
+from tests.engine.scene import intent
+
+DAY = 24 * HOUR_MS
+WIDE = {"vacuum.max-share": 1}
+
+
+class _Crash(BaseException):
+    pass
+
+
+@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
+def table(request: pytest.FixtureRequest) -> MemoryTable:
+    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
+    for day in range(5):
+        made.later(DAY)
+        made.overwrite([{"k": day * 10 + i} for i in range(3)])
+    return made
+
+
+def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
+    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
+    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
+    observer = wanted.pop("observer", None)
+    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
+
+
+def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: MemoryTable) -> None:
+    plain = run(table, age_ms=DAY, dry_run=True)
+    table.notes["vacuum/cursor.json"] = '{"through": 4, "uuid": "another"}'
+    notes = dict(table.notes)
+    told = run(table, age_ms=DAY, dry_run=True)
+    assert table.notes == notes
+    assert told.plan is not None
+    assert plain.plan is not None
+    assert told.plan.files == plain.plan.files != ()
+    assert run(table, age_ms=DAY).deleted_files_count == len(plain.plan.files)
+    if table.settings.linear:
+        assert table.uuid in table.notes["vacuum/cursor.json"]
+
+
+def test_the_proof_is_there_before_the_first_delete(table: MemoryTable) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    def look(what: str) -> None:
+        if what in ("expire", "delete"):
+            [name] = [name for name in table.notes if name.endswith("proof.json")]
+            seen.append(json.loads(table.notes[name]))
+
+    table.before = look
+    report = run(table, age_ms=DAY)
+    assert seen
+    assert seen[0]["files"] == report.deleted_files_count
+    assert report.plan is not None
+    assert seen[0]["sha256"] == report.plan.digest()
+    done = json.loads(table.notes[f"vacuum/{report.run_id}/done.json"])
+    assert done["bytes"] == report.deleted_bytes_count
+
+
+def test_without_a_proof_nothing_is_deleted(table: MemoryTable) -> None:
+    def refuse(what: str) -> None:
+        if what.endswith("proof.json"):
+            raise AdapterError("the disk is full")
+
+    table.before = refuse
+    with pytest.raises(AdapterError, match="full"):
+        run(table, age_ms=DAY)
+    assert table.touched.deleted == []
+    assert table.expired == set()
+
+
+def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expire() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+
+    def meanwhile(what: str) -> None:
+        table.before = crash
+        if what == "expire":
+            assert run(table, age_ms=30 * DAY).ended.code == "nothing_to_do"
+
+    def crash(what: str) -> None:
+        if what == "delete":
+            raise _Crash
+
+    table.before = lambda what: meanwhile(what) if what == "expire" else None
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    table.before = lambda _: None
+    left = table.leftovers()
+    assert left
+    run(table, age_ms=DAY)
+    assert table.leftovers() == set()
+
+
+def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_first() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    expiries: list[int] = []
+
+    def meanwhile(what: str) -> None:
+        if what == "expire" and not expiries:
+            expiries.append(1)
+            run(table, age_ms=DAY)  # takes over what the first attempt listed
+            table.later(2 * DAY)
+            table.overwrite([{"k": 9}])
+            expiries.append(2)
+            raise Conflict("look again")
+        if what == "delete" and len(expiries) == 2:
+            raise _Crash
+
+    table.before = meanwhile
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    table.before = lambda _: None
+    assert table.leftovers()
+    run(table, age_ms=DAY)
+    assert table.leftovers() == set()
+    assert not [name for name in table.notes if "list-" in name]
+
+
+def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+
+    def crash(what: str) -> None:
+        if what == "delete":
+            raise _Crash
+
+    table.before = crash
+    with pytest.raises(_Crash):
+        run(table, age_ms=DAY)
+    left = table.leftovers()
+    assert left
+    table.later(3 * DAY)
+    table.overwrite([{"k": 5}])
+
+    def lose(what: str) -> None:
+        if what == "expire":
+            raise Conflict("another commit came first")
+
+    table.before = lose
+    with pytest.raises(Conflict):
+        run(table, age_ms=0, allow_unsafe=True)
+    table.before = lambda _: None
+    run(table, age_ms=DAY)
+    assert not left & set(table.disk)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "null",
+        "[]",
+        "{half",
+        '{"uuid": "u"}',
+        '{"through": "x", "uuid": "u"}',
+        '{"through": {}, "uuid": "u"}',
+    ],
+)
+def test_a_cursor_that_no_vacuum_wrote_is_as_good_as_none(table: MemoryTable, note: str) -> None:
+    plain = run(table, age_ms=DAY, dry_run=True).plan
+    table.notes["vacuum/cursor.json"] = note
+    again = run(table, age_ms=DAY, dry_run=True).plan
+    assert plain is not None
+    assert again is not None
+    assert again.files == plain.files != ()
+
+
+def records(table: MemoryTable, run_id: str = "v-1") -> Records:
+    return Records(MemoryNotes(table), run_id, Clock(now_ms=lambda: table.now_ms, wait=lambda _: None), DAY)
+
+
+def listed(table: MemoryTable, run_id: str, parts: int) -> Mapping[str, Intent]:
+    """A vacuum that died after it registered a list of so many parts."""
+    dead = Intent(run_id, VACUUM, table.now_ms, table.uuid, 5, parts=parts, timeout_ms=DAY)
+    registration = register(MemoryNotes(table), "db.t", dead, Clock(lambda: table.now_ms))
+    return {registration.slot: dead}
+
+
+def test_hints_are_the_paths_of_lists_that_are_there(table: MemoryTable) -> None:
+    dead = listed(table, "dead-1", parts=3)
+    table.notes["vacuum/dead-1/list-0000.json"] = '["data/a", "data/b"]'
+    table.notes["vacuum/dead-1/list-0001.json"] = '["data/c'  # half written
+    assert records(table).hints(dead) == {"data/a", "data/b"}
+    assert records(table).hints({"intents/01.json": intent(table, "r-1")}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "dealt_with, hours, stays",
+    [
+        ({"data/a", "data/b"}, 0, False),  # all of it is gone, or in our own list
+        ({"data/a"}, 0, True),  # it may run still, and name data/b
+        ({"data/a"}, 25, False),
+    ],
+)
+def test_a_list_goes_with_the_last_of_its_files_or_with_its_vacuum(
+    table: MemoryTable, dealt_with: set[str], hours: int, *, stays: bool
+) -> None:
+    theirs = listed(table, "other-1", parts=1)
+    table.notes["vacuum/other-1/list-0000.json"] = '["data/a", "data/b"]'
+    table.later(hours * HOUR_MS)
+    records(table).took_over(theirs, frozenset(dealt_with), DAY)
+    assert ("vacuum/other-1/list-0000.json" in table.notes) == stays
+    assert bool(registered(MemoryNotes(table))) == stays
+
+
+def test_a_list_that_is_half_written_is_nobodys_to_take_over(table: MemoryTable) -> None:
+    theirs = listed(table, "other-1", parts=2)
+    table.notes["vacuum/other-1/list-0000.json"] = '["data/a"]'
+    records(table).took_over(theirs, frozenset({"data/a"}), None)
+    assert registered(MemoryNotes(table)) == theirs
