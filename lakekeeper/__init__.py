@@ -16,6 +16,7 @@ from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -27,7 +28,7 @@ from lakekeeper.dropped_tables import (
     empty_dropped,
     restore_table,
 )
-from lakekeeper.engine.service import AutoReport, Service
+from lakekeeper.engine.service import Service
 from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.fleet import auto, run

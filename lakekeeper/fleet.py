@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, PatternResult
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
-from lakekeeper.engine.service import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
+from lakekeeper.engine.service import AutoSettings, Service, settings_from, sweep
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
@@ -149,7 +152,9 @@ def one_pass(
 
 def _result(found: Expanded) -> PatternResult:
     if found.error:
-        return PatternResult(found.pattern, "failed", found.error, len(found.names))
+        return PatternResult(
+            found.pattern, "failed", Reason.of(Code.FAILED, error=found.error), len(found.names)
+        )
     if not found.names:
-        return PatternResult(found.pattern, "unmatched", "no table matches", 0)
-    return PatternResult(found.pattern, "matched", "", len(found.names))
+        return PatternResult(found.pattern, "unmatched", Reason.of(Code.NO_TABLE_MATCHES), 0)
+    return PatternResult(found.pattern, "matched", None, len(found.names))

@@ -10,12 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakekeeper.core.config.options import Options
-from lakekeeper.core.model.report import MergeReport, count_status
-from lakekeeper.core.text.result import Result
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
+from lakekeeper.core.scheduling.outcome import outcome
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import AdapterError, OptionError, reason
@@ -23,8 +26,6 @@ from lakekeeper.spi import Observer
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
-
-STATUSES = ("done", "idle", "off", "partial", "failed", "stopped")
 
 
 class Maintained(Protocol):
@@ -60,78 +61,6 @@ class AutoSettings:
     verbs: tuple[str, ...]
     pause_seconds: float
     at_once: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TableResult:
-    """One table's part of a pass.
-
-    status   ``done`` (something landed), ``idle`` (nothing due), ``off`` (switched off, or matched by a pattern only
-             and of a format without adapter), ``partial`` (some groups failed or lost a race), ``failed``, ``stopped``
-    reason   why, in words
-    score    what its reclustering was predicted to be worth, 0 to 100; None where nothing was predicted
-    """
-
-    table: str
-    status: str
-    reason: str
-    rewritten_bytes_count: int = 0
-    rewritten_data_files_count: int = 0
-    added_data_files_count: int = 0
-    run_ids: tuple[str, ...] = ()
-    score: float | None = None
-    deleted_files_count: int = 0
-    deleted_bytes_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PatternResult:
-    """The tables that one pattern of a pass expands to.
-
-    status   ``matched`` (``tables`` of them), ``unmatched`` (the catalog answered, and has no such table), ``failed``
-             (not all could be listed; what was found is in the pass)
-    reason   why, in words; empty where it matched
-    """
-
-    pattern: str
-    status: str
-    reason: str
-    tables: int
-
-
-@dataclass(frozen=True, slots=True)
-class AutoReport(Result):
-    """One pass. ``exit_code`` is 1 where a table failed, or a pattern did not match or could not be listed; else 0."""
-
-    tables: tuple[TableResult, ...]
-    duration_ms: int
-    dry_run: bool = False
-    patterns: tuple[PatternResult, ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        failed = any(t.status == "failed" for t in self.tables)
-        return 1 if failed or any(p.status != "matched" for p in self.patterns) else 0
-
-    @property
-    def cut_short(self) -> bool:
-        """Was it stopped before the turn of each table?"""
-        return any(t.status == "stopped" for t in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data: counts by status, then each pattern and each table."""
-        counts = {status: sum(t.status == status for t in self.tables) for status in STATUSES}
-        totals = {"duration_ms": self.duration_ms, "dry_run": self.dry_run, "exit_code": self.exit_code}
-        patterns = [asdict(p) for p in self.patterns]
-        return {**counts, **totals, "patterns": patterns, "tables": [asdict(t) for t in self.tables]}
-
-    def __str__(self) -> str:
-        from lakekeeper.core.text.formatting import size, table
-
-        rows = [("table", "status", "rewritten", "why")]
-        rows += [(t.table, t.status, size(t.rewritten_bytes_count), t.reason) for t in self.tables]
-        rows += [(p.pattern, p.status, "", p.reason) for p in self.patterns if p.status != "matched"]
-        return table(rows, right=frozenset({2})) if len(rows) > 1 else "no table matches"
 
 
 def settings_from(options: Options) -> AutoSettings:
@@ -196,7 +125,7 @@ class _Call:
 
 def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> TableResult:
     if call.stopping():
-        return TableResult(name, "stopped", "the service was stopped before its turn")
+        return TableResult(name, "stopped", Reason.of(Code.NOT_REACHED))
     reports: list[MergeReport] = []
     freed: VacuumReport | None = None
     try:
@@ -204,15 +133,13 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
         if (
             not table.automatic
         ):  # checked first: an excluded table is not touched, whatever else is wrong with it
-            return TableResult(name, "off", "lakekeeper.auto.enabled=false on the table")
+            return TableResult(name, "off", Reason.of(Code.DISABLED_ON_TABLE))
         options = table.options({"auto.verbs": ",".join(call.settings.verbs)})
         if not options.auto.enabled:
-            return TableResult(name, "off", "lakekeeper.auto.enabled=false by conf")
+            return TableResult(name, "off", Reason.of(Code.DISABLED_BY_CONF))
         verbs = options.auto.verbs  # the pass's own, without those that the table's property leaves out
         if not verbs:
-            return TableResult(
-                name, "off", "lakekeeper.auto.verbs on the table has none of this pass's verbs"
-            )
+            return TableResult(name, "off", Reason.of(Code.NO_VERB))
         for report in _verbs(table, verbs, options, call):
             reports.append(report)  # noqa: PERF402 - one by one: an error must not take earlier reports with it
         if "vacuum" in verbs and not call.stopping():
@@ -222,12 +149,10 @@ def _one(name: str, open_table: Callable[[str], Maintained], call: _Call) -> Tab
                 table.empty_trash()
     except Exception as error:
         if isinstance(error, AdapterError) and error.missing and name not in call.settings.tables:
-            return TableResult(
-                name, "off", f"matched by a pattern only, and no adapter for '{error.missing}'"
-            )
+            return TableResult(name, "off", Reason.of(Code.NO_ADAPTER, format=error.missing))
         # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
-        return _with_freed(_summary(name, reports, call.dry_run, error=reason(error)), freed)
-    return _with_freed(_summary(name, reports, call.dry_run), freed)
+        return outcome(name, reports, freed, error=reason(error))
+    return outcome(name, reports, freed)
 
 
 def _verbs(table: Maintained, verbs: Sequence[str], options: Options, call: _Call) -> Iterator[MergeReport]:
@@ -252,71 +177,6 @@ def _act(table: Maintained, verb: str, left: int | None, call: _Call) -> MergeRe
         return table.merge_deletes(dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
     act = table.recluster if verb == "recluster" else table.compact
     return act(final=False, dry_run=call.dry_run, budget_bytes=left, observer=call.observer)
-
-
-def _summary(name: str, reports: Sequence[MergeReport], dry_run: bool, *, error: str = "") -> TableResult:
-    groups = tuple(group for report in reports for group in report.groups)
-    counts = count_status(groups)
-    lost = counts.get("failed", 0) + counts.get("dropped", 0)
-    landed = any(r.changed for r in reports)
-    said = "; ".join(_what_was_done(r) for r in reports if r.changed)
-    if error:
-        status, reason = "failed", f"{error} (after {said})" if said else error
-    elif not reports:
-        status, reason = "idle", "no cluster key, and no other verb was requested"
-    elif dry_run and groups:
-        status, reason = "idle", f"dry run: {len(groups)} groups are due"
-    elif not groups and not landed:
-        status, reason = "idle", "; ".join(f"{r.verb}: {_why_idle(r)}" for r in reports)
-    elif lost and not landed:
-        status, reason = "failed", next(str(g.detail) for g in groups if g.status in ("failed", "dropped"))
-    else:
-        status, reason = ("partial" if lost else "done"), said
-    return TableResult(
-        table=name,
-        status=status,
-        reason=reason,
-        rewritten_bytes_count=sum(r.rewritten_bytes_count for r in reports),
-        rewritten_data_files_count=sum(r.rewritten_data_files_count for r in reports),
-        added_data_files_count=sum(r.added_data_files_count for r in reports),
-        run_ids=tuple(run for r in reports for run in r.run_ids),
-        score=next(
-            (round(r.plan.prediction.worth.score, 1) for r in reports if r.plan and r.plan.prediction), None
-        ),
-    )
-
-
-def _with_freed(result: TableResult, freed: VacuumReport | None) -> TableResult:
-    """The same with what a vacuum did; the only report of a table that is only vacuumed."""
-    if freed is None:
-        return result
-    told = f"vacuum: {freed.deleted_files_count:,} files, {freed.deleted_bytes_count:,} bytes"
-    alone = result.status == "idle"
-    if not freed.changed:
-        told = f"vacuum: {freed.ended}"
-    return replace(
-        result,
-        status="done" if alone and freed.changed else result.status,
-        reason=f"{told}; {result.reason}" if alone and freed.changed else f"{result.reason}; {told}",
-        deleted_files_count=freed.deleted_files_count if freed.changed else 0,
-        deleted_bytes_count=freed.deleted_bytes_count if freed.changed else 0,
-    )
-
-
-def _why_idle(report: MergeReport) -> str:
-    left = report.plan.left if report.plan else ()
-    return str(left[0].reason) if left else "no blocks"
-
-
-def _what_was_done(report: MergeReport) -> str:
-    depth = ""
-    if report.verb == "recluster" and report.depth_before is not None and report.depth_after is not None:
-        depth = f", depth {report.depth_before:g} -> {report.depth_after:g}"
-    deletes = ""
-    if report.verb == "merge_deletes" and report.removed_delete_files_count:
-        deletes = f", {report.removed_delete_files_count} -> {report.added_delete_files_count} delete files"
-    files = f"{report.rewritten_data_files_count} -> {report.added_data_files_count} files"
-    return f"{report.verb}: {files}{depth}{deletes}"
 
 
 class Service:

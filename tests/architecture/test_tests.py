@@ -152,6 +152,8 @@ ELSEWHERE = {
     "core/layout/adjacency.py": "core/test_goldens.py",
     "core/layout/ranks.py": "core/layout/test_depth.py",
     "core/layout/snapshot_index.py": "core/layout/test_single_run.py",
+    "core/scheduling/auto_report.py": "engine/test_service.py",
+    "core/scheduling/outcome.py": "engine/test_service.py",
     "core/workload/plan_scans.py": "engine/test_event_log.py",
     "engine/advise.py": "core/cost/test_key_advisor.py",
     "engine/merge/boundary_store.py": "scenarios/test_curves.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from lakekeeper.core.model.plan import Left, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
-from lakekeeper.engine.service import AutoReport, AutoSettings, Service, ranked, settings_from, sweep
+from lakekeeper.engine.service import AutoSettings, Service, ranked, settings_from, sweep
 from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 
@@ -123,7 +124,14 @@ def test_what_lands_is_counted_and_said() -> None:
     result = passed({"a": FakeTable(answers={"recluster": done})})
     (one,) = result.tables
     assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("done", 200, ("r-1",))
-    assert one.reason == "recluster: 4 -> 2 files, depth 9 -> 1.5"
+    assert one.reason == Reason.of(
+        Code.REWROTE_DEPTH,
+        verb="recluster",
+        files_before=4,
+        files_after=2,
+        depth_before=9.0,
+        depth_after=1.5,
+    )
     assert result.exit_code == 0
 
 
@@ -131,7 +139,9 @@ def test_a_table_that_needs_nothing_says_why() -> None:
     (one,) = passed({"a": FakeTable()}).tables
     assert one.status == "idle"
     why = Reason.of(Code.NO_GAIN)
-    assert one.reason == f"recluster: {why}; compact: {why}"
+    compact = Reason.of(Code.VERB_NOT_DUE, verb="compact").plus(why)
+    assert one.reason == Reason.of(Code.VERB_NOT_DUE, verb="recluster").plus(why, compact)
+    assert str(one.reason) == f"recluster is not due; {why}; compact is not due; {why}"
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.lakekeeper.auto.enabled": "true"}])
@@ -145,7 +155,7 @@ def test_switched_off_by_conf_is_switched_off() -> None:
     table = FakeTable(conf={"spark.lakekeeper.auto.enabled": "false"})
     (one,) = passed({"a": table}).tables
     assert (one.status, table.asked) == ("off", [])
-    assert "conf" in one.reason
+    assert one.reason.code == Code.DISABLED_BY_CONF
 
 
 def test_switched_off_wins_over_whatever_else_is_wrong_on_the_table() -> None:
@@ -156,7 +166,7 @@ def test_switched_off_wins_over_whatever_else_is_wrong_on_the_table() -> None:
 def test_a_format_without_adapter_fails_only_where_the_table_was_named() -> None:
     other = AdapterError("no adapter for format 'parquet' is installed", missing="parquet")
     (one,) = passed({"db.logs": other}).tables
-    assert (one.status, "parquet" in one.reason) == ("off", True)
+    assert (one.status, one.reason) == ("off", Reason.of(Code.NO_ADAPTER, format="parquet"))
     named = sweep(("db.logs",), _raiser(other), AutoSettings(("db.logs",), ("compact",), 900), Clock())
     assert statuses(named) == {"db.logs": "failed"}
 
@@ -176,8 +186,10 @@ def test_one_bad_table_does_not_stop_the_rest(error: Exception) -> None:
     result = passed({"a": good, "b": error, "c": late})
     assert statuses(result) == {"a": "idle", "b": "failed", "c": "done"}
     assert result.exit_code == 1
-    assert result.tables[1].reason.startswith(type(error).__name__)
-    assert "\n" not in result.tables[1].reason
+    reason = result.tables[1].reason
+    assert reason.code == Code.FAILED
+    assert str(reason["error"]).startswith(type(error).__name__)
+    assert "\n" not in str(reason)
 
 
 def test_an_error_inside_a_verb_is_that_tables_own() -> None:
@@ -189,7 +201,8 @@ def test_a_verb_that_fails_does_not_hide_what_another_did() -> None:
     bad = FakeTable(answers={"recluster": report("recluster", "committed"), "compact": RuntimeError("boom")})
     (one,) = passed({"a": bad}).tables
     assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("failed", 100, ("r-1",))
-    assert "boom" in one.reason
+    assert one.reason["error"] == "RuntimeError: boom"
+    assert [more["verb"] for more in one.reason.also] == ["recluster"]
 
 
 def test_lost_groups_are_partial_if_others_land_and_failed_if_none() -> None:
@@ -197,7 +210,7 @@ def test_lost_groups_are_partial_if_others_land_and_failed_if_none() -> None:
     none = FakeTable(answers={"recluster": report("recluster", "failed", "failed")})
     result = passed({"some": some, "none": none})
     assert statuses(result) == {"some": "partial", "none": "failed"}
-    assert result.tables[1].reason == "group failed"
+    assert result.tables[1].reason == Reason.of(Code.FAILED, error="group failed")
 
 
 def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
@@ -207,7 +220,7 @@ def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
     alone = FakeTable(answers={"recluster": no_key})
     only = AutoSettings(("*",), ("recluster",), 900)
     (one,) = passed({"a": alone}, settings=only).tables
-    assert (one.status, one.reason) == ("idle", "no cluster key, and no other verb was requested")
+    assert (one.status, one.reason) == ("idle", Reason.of(Code.NOTHING_REQUESTED))
 
 
 def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
@@ -227,7 +240,7 @@ def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
     wrong = FakeTable({"lakekeeper.auto.verbs": "vacum"})
     (one,) = passed({"a": wrong}).tables
     assert (one.status, wrong.asked) == ("failed", [])
-    assert "vacum" in one.reason
+    assert "vacum" in str(one.reason)
 
 
 def test_the_budget_is_one_for_all_verbs_of_a_table() -> None:
@@ -253,7 +266,7 @@ def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() ->
         {"final", "dry_run", "budget_bytes"},
         {"dry_run", "budget_bytes"},
     ]
-    assert (one.status, one.reason) == ("done", "merge_deletes: 2 -> 1 files, 4 -> 1 delete files")
+    assert (one.status, str(one.reason)) == ("done", "merge_deletes: 2 -> 1 file, 4 -> 1 delete file")
 
 
 def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
@@ -262,7 +275,7 @@ def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
     only = AutoSettings(("*",), ("merge_deletes",), 900)
     (one,) = passed({"a": table}, settings=only).tables
     assert (one.status, one.run_ids) == ("done", ("r-1",))
-    assert one.reason == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
+    assert str(one.reason) == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
 
 
 def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
@@ -277,10 +290,27 @@ def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
     (one,) = passed({"a": table}, settings=settings).tables
     assert table.verbs == ["compact", "vacuum", "empty_trash"]
     assert (one.status, one.deleted_files_count, one.deleted_bytes_count) == ("done", 3, 1500)
-    assert one.reason.startswith("vacuum: 3 files, 1,500 bytes")
+    assert one.reason.codes == (Code.VACUUMED, Code.VERB_NOT_DUE, Code.NO_GAIN)
     table.asked.clear()
     passed({"a": table}, settings=settings, dry_run=True)
     assert table.verbs == ["compact", "vacuum"]
+
+
+def test_a_vacuum_that_leaves_files_is_partial_and_says_how_many() -> None:
+    freed = VacuumReport("t", False, 1, deleted_files_count=3, deleted_bytes_count=9, failed_files_count=2)
+    freed = replace(freed, ended=Reason.of(Code.FILES_REMAIN, files=2))
+    settings = AutoSettings(("*",), ("vacuum",), 900)
+    (one,) = passed({"a": FakeTable(freed=freed)}, settings=settings).tables
+    assert one.status == "partial"
+    assert one.reason.codes[:2] == (Code.VACUUMED, Code.FILES_REMAIN)
+
+
+def test_a_dry_run_says_what_a_vacuum_would_delete() -> None:
+    due = VacuumReport("t", True, 1, deleted_files_count=3, deleted_bytes_count=9)
+    settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
+    (one,) = passed({"a": FakeTable(freed=due)}, settings=settings, dry_run=True).tables
+    assert (one.status, one.deleted_files_count) == ("idle", 0)
+    assert Reason.of(Code.VACUUM_DUE, files=3, bytes=9) in one.reason.also
 
 
 def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
@@ -291,7 +321,7 @@ def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
     settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
     one, two = passed({"a": table, "b": other}, settings=settings).tables
     assert (one.status, two.status) == ("failed", "idle")
-    assert "gc.enabled" in one.reason
+    assert "gc.enabled" in str(one.reason["error"])
     assert one.rewritten_bytes_count == 100
 
 
@@ -321,7 +351,10 @@ def test_a_dry_run_says_what_is_due() -> None:
     due = report("recluster", "planned", "planned", dry_run=True)
     table = FakeTable(answers={"recluster": due})
     result = passed({"a": table}, dry_run=True)
-    assert (result.tables[0].status, result.tables[0].reason) == ("idle", "dry run: 2 groups are due")
+    assert (result.tables[0].status, result.tables[0].reason) == (
+        "idle",
+        Reason.of(Code.GROUPS_DUE, groups=2),
+    )
     assert all(given["dry_run"] for _, given in table.asked)
 
 
@@ -347,6 +380,8 @@ def test_a_pass_is_one_line_of_json_with_its_exit_code() -> None:
     assert (said["idle"], said["failed"], said["exit_code"]) == (1, 1, 1)
     assert [t["table"] for t in said["tables"]] == ["a", "b"]
     assert "b" in str(result)
+    assert said["tables"][1]["reason"]["code"] == "failed"
+    assert said["tables"][1]["reason"]["text"] == "NotFound: b: gone"
     assert "gone" in result._repr_html_()
     assert str(AutoReport((), 0)) == "no table matches"
 

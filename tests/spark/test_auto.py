@@ -104,8 +104,12 @@ def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
-def by_table(said: Mapping[str, Any], key: str = "status") -> dict[str, str]:
-    return {t["table"]: t[key] for t in said["tables"]}
+def by_table(said: Mapping[str, Any]) -> dict[str, str]:
+    return {t["table"]: t["status"] for t in said["tables"]}
+
+
+def reasons_of(said: Mapping[str, Any]) -> dict[str, str]:
+    return {t["table"]: t["reason"]["text"] for t in said["tables"]}
 
 
 @pytest.mark.slow
@@ -124,10 +128,10 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     expected = {**dict.fromkeys(needy, "done"), well: "idle", off: "off", broken: "failed"}
     assert by_table(said) == expected
     assert (code, said["exit_code"], said["done"], said["failed"]) == (1, 1, 4, 1)
-    reasons = by_table(said, "reason")
-    assert all("4 -> 1 files, depth 4 -> 1" in reasons[name] for name in needy)
-    assert reasons[well].startswith("recluster: ")
-    assert len(reasons[well]) > len("recluster: ; compact: no blocks")
+    reasons = reasons_of(said)
+    assert all("4 -> 1 file, depth 4 -> 1" in reasons[name] for name in needy)
+    assert reasons[well].startswith("recluster is not due; ")
+    assert len(reasons[well]) > len("recluster is not due; compact is not due; merge_deletes is not due")
     assert reasons[off] == "lakekeeper.auto.enabled=false on the table"
     assert reasons[broken].startswith("NotFound: ")
     assert all(line in err for line in needy)
@@ -165,7 +169,7 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, once: Once) -> None:
     table = fleet.delta("dry")
     confs = {"auto.tables": table, "cluster-by": "k"}
     code, said, _ = once(confs, "--dry-run", "--quiet")
-    assert (code, by_table(said, "reason")) == (0, {table: "dry run: 2 groups are due"})
+    assert (code, reasons_of(said)) == (0, {table: "dry run: 2 groups due"})
     assert len(list((Path(table) / "_delta_log").glob("*.json"))) == 5
 
 
@@ -175,7 +179,12 @@ def test_a_pattern_that_matches_nothing_is_told_by_the_exit_code(once: Once, fle
     code, said, err = once({"auto.tables": pattern})
     assert (code, said["tables"]) == (1, [])
     assert said["patterns"] == [
-        {"pattern": pattern, "status": "unmatched", "reason": "no table matches", "tables": 0}
+        {
+            "pattern": pattern,
+            "status": "unmatched",
+            "reason": {"code": "no_table_matches", "facts": {}, "text": "no table matches"},
+            "tables": 0,
+        }
     ]
     assert "no table matches" in err
 
@@ -190,7 +199,7 @@ def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> 
     refused = "catalog 'away' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9"
     assert code == 1
     assert by_table(said) == {table: "done", "away.db.t": "failed"}
-    assert by_table(said, "reason")["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
+    assert reasons_of(said)["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
     told = {p["pattern"]: (p["status"], p["tables"]) for p in said["patterns"]}
     assert told == dict(
         zip(
@@ -199,7 +208,7 @@ def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> 
             strict=True,
         )
     )
-    why = {p["pattern"]: p["reason"] for p in said["patterns"]}
+    why = {p["pattern"]: p["reason"]["text"] for p in said["patterns"] if p["reason"]}
     assert why["away.db.*"].startswith(refused)
     assert "no catalog 'icx' (it has: " in why["icx.db.*"]
     assert "catalog.namespace.pattern" in why["a.b.c.*"]
