@@ -32,6 +32,9 @@ from lakekeeper.engine.service import Service
 from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.fleet import auto, run
+from lakekeeper.history.costs import Cost, Costs
+from lakekeeper.history.history import History
+from lakekeeper.history.operation import Decision, Operation
 from lakekeeper.spark.query_listener import Listening
 from lakekeeper.sql import sql
 from lakekeeper.workloads import listen
@@ -40,13 +43,18 @@ __all__ = [
     "Advice",
     "AutoReport",
     "ClusteringInformation",
+    "Cost",
+    "Costs",
+    "Decision",
     "DeleteReport",
     "DroppedTable",
+    "History",
     "KeyReport",
     "LakekeeperError",
     "Listening",
     "MergeReport",
     "MetadataReport",
+    "Operation",
     "Plan",
     "RestoreReport",
     "Service",

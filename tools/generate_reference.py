@@ -31,6 +31,8 @@ COMMANDS = (
     "trash list",
     "trash restore",
     "trash empty",
+    "history",
+    "cost",
     "doctor",
     "auto",
 )

@@ -157,6 +157,48 @@ class AutoOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """History: what is recorded of each operation, and what it costs."""
+
+    path: str | None = option(
+        "history.path",
+        None,
+        "File in which each operation is recorded (SQLite, on a local disk; created where it is missing). `none`: no "
+        "history.",
+        scope="conf",
+    )
+    retention_ms: int = option(
+        "history.retention",
+        90 * DAY_MS,
+        "Age at which an operation is deleted from the history.",
+        unit="time",
+        low=HOUR_MS,
+        scope="conf",
+    )
+    per_core_hour: float | None = option(
+        "cost.per-core-hour",
+        None,
+        "Price of one hour of an executor core, in any currency, for the costs that `cost` shows.",
+        unit="units of a currency",
+        low=0.0,
+        scope="conf",
+    )
+    per_gb_written: float | None = option(
+        "cost.per-gb-written",
+        None,
+        "Price of 10⁹ bytes written, in the same currency.",
+        unit="units of a currency",
+        low=0.0,
+        scope="conf",
+    )
+
+    @property
+    def file(self) -> str | None:
+        """The file of the history; None where there is no history."""
+        return None if self.path is None or self.path.lower() in ("none", "off") else self.path
+
+
+@dataclass(frozen=True, slots=True)
 class SessionOptions:
     """Session: what the operator vouches for."""
 
