@@ -100,7 +100,9 @@ def _page(costs: list[Cost]) -> str:
         (
             cost.operation_type,
             f"{cost.operations:,}",
-            *(size(n) if n else "" for n in (cost.rewritten_bytes, cost.added_bytes, cost.deleted_bytes)),
+            _size(cost.rewritten_bytes),
+            _size(cost.added_bytes),
+            _size(cost.deleted_bytes),
             _core_seconds(cost),
             "" if cost.cost is None else f"{cost.cost:,.2f}",
         )
@@ -144,3 +146,7 @@ def _core_seconds(cost: Cost) -> str:
     if cost.core_seconds is None:
         return "?"
     return f"{cost.core_seconds:,.1f}" + (f" +{cost.unmeasured}?" if cost.unmeasured else "")
+
+
+def _size(count: int) -> str:
+    return size(count) if count else ""

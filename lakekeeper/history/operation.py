@@ -154,8 +154,8 @@ def ended(report: Report) -> Ended:
         return _merge(report, metrics)
     if isinstance(report, VacuumReport):
         status, reason = vacuumed(report)
-        run_ids = (report.run_id,) if report.changed else ()
-        return Ended(status, reason, metrics, version_before=report.version, run_ids=run_ids)
+        ran = (report.run_id,) if report.changed else ()
+        return Ended(status, reason, metrics, version_before=report.version, run_ids=ran)
     if isinstance(report, DeleteReport):
         status = "done" if report.changed else "idle"
         return Ended(

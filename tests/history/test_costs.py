@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lakekeeper.history.costs import Cost, Prices, costs_of
+from lakekeeper.history.operation import Operation
 from tests.history.operations import operation
 
 CORES, BOTH = Prices(core_hour=0.36), Prices(core_hour=0.36, gb_written=2.0)
 
 
-def measured(core_seconds: float | None, added: int = 5 * 10**8, **given: object) -> object:
+def measured(core_seconds: float | None, added: int = 5 * 10**8) -> Operation:
     metrics = {"rewritten_bytes_count": 10**9, "added_bytes_count": added}
-    return operation(core_seconds=core_seconds, operation_metrics=metrics, **given)
+    return operation(core_seconds=core_seconds, operation_metrics=metrics)
 
 
 def test_operations_are_summed_by_table_and_verb() -> None:

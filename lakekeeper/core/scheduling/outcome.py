@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport, count_status
 from lakekeeper.core.scheduling.auto_report import TableResult
@@ -79,7 +79,7 @@ def _not_due(report: MergeReport) -> Reason:
 
 
 def _rewrote(report: MergeReport) -> Reason:
-    facts = {
+    facts: dict[str, Fact] = {
         "verb": report.verb,
         "files_before": report.rewritten_data_files_count,
         "files_after": report.added_data_files_count,
