@@ -33,6 +33,8 @@ COMMANDS = (
     "trash empty",
     "history",
     "cost",
+    "status",
+    "release",
     "doctor",
     "auto",
 )

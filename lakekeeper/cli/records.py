@@ -14,7 +14,8 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import costs_of
 from lakekeeper.history.history import History
-from lakekeeper.history.operation import Operation
+from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.status import status_of
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.recording import configured_store, prices_of
 
@@ -31,6 +32,8 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     app.command()(history)
     app.command()(cost)
+    app.command()(status)
+    app.command()(release)
 
 
 @with_setup
@@ -59,6 +62,34 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     options = setup.check({}).history
     setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
     return 0
+
+
+@with_setup
+def status(setup: Setup, tables: _Tables = None) -> int:
+    """Show which tables have work due, failed or are parked.
+
+    As automatic runs left them. Exit code 1 if a table failed or is parked.
+    """
+    store = configured_store(setup.check({}).history)
+    tasks = [task for task in store.tasks() if _is_named(task.table, tables)]
+    found = status_of(tasks, Clock().now_ms())
+    setup.show(found)
+    return found.exit_code
+
+
+@with_setup
+def release(setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES")]) -> int:
+    """Let parked tables run again in the next pass of automatic runs."""
+    store = configured_store(setup.check({}).history)
+    released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})
+    setup.show(status_of(released, Clock().now_ms()))
+    return 0
+
+
+def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
+    """Whether a table, by its name in automatic runs, is one that is named; without names, each is."""
+    known = TableId("", "", table.removeprefix("file:"))
+    return not patterns or any(known.matches(pattern) for pattern in patterns)
 
 
 def _operations(

@@ -4,6 +4,7 @@ operation    one call of a verb on a table as a value, and how a report becomes 
 store        operations in one SQLite file, shared by processes
 recorder     writes an operation when it ends; a failure of the store is logged and never the operation's
 history      what ``history`` and ``lakekeeper history`` show
+status       what ``lakekeeper status`` shows
 costs        what ``cost`` and ``lakekeeper cost`` show
 
 May import ``lakekeeper.spi``, ``lakekeeper.core`` and ``lakekeeper.errors``.

@@ -2,6 +2,7 @@
 
     operations ─┬─ merge_groups    inputs, outputs and outcome of each group of a merge
                 └─ decisions       blocks that its plan left, by reason
+    tasks           of automatic runs, as the last pass left them
 
 Write-ahead logging lets readers read while an operation is written; a writer waits for another one for up to ten
 seconds. The file must be on a local disk: SQLite's locks do not work on network file systems. Of consecutive idle
@@ -13,17 +14,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import GroupResult
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, TableId, epoch_ms, utc
 
 _VERSION = 1
 _WAIT_S = 10.0
+_TASKS_KEPT_MS = 30 * DAY_MS
 _SCHEMA = """
 CREATE TABLE operations (
     number INTEGER PRIMARY KEY,
@@ -70,6 +75,13 @@ CREATE TABLE merge_groups (
     reason TEXT,
     detail TEXT,
     PRIMARY KEY (operation, number)
+);
+CREATE TABLE tasks (
+    table_name TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    task TEXT NOT NULL,
+    updated TEXT NOT NULL,
+    PRIMARY KEY (table_name, verb)
 );
 CREATE TABLE decisions (
     operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
@@ -136,6 +148,40 @@ class HistoryStore:
         with self._opened() as db:
             rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
             return tuple(_operation(db, row) for row in rows)
+
+    def rewritten_bytes(self, origin: str, since_ms: int) -> int:
+        """Bytes that operations of this origin have rewritten since then."""
+        query = (
+            "SELECT coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
+            " FROM operations WHERE origin = ? AND end_time >= ?"
+        )
+        with self._opened() as db:
+            return int(db.execute(query, (origin, utc(since_ms))).fetchone()[0])
+
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of automatic runs, by table and verb; one that cannot be read is left out."""
+        with self._opened() as db:
+            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
+        return tuple(task for row in rows if (task := _task(row["task"])) is not None)
+
+    def release(self, tables: Collection[str]) -> tuple[Task, ...]:
+        """Let the parked tasks of these tables run in the next pass; returns them."""
+        with self._opened(write=True) as db:
+            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
+            found = [task for row in rows if (task := _task(row["task"])) is not None]
+            held = tuple(task for task in found if task.failures and task.table in tables)
+            for task in held:
+                free = self._json(replace(task, failures=0, parked_until_ms=0).to_dict())
+                db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *task.key))
+        return held
+
+    def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
+        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""
+        with self._opened(write=True) as db:
+            for task in tasks:
+                values = (task.table, task.verb, self._json(task.to_dict()), utc(now_ms))
+                db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values)
+            db.execute("DELETE FROM tasks WHERE updated < ?", (utc(now_ms - _TASKS_KEPT_MS),))
 
     @contextmanager
     def _opened(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -244,6 +290,13 @@ def _operation(db: sqlite3.Connection, row: sqlite3.Row) -> Operation:
         user=row["user_name"],
         versions=json.loads(row["versions"]),
     )
+
+
+def _task(text: str) -> Task | None:
+    try:
+        return Task.from_json(text)
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _group(row: sqlite3.Row) -> GroupResult:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from lakekeeper.cli import main
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.task import Task, failed, skipped
 from lakekeeper.engine.clock import Clock
 from lakekeeper.history.operation import TableId
 from lakekeeper.history.store import HistoryStore
@@ -103,3 +106,38 @@ def test_without_a_history_the_message_says_what_to_set(capsys: pytest.CaptureFi
 def test_a_time_that_is_none_is_a_usage_error(run: Run) -> None:
     code, _, err = run("history", "--since", "yesterday")
     assert (code, "--since: got 'yesterday', expected a time (90s" in err) == (2, True)
+
+
+@pytest.fixture
+def parked(path: Path) -> Task:
+    """A table whose recluster has failed, beside one that has nothing due."""
+    now = Clock().now_ms()
+    due = Task("merge", "ice.db.events", "recluster", bytes=3 << 30, query_seconds_per_day=1234.0)
+    task = failed(due, "SparkException: lost executor", now, DAY_MS)
+    idle = skipped(Task("merge", "ice.db.users", "compact"), Reason.of(Code.NOTHING_TO_DO))
+    HistoryStore(path).keep_tasks([task, idle], now)
+    return task
+
+
+def test_status_shows_the_debt_and_what_is_parked_and_its_exit_code(run: Run, parked: Task) -> None:
+    code, out, _ = run("status")
+    assert code == 1
+    assert "parked        1,234     3.0 GiB  ice.db.events" in out
+    assert "SparkException: lost executor" in out
+    assert "maintenance debt: 1,234 query-seconds a day, 3.0 GiB to rewrite" in out
+    assert max(map(len, out.splitlines())) <= 80
+    code, out, _ = run("status", "ice.db.users", "--json")
+    assert (code, [each["status"] for each in json.loads(out)["tables"]]) == (0, ["idle"])
+
+
+def test_release_lets_a_parked_table_run_in_the_next_pass(run: Run, parked: Task, path: Path) -> None:
+    assert run("release", "ice.db.users")[0] == 0
+    assert HistoryStore(path).tasks()[0] == parked
+    assert run("release", "ice.db.e*")[0] == 0
+    released = HistoryStore(path).tasks()[0]
+    assert (released.failures, released.is_parked(0), released.table) == (0, False, "ice.db.events")
+    assert run("status")[0] == 0
+
+
+def test_a_store_without_automatic_runs_has_no_status(run: Run) -> None:
+    assert run("status")[:2] == (0, "no automatic run is recorded\n")

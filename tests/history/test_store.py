@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lakekeeper.core.scheduling.task import Task
 from lakekeeper.history.operation import Operation, TableId
 from lakekeeper.history.store import HistoryStore
 from tests.history.operations import DAY_MS, EVENTS, operation
@@ -164,3 +165,19 @@ def test_every_text_is_cleaned_before_it_is_written(tmp_path: Path) -> None:
     (found,) = store.operations()
     assert (found.operation_id, str(found.table), found.versions) == ("***", "ice.***.t_***", {"x": "***"})
     assert all(b"ecret" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store: HistoryStore) -> None:
+    old, new = Task("merge", "a", "compact"), Task("merge", "a", "compact", score=7.0)
+    store.keep_tasks([old, Task("gc", "a", "vacuum")], 0)
+    store.keep_tasks([new], DAY_MS)
+    assert store.tasks() == (new, Task("gc", "a", "vacuum"))
+    store.keep_tasks([], 31 * DAY_MS)
+    assert store.tasks() == (new,)
+
+
+def test_bytes_that_were_rewritten_are_summed_by_origin_and_time(store: HistoryStore) -> None:
+    added(store, operation("call", end_ms=5_000), operation("early", origin="auto", end_ms=4_999))
+    added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
+    assert store.rewritten_bytes("auto", 5_000) == 1_200
+    assert store.rewritten_bytes("auto", 5_001) == 0

@@ -138,6 +138,10 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     assert {name: fleet.rows(name) for name in before} == before
     depths = [lk.table(fleet.spark, name).clustering_depth("k") for name in needy]
     assert depths == [1.0] * 4
+    assert said["debt"]["bytes"] > 0
+    states = {t["table"]: {k["verb"]: k["state"] for k in t["tasks"]} for t in said["tables"]}
+    assert {states[name]["recluster"] for name in needy} == {"done"}
+    assert states[well] == {"recluster": "skipped", "compact": "skipped", "merge_deletes": "skipped"}
 
     code, said, _ = once(confs)
     assert by_table(said) == {**expected, **dict.fromkeys(needy, "idle")}
@@ -264,3 +268,58 @@ def test_a_thread_of_a_session_looks_after_its_tables(fleet: Fleet) -> None:
     assert [t.status for t in service.reports[0].tables] == ["done"]
     assert lk.table(fleet.spark, table).clustering_depth("k") == 1.0
     assert lk.run(fleet.spark, table).tables[0].status == "idle"
+
+
+def test_a_dry_run_shows_the_debt_whatever_the_budget(fleet: Fleet) -> None:
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    fleet.spark.conf.set("spark.lakekeeper.budget-bytes", "1")
+    needy, well = fleet.iceberg("owing", files=4), fleet.delta("paid", files=1)
+    report = lk.run(fleet.spark, [needy, well], dry_run=True)
+    owing, paid = report.tables
+    total = fleet.spark.sql(f"SELECT sum(file_size_in_bytes) FROM {needy}.files").first()
+    assert total is not None
+    assert (owing.debt.bytes, paid.debt.bytes) == (total[0], 0)
+    assert owing.debt.query_seconds_per_day > 0
+    assert report.debt == owing.debt
+
+
+def test_two_services_leave_a_table_to_one_another(fleet: Fleet, tmp_path: Path) -> None:
+    """While one rewrites, the other finds the lease; afterwards nothing is left of it."""
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    table = fleet.delta("shared", files=4)
+    inner: list[lk.AutoReport] = []
+
+    def meanwhile(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "written" and not inner:
+            inner.append(lk.run(fleet.spark, table, verbs=["recluster"]))
+
+    outer = lk.run(fleet.spark, table, verbs=["recluster"], observer=meanwhile)
+    assert [t.status for t in outer.tables] == ["done"]
+    assert [t.status for t in inner[0].tables] == ["waiting"]
+    assert "another service is maintaining the table" in str(inner[0].tables[0].reason)
+    assert not list(Path(table).rglob("*service.json"))
+
+
+def test_failures_are_parked_from_process_to_process_until_released(
+    fleet: Fleet, once: Once, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = fleet.iceberg("failing", files=4)
+    history = f"spark.lakekeeper.history.path={tmp_path / 'history.db'}"
+    confs = {"auto.tables": table, "cluster-by": "k", "auto.verbs": "recluster", "auto.every": "1h"}
+    confs["history.path"] = str(tmp_path / "history.db")
+
+    def broken(*_: Any) -> Any:
+        raise OSError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakekeeper.spark.merge.SparkRunner.merge", broken)
+        assert by_table(once(confs)[1]) == {table: "failed"}
+    code, said, _ = once(confs)
+    assert (code, by_table(said)) == (1, {table: "parked"})
+    assert "recluster failed 1 time in a row, next attempt in" in reasons_of(said)[table]
+    assert "the disk is full" in reasons_of(said)[table]
+    assert main(["status", "--conf", history]) == 1
+    assert main(["release", table, "--conf", history]) == 0
+    capfd.readouterr()
+    code, said, _ = once(confs)
+    assert (code, by_table(said)) == (0, {table: "done"})

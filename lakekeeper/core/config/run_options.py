@@ -154,6 +154,38 @@ class AutoOptions:
         high=256,
         scope="session",
     )
+    weight: float = option(
+        "auto.weight",
+        1.0,
+        "Factor on the priority of the table's merges among those of all tables.",
+        low=0.0,
+        high=1000.0,
+        unit="times",
+    )
+    quiet_hours: tuple[str, ...] = option(
+        "auto.quiet-hours",
+        (),
+        "Hours in which automatic runs start nothing: days, hours and a time zone, such as "
+        "`Mon-Fri 08:00-18:30 Europe/Berlin`, or `22:00-06:00` for every day in UTC.",
+        scope="session",
+    )
+    budget_bytes: int | None = option(
+        "auto.budget-bytes",
+        None,
+        "Maximum input size of all rewrites of one pass, over all tables. `none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="session",
+    )
+    budget_bytes_per_day: int | None = option(
+        "auto.budget-bytes-per-day",
+        None,
+        "Maximum input size of all rewrites of automatic runs within 24 hours, over all tables. Passes of "
+        "different processes share it through the history. `none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="session",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,3 +235,10 @@ class Code(str, Enum):
     VACUUM_DUE = "vacuum_due", "dry run: vacuum would delete {files:count file}, {bytes:bytes}"
     NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
     NO_TABLE_MATCHES = "no_table_matches", "no table matches"
+    PARKED = (
+        "parked",
+        "{verb} failed {failures:count time} in a row, next attempt in {wait_ms:ms}: {error}",
+    )
+    QUIET_HOURS = "quiet_hours", "quiet hours: {window}"
+    FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget of the fleet is spent ({limit})"
+    LEASED = "leased", "another service is maintaining the table: {owner}"

@@ -50,8 +50,8 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
     changed = [report for report in reports if report.changed]
     if not reports:
         return "idle", Reason.of(Code.NOTHING_REQUESTED)
-    if any(report.dry_run for report in reports) and groups:
-        return "idle", Reason.of(Code.GROUPS_DUE, groups=len(groups))
+    if "planned" in counts:
+        return "idle", Reason.of(Code.GROUPS_DUE, groups=counts["planned"])
     if not groups and not changed:
         return "idle", _all([_not_due(report) for report in reports])
     if lost and not changed:
