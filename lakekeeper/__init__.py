@@ -16,6 +16,7 @@ from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -27,10 +28,13 @@ from lakekeeper.dropped_tables import (
     empty_dropped,
     restore_table,
 )
-from lakekeeper.engine.service import AutoReport, Service
+from lakekeeper.engine.service import Service
 from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.fleet import auto, run
+from lakekeeper.history.costs import Cost, Costs
+from lakekeeper.history.history import History
+from lakekeeper.history.operation import Decision, Operation
 from lakekeeper.spark.query_listener import Listening
 from lakekeeper.statements.sql import sql
 from lakekeeper.workloads import listen
@@ -39,13 +43,18 @@ __all__ = [
     "Advice",
     "AutoReport",
     "ClusteringInformation",
+    "Cost",
+    "Costs",
+    "Decision",
     "DeleteReport",
     "DroppedTable",
+    "History",
     "KeyReport",
     "LakekeeperError",
     "Listening",
     "MergeReport",
     "MetadataReport",
+    "Operation",
     "Plan",
     "RestoreReport",
     "Service",

@@ -43,7 +43,10 @@ from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import OptionError
+from lakekeeper.history.costs import Costs, costs_of
+from lakekeeper.history.history import History
 from lakekeeper.opening import open_adapter
+from lakekeeper.recording import configured_store, prices_of, recorder_of
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
@@ -63,7 +66,8 @@ class Table:
 
     Keeps the newest snapshot of the metadata, so that a call reads only what was committed since the call before.
 
-    ``backoff`` carries over, from call to call, the partitions in which users are writing.
+    ``backoff`` carries over, from call to call, the partitions in which users are writing. ``origin`` is what the
+    history says of who calls.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Table:
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         logs: EventLogs | None = None,
+        origin: str = "call",
     ) -> None:
         self._spark = spark
         self._name = name
@@ -83,6 +88,7 @@ class Table:
         self._clock = clock or Clock()
         self._backoff = backoff
         self._logs = logs
+        self._recorder = recorder_of(spark, name, self._clock, origin)
 
     def __repr__(self) -> str:
         return f"<lakekeeper {self._name.provider} table {self._name.text}>"
@@ -321,8 +327,12 @@ class Table:
             dry_run=dry_run,
         )
         runner = SparkRunner(self._spark)
-        return merge_deletes(
-            self._session, runner, self._weighed(request), observer=observer, clock=self._clock
+        weighed = self._weighed(request)
+        return self._recorder.run(
+            "merge_deletes",
+            lambda seen: merge_deletes(self._session, runner, weighed, observer=seen, clock=self._clock),
+            observer,
+            dry_run=dry_run,
         )
 
     def delete(
@@ -341,7 +351,7 @@ class Table:
         predicate that depends on the current time or on the session is rejected. Raises OptionError, NotFound or
         Unsupported before any write, and CommitError after.
         """
-        return self._delete(delete_rows, where, observer, options)
+        return self._delete("delete", delete_rows, where, observer, options)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -384,7 +394,12 @@ class Table:
             dry_run=dry_run,
             allow_unsafe=allow_unsafe_retention,
         )
-        return vacuum(self._adapter, request, observer=observer, clock=self._clock)
+        return self._recorder.run(
+            "vacuum",
+            lambda seen: vacuum(self._adapter, request, observer=seen, clock=self._clock),
+            observer,
+            dry_run=dry_run,
+        )
 
     def drop_partition(
         self,
@@ -399,7 +414,7 @@ class Table:
         ``where`` (as for :meth:`delete`) may name any columns. ``force`` bypasses the trash: the next vacuum that no
         longer retains the previous version deletes the files. Raises as :meth:`delete`.
         """
-        return self._delete(delete_rows if force else drop_rows, where, observer, options)
+        return self._delete("drop_partition", delete_rows if force else drop_rows, where, observer, options)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.
@@ -408,7 +423,12 @@ class Table:
         checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
         CommitError.
         """
-        return compact_metadata(self._adapter, self.options(lenient=True), dry_run=dry_run, clock=self._clock)
+        options = self.options(lenient=True)
+        return self._recorder.run(
+            "compact_metadata",
+            lambda _: compact_metadata(self._adapter, options, dry_run=dry_run, clock=self._clock),
+            dry_run=dry_run,
+        )
 
     def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
         """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.
@@ -440,8 +460,11 @@ class Table:
         The entry is kept after an error, so the call can be repeated.
         """
         resolved = self.options(options, lenient=True)
-        return restore(
-            self._adapter, SparkRunner(self._spark), name, resolved, observer=observer, clock=self._clock
+        runner = SparkRunner(self._spark)
+        return self._recorder.run(
+            "restore",
+            lambda seen: restore(self._adapter, runner, name, resolved, observer=seen, clock=self._clock),
+            observer,
         )
 
     def empty_trash(
@@ -456,6 +479,24 @@ class Table:
         now_ms, locations = self._clock.now_ms(), self.options(options).vacuum.allowed_locations
         return tuple(trash_entries.empty(self._adapter, keep_ms, now_ms, locations))
 
+    def history(self, limit: int | None = None) -> History:
+        """Operations on this table, newest first, at most ``limit``: calls and automatic runs, of any session.
+
+        Reads the file that the conf ``spark.lakekeeper.history.path`` names; raises OptionError without it.
+        """
+        store = configured_store(self.options(lenient=True).history)
+        return History(store.operations(self._recorder.table, limit=limit))
+
+    def cost(self, since: datetime | None = None) -> Costs:
+        """What the recorded operations on this table have cost by verb; with ``since``, those that ended after it.
+
+        Money is computed from the confs ``cost.per-core-hour`` and ``cost.per-gb-written``. Raises as :meth:`history`.
+        """
+        options = self.options(lenient=True).history
+        since_ms = arguments.moment_ms(since, "since")
+        operations = configured_store(options).operations(self._recorder.table, since_ms=since_ms)
+        return costs_of(operations, prices_of(options))
+
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""
         found = workload_of(self._spark, self._name, source, request.options, self._logs)
@@ -463,6 +504,7 @@ class Table:
 
     def _delete(
         self,
+        verb: str,
         act: Callable[..., DeleteReport],
         where: str | Column,
         observer: Observer | None,
@@ -473,11 +515,20 @@ class Table:
         resolved = self.options(options, lenient=True)
         predicate = checked_where(self._spark, self._name, required, steady=True)
         runner = SparkRunner(self._spark)
-        return act(self._adapter, runner, predicate, resolved, observer=observer, clock=self._clock)
+        return self._recorder.run(
+            verb,
+            lambda seen: act(self._adapter, runner, predicate, resolved, observer=seen, clock=self._clock),
+            observer,
+        )
 
     def _run(self, request: Request, observer: Observer | None) -> MergeReport:
         runner = SparkRunner(self._spark)
-        return maintain(self._session, runner, request, observer=observer, clock=self._clock)
+        return self._recorder.run(
+            request.verb,
+            lambda seen: maintain(self._session, runner, request, observer=seen, clock=self._clock),
+            observer,
+            dry_run=request.dry_run,
+        )
 
     def _request(
         self,
@@ -511,13 +562,17 @@ def table(spark: SparkSession, name: str) -> Table:
     The format is looked up in Spark's catalogs. Raises NotFound (no such table, or a view), AdapterError
     (no adapter for its format, or a Connect session) or Unsupported (an unknown table feature).
     """
-    return open_table(spark, name)
+    return open_table(spark, name, origin="call")
 
 
 def open_table(
-    spark: SparkSession, name: str, backoff: Backoff | None = None, logs: EventLogs | None = None
+    spark: SparkSession,
+    name: str,
+    backoff: Backoff | None = None,
+    logs: EventLogs | None = None,
+    origin: str = "auto",
 ) -> Table:
     """:func:`table` for callers that maintain many tables: with a ``backoff``, and event logs that they share."""
     require_classic(spark)
     opened = open_adapter(spark, name)
-    return Table(spark, opened.name, opened.adapter, backoff=backoff, logs=logs)
+    return Table(spark, opened.name, opened.adapter, backoff=backoff, logs=logs, origin=origin)

@@ -144,11 +144,11 @@ def age_ms(hours: float | str | None) -> int | None:
         raise OptionError("retention_hours", hours, error.expected) from None
 
 
-def moment_ms(moment: datetime | None) -> int | None:
+def moment_ms(moment: datetime | None, name: str = "older_than") -> int | None:
     """A time (UTC if it has no zone) as milliseconds since the epoch; raises OptionError."""
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise OptionError("older_than", moment, "a datetime")
+        raise OptionError(name, moment, "a datetime")
     at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return int(at.timestamp() * 1000)

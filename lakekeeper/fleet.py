@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, PatternResult
+from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
-from lakekeeper.engine.service import AutoReport, AutoSettings, PatternResult, Service, settings_from, sweep
+from lakekeeper.engine.service import Service
+from lakekeeper.engine.state.service_lease import service_lease
+from lakekeeper.engine.sweep import PassContext, sweep
+from lakekeeper.recording import FleetMemory, fleet_memory
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spi import Observer
+from lakekeeper.spi import Notes, Observer
 from lakekeeper.workloads import EventLogs
 
 if TYPE_CHECKING:
@@ -58,7 +65,12 @@ def auto(
     """
     settings = service_settings(spark, tables, None, every)
     backoffs = Backoffs.between(settings.pause_seconds)
-    return Service(lambda: one_pass(spark, settings, backoffs=backoffs), settings.pause_seconds).start()
+    memory = fleet_memory(spark)
+
+    def repeated() -> AutoReport:
+        return one_pass(spark, settings, backoffs=backoffs, memory=memory)
+
+    return Service(repeated, settings.pause_seconds).start()
 
 
 def service_settings(
@@ -87,69 +99,89 @@ def one_pass(
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
     backoffs: Backoffs | None = None,
+    memory: FleetMemory | None = None,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs`` carries over from earlier passes."""
-    tables: dict[str, Table | Exception] = {}
-    kept: list[int] = []
-
+    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes."""
+    clock = Clock()
+    memory = memory or fleet_memory(spark)
     expanded = expand(spark, settings.tables)
     names = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+    tables = _Tables(spark, names, backoffs)
+    context = PassContext(
+        dry_run=dry_run,
+        observer=observer,
+        stopping=stopping,
+        before=memory.tasks(),
+        spent_today_bytes=memory.rewritten_bytes(clock.now_ms()),
+        lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
+        planned=tables.planned,
+        ended=tables.ended,
+    )
+    report = sweep(names, tables.open, settings, clock, context)
+    report = replace(
+        report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern))
+    )
+    if not dry_run:
+        memory.keep(report, clock.now_ms())
+    return report
 
-    def known_as() -> dict[str, tuple[str, ...]]:
-        """What event logs may call each table of the pass that can be opened."""
-        found = {}
-        for name in names:
-            with suppress(Exception):  # reported when its turn comes
-                found[name] = aliases(spark, opened(name)._name)  # noqa: SLF001 - the table is ours
-        return found
 
-    logs = EventLogs(known_as)
+class _Tables:
+    """The tables of one pass, each opened once; the snapshots of as many as fit are kept from the plan to the work."""
 
-    def opened(name: str) -> Table:
-        """Open each table once per pass, and remember the error of one that cannot be opened."""
-        if name not in tables:
+    def __init__(self, spark: SparkSession, names: Sequence[str], backoffs: Backoffs | None) -> None:
+        self._spark, self._names, self._backoffs = spark, names, backoffs
+        self._opened: dict[str, Table | Exception] = {}
+        self._kept = 0
+        self._logs = EventLogs(self._known_as)
+
+    def open(self, name: str) -> Table:
+        """Open a table, and remember the error of one that cannot be opened."""
+        if name not in self._opened:
             try:
-                tables[name] = open_table(spark, name, backoffs.of(name) if backoffs else None, logs)
+                backoff = self._backoffs.of(name) if self._backoffs else None
+                self._opened[name] = open_table(self._spark, name, backoff, self._logs)
             except Exception as error:
-                tables[name] = error  # reported when its turn comes
-        found = tables[name]
+                self._opened[name] = error  # raised below, now and whenever the table is needed
+        found = self._opened[name]
         if isinstance(found, Exception):
             raise found
         return found
 
-    def opened_last(name: str) -> Table:
-        """Open a table for its turn: nothing of it is kept after that."""
-        try:
-            return opened(name)
-        finally:
-            tables.pop(name, None)
+    def planned(self, name: str) -> None:
+        """Keep the snapshot that the plan was made on, unless those of the pass already take much memory."""
+        found = self._opened.get(name)
+        if isinstance(found, Table):
+            session = found._session  # noqa: SLF001 - the table is ours
+            if self._kept + session.nbytes > _KEPT_BYTES:
+                session.forget()  # read again at its turn
+            else:
+                self._kept += session.nbytes
 
-    def worth(name: str) -> float:
-        table = opened(name)
-        told = table.plan().prediction if table.automatic else None
-        session = table._session  # noqa: SLF001 - the table is ours
-        kept.append(session.nbytes)
-        if sum(kept) > _KEPT_BYTES:
-            session.forget()  # read again at its turn
-            kept.pop()
-        return told.worth.seconds_saved if told else 0.0
+    def ended(self, name: str) -> None:
+        """Free the snapshot of a table that has no more work in this pass."""
+        found = self._opened.get(name)
+        if isinstance(found, Table):
+            found._session.forget()  # noqa: SLF001 - the table is ours
 
-    report = sweep(
-        names,
-        opened_last,
-        settings,
-        Clock(),
-        dry_run=dry_run,
-        observer=observer,
-        stopping=stopping,
-        worth=worth,
-    )
-    return replace(report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern)))
+    def notes(self, name: str) -> Notes:
+        """The notes beside a table."""
+        return self.open(name)._adapter.notes  # noqa: SLF001 - the table is ours
+
+    def _known_as(self) -> dict[str, tuple[str, ...]]:
+        """What event logs may call each table of the pass that can be opened."""
+        found = {}
+        for name in self._names:
+            with suppress(Exception):  # reported when its turn comes
+                found[name] = aliases(self._spark, self.open(name)._name)  # noqa: SLF001 - the table is ours
+        return found
 
 
 def _result(found: Expanded) -> PatternResult:
     if found.error:
-        return PatternResult(found.pattern, "failed", found.error, len(found.names))
+        return PatternResult(
+            found.pattern, "failed", Reason.of(Code.FAILED, error=found.error), len(found.names)
+        )
     if not found.names:
-        return PatternResult(found.pattern, "unmatched", "no table matches", 0)
-    return PatternResult(found.pattern, "matched", "", len(found.names))
+        return PatternResult(found.pattern, "unmatched", Reason.of(Code.NO_TABLE_MATCHES), 0)
+    return PatternResult(found.pattern, "matched", None, len(found.names))

@@ -32,6 +32,10 @@ COMMANDS = (
     "trash list",
     "trash restore",
     "trash empty",
+    "history",
+    "cost",
+    "status",
+    "release",
     "doctor",
     "auto",
 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from lakekeeper.arguments import columns_and_layout
-from lakekeeper.cli import storage
+from lakekeeper.cli import records, storage
 from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
@@ -339,6 +339,7 @@ def doctor(
 
 
 storage.add_to(app)
+records.add_to(app)
 
 
 @app.command()

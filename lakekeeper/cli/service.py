@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lakekeeper.cli.setup import Setup
+from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.merge.partition_backoff import Backoffs
-from lakekeeper.engine.service import AutoSettings, settings_from
 from lakekeeper.errors import OptionError, reason
+from lakekeeper.recording import FleetMemory, session_store
 from lakekeeper.spark.interrupts import INTERRUPTED, current
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bool, dry_run: bool) -> int:
     """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short."""
     given: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
-    settings = settings_from(setup.check(given))
+    options = setup.check(given)
+    settings = settings_from(options)
     if not setup.quiet:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
     spark = setup.session()
-    service = _Service(setup, spark, settings, None if once else Backoffs.between(settings.pause_seconds))
+    memory = FleetMemory(session_store(spark, options.history))
+    backoffs = None if once else Backoffs.between(settings.pause_seconds)
+    service = _Service(setup, spark, settings, memory, backoffs)
     interrupts = current()
     with interrupts.draining() as stopped:
         while True:
@@ -48,6 +52,7 @@ class _Service:
     setup: Setup
     spark: SparkSession
     settings: AutoSettings
+    memory: FleetMemory
     backoffs: Backoffs | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
@@ -64,6 +69,7 @@ class _Service:
                     observer=progress,
                     stopping=stopping,
                     backoffs=self.backoffs,
+                    memory=self.memory,
                 )
         except OptionError:
             raise  # it would be invalid in the next pass too

@@ -7,7 +7,6 @@ import re
 COMMANDS = {
     "analyze": "info",
     "describe": "info",
-    "status": "info",
     "optimize": "recluster, or compact for small files",
     "rewrite-data-files": "recluster, or compact for small files",
     "zorder": "recluster --columns",

@@ -15,7 +15,7 @@ import typer.main
 from lakekeeper.cli import app
 from lakekeeper.cli.values import properties_file
 from lakekeeper.core.config.options import CONF_PREFIX, OPTIONS, resolve
-from lakekeeper.engine.service import settings_from
+from lakekeeper.engine.auto_settings import settings_from
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,9 +10,10 @@ import lakekeeper as lk
 from lakekeeper import fleet
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup
+from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.merge.partition_backoff import Backoff
-from lakekeeper.engine.service import AutoSettings
 from lakekeeper.errors import NotFound
+from lakekeeper.recording import FleetMemory
 from lakekeeper.spark.identifiers import Expanded
 
 
@@ -34,6 +35,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     monkeypatch.setattr(fleet, "service_settings", lambda *_, **__: settings)
     monkeypatch.setattr(fleet, "expand", lambda _, names: tuple(Expanded(n, (n,)) for n in names))
     monkeypatch.setattr(fleet, "open_table", made)
+    monkeypatch.setattr(fleet, "fleet_memory", lambda _: FleetMemory())
     return made
 
 

@@ -14,7 +14,6 @@ from lakekeeper.cli.synonyms import COMMANDS
         ("optimize", "recluster, or compact"),
         ("expire_snapshots", "vacuum"),
         ("remove-orphan-files", "vacuum --orphans"),
-        ("status", "info"),
         ("options", "docs/reference/options.md"),
     ],
 )

@@ -104,8 +104,12 @@ def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
-def by_table(said: Mapping[str, Any], key: str = "status") -> dict[str, str]:
-    return {t["table"]: t[key] for t in said["tables"]}
+def by_table(said: Mapping[str, Any]) -> dict[str, str]:
+    return {t["table"]: t["status"] for t in said["tables"]}
+
+
+def reasons_of(said: Mapping[str, Any]) -> dict[str, str]:
+    return {t["table"]: t["reason"]["text"] for t in said["tables"]}
 
 
 @pytest.mark.slow
@@ -124,16 +128,20 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     expected = {**dict.fromkeys(needy, "done"), well: "idle", off: "off", broken: "failed"}
     assert by_table(said) == expected
     assert (code, said["exit_code"], said["done"], said["failed"]) == (1, 1, 4, 1)
-    reasons = by_table(said, "reason")
-    assert all("4 -> 1 files, depth 4 -> 1" in reasons[name] for name in needy)
-    assert reasons[well].startswith("recluster: ")
-    assert len(reasons[well]) > len("recluster: ; compact: no blocks")
+    reasons = reasons_of(said)
+    assert all("4 -> 1 file, depth 4 -> 1" in reasons[name] for name in needy)
+    assert reasons[well].startswith("recluster is not due; ")
+    assert len(reasons[well]) > len("recluster is not due; compact is not due; merge_deletes is not due")
     assert reasons[off] == "lakekeeper.auto.enabled=false on the table"
     assert reasons[broken].startswith("NotFound: ")
     assert all(line in err for line in needy)
     assert {name: fleet.rows(name) for name in before} == before
     depths = [lk.table(fleet.spark, name).clustering_depth("k") for name in needy]
     assert depths == [1.0] * 4
+    assert said["debt"]["bytes"] > 0
+    states = {t["table"]: {k["verb"]: k["state"] for k in t["tasks"]} for t in said["tables"]}
+    assert {states[name]["recluster"] for name in needy} == {"done"}
+    assert states[well] == {"recluster": "skipped", "compact": "skipped", "merge_deletes": "skipped"}
 
     code, said, _ = once(confs)
     assert by_table(said) == {**expected, **dict.fromkeys(needy, "idle")}
@@ -165,7 +173,7 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, once: Once) -> None:
     table = fleet.delta("dry")
     confs = {"auto.tables": table, "cluster-by": "k"}
     code, said, _ = once(confs, "--dry-run", "--quiet")
-    assert (code, by_table(said, "reason")) == (0, {table: "dry run: 2 groups are due"})
+    assert (code, reasons_of(said)) == (0, {table: "dry run: 2 groups due"})
     assert len(list((Path(table) / "_delta_log").glob("*.json"))) == 5
 
 
@@ -175,7 +183,12 @@ def test_a_pattern_that_matches_nothing_is_told_by_the_exit_code(once: Once, fle
     code, said, err = once({"auto.tables": pattern})
     assert (code, said["tables"]) == (1, [])
     assert said["patterns"] == [
-        {"pattern": pattern, "status": "unmatched", "reason": "no table matches", "tables": 0}
+        {
+            "pattern": pattern,
+            "status": "unmatched",
+            "reason": {"code": "no_table_matches", "facts": {}, "text": "no table matches"},
+            "tables": 0,
+        }
     ]
     assert "no table matches" in err
 
@@ -190,7 +203,7 @@ def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> 
     refused = "catalog 'away' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9"
     assert code == 1
     assert by_table(said) == {table: "done", "away.db.t": "failed"}
-    assert by_table(said, "reason")["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
+    assert reasons_of(said)["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
     told = {p["pattern"]: (p["status"], p["tables"]) for p in said["patterns"]}
     assert told == dict(
         zip(
@@ -199,7 +212,7 @@ def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> 
             strict=True,
         )
     )
-    why = {p["pattern"]: p["reason"] for p in said["patterns"]}
+    why = {p["pattern"]: p["reason"]["text"] for p in said["patterns"] if p["reason"]}
     assert why["away.db.*"].startswith(refused)
     assert "no catalog 'icx' (it has: " in why["icx.db.*"]
     assert "catalog.namespace.pattern" in why["a.b.c.*"]
@@ -255,3 +268,58 @@ def test_a_thread_of_a_session_looks_after_its_tables(fleet: Fleet) -> None:
     assert [t.status for t in service.reports[0].tables] == ["done"]
     assert lk.table(fleet.spark, table).clustering_depth("k") == 1.0
     assert lk.run(fleet.spark, table).tables[0].status == "idle"
+
+
+def test_a_dry_run_shows_the_debt_whatever_the_budget(fleet: Fleet) -> None:
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    fleet.spark.conf.set("spark.lakekeeper.budget-bytes", "1")
+    needy, well = fleet.iceberg("owing", files=4), fleet.delta("paid", files=1)
+    report = lk.run(fleet.spark, [needy, well], dry_run=True)
+    owing, paid = report.tables
+    total = fleet.spark.sql(f"SELECT sum(file_size_in_bytes) FROM {needy}.files").first()
+    assert total is not None
+    assert (owing.debt.bytes, paid.debt.bytes) == (total[0], 0)
+    assert owing.debt.query_seconds_per_day > 0
+    assert report.debt == owing.debt
+
+
+def test_two_services_leave_a_table_to_one_another(fleet: Fleet, tmp_path: Path) -> None:
+    """While one rewrites, the other finds the lease; afterwards nothing is left of it."""
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    table = fleet.delta("shared", files=4)
+    inner: list[lk.AutoReport] = []
+
+    def meanwhile(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "written" and not inner:
+            inner.append(lk.run(fleet.spark, table, verbs=["recluster"]))
+
+    outer = lk.run(fleet.spark, table, verbs=["recluster"], observer=meanwhile)
+    assert [t.status for t in outer.tables] == ["done"]
+    assert [t.status for t in inner[0].tables] == ["waiting"]
+    assert "another service is maintaining the table" in str(inner[0].tables[0].reason)
+    assert not list(Path(table).rglob("*service.json"))
+
+
+def test_failures_are_parked_from_process_to_process_until_released(
+    fleet: Fleet, once: Once, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = fleet.iceberg("failing", files=4)
+    history = f"spark.lakekeeper.history.path={tmp_path / 'history.db'}"
+    confs = {"auto.tables": table, "cluster-by": "k", "auto.verbs": "recluster", "auto.every": "1h"}
+    confs["history.path"] = str(tmp_path / "history.db")
+
+    def broken(*_: Any) -> Any:
+        raise OSError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakekeeper.spark.merge.SparkRunner.merge", broken)
+        assert by_table(once(confs)[1]) == {table: "failed"}
+    code, said, _ = once(confs)
+    assert (code, by_table(said)) == (1, {table: "parked"})
+    assert "recluster failed 1 time in a row, next attempt in" in reasons_of(said)[table]
+    assert "the disk is full" in reasons_of(said)[table]
+    assert main(["status", "--conf", history]) == 1
+    assert main(["release", table, "--conf", history]) == 0
+    capfd.readouterr()
+    code, said, _ = once(confs)
+    assert (code, by_table(said)) == (0, {table: "done"})

@@ -24,6 +24,7 @@ from lakekeeper.core.config.run_options import (
     AutoOptions,
     BudgetOptions,
     CommitOptions,
+    HistoryOptions,
     SessionOptions,
     WorkloadOptions,
 )
@@ -52,6 +53,7 @@ class Options:
     commit: CommitOptions = field(default_factory=CommitOptions)
     auto: AutoOptions = field(default_factory=AutoOptions)
     vacuum: VacuumOptions = field(default_factory=VacuumOptions)
+    history: HistoryOptions = field(default_factory=HistoryOptions)
     session: SessionOptions = field(default_factory=SessionOptions)
     origins: Mapping[str, str]
     ignored: Mapping[str, str] = field(default_factory=dict)

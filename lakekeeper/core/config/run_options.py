@@ -154,6 +154,80 @@ class AutoOptions:
         high=256,
         scope="session",
     )
+    weight: float = option(
+        "auto.weight",
+        1.0,
+        "Factor on the priority of the table's merges among those of all tables.",
+        low=0.0,
+        high=1000.0,
+        unit="times",
+    )
+    quiet_hours: tuple[str, ...] = option(
+        "auto.quiet-hours",
+        (),
+        "Hours in which automatic runs start nothing: days, hours and a time zone, such as "
+        "`Mon-Fri 08:00-18:30 Europe/Berlin`, or `22:00-06:00` for every day in UTC.",
+        scope="session",
+    )
+    budget_bytes: int | None = option(
+        "auto.budget-bytes",
+        None,
+        "Maximum input size of all rewrites of one pass, over all tables. `none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="session",
+    )
+    budget_bytes_per_day: int | None = option(
+        "auto.budget-bytes-per-day",
+        None,
+        "Maximum input size of all rewrites of automatic runs within 24 hours, over all tables. Passes of "
+        "different processes share it through the history. `none`: no limit.",
+        unit="bytes",
+        low=1,
+        scope="session",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """History: what is recorded of each operation, and what it costs."""
+
+    path: str | None = option(
+        "history.path",
+        None,
+        "File in which each operation is recorded (SQLite, on a local disk; created where it is missing). `none`: no "
+        "history.",
+        scope="conf",
+    )
+    retention_ms: int = option(
+        "history.retention",
+        90 * DAY_MS,
+        "Age at which an operation is deleted from the history.",
+        unit="time",
+        low=HOUR_MS,
+        scope="conf",
+    )
+    per_core_hour: float | None = option(
+        "cost.per-core-hour",
+        None,
+        "Price of one hour of an executor core, in any currency, for the costs that `cost` shows.",
+        unit="units of a currency",
+        low=0.0,
+        scope="conf",
+    )
+    per_gb_written: float | None = option(
+        "cost.per-gb-written",
+        None,
+        "Price of 10⁹ bytes written, in the same currency.",
+        unit="units of a currency",
+        low=0.0,
+        scope="conf",
+    )
+
+    @property
+    def file(self) -> str | None:
+        """The file of the history; None where there is no history."""
+        return None if self.path is None or self.path.lower() in ("none", "off") else self.path
 
 
 @dataclass(frozen=True, slots=True)

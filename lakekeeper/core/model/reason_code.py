@@ -243,3 +243,36 @@ class Code(str, Enum):
     STOPPED = "stopped", "stopped, {files:count file} remain: {error}"
     NO_VERSIONS = "no_versions", "the table has no version yet"
     DEPTH_UNKNOWN = "depth_unknown", "the depth afterwards is not known: {error}"
+
+    # What automatic runs did with a table or a pattern
+    DISABLED_ON_TABLE = "disabled_on_table", "lakekeeper.auto.enabled=false on the table"
+    DISABLED_BY_CONF = "disabled_by_conf", "lakekeeper.auto.enabled=false by conf"
+    NO_VERB = "no_verb", "lakekeeper.auto.verbs on the table has no verb of this pass"
+    NO_ADAPTER = "no_adapter", "matched by a pattern only, and no adapter for '{format}' is installed"
+    NOT_REACHED = "not_reached", "the pass was stopped before its turn"
+    NOTHING_REQUESTED = "nothing_requested", "no cluster key, and no other verb was requested"
+    VERB_NOT_DUE = "verb_not_due", "{verb} is not due"
+    GROUPS_DUE = "groups_due", "dry run: {groups:count group} due"
+    REWROTE = "rewrote", "{verb}: {files_before:,} -> {files_after:count file}"
+    REWROTE_DEPTH = (
+        "rewrote_depth",
+        "{verb}: {files_before:,} -> {files_after:count file}, depth {depth_before:g} -> {depth_after:g}",
+    )
+    MERGED_DELETE_FILES = (
+        "merged_delete_files",
+        (
+            "{verb}: {files_before:,} -> {files_after:count file}, "
+            "{delete_files_before:,} -> {delete_files_after:count delete file}"
+        ),
+    )
+    VACUUMED = "vacuumed", "vacuum: {files:count file} deleted, {bytes:bytes}"
+    VACUUM_DUE = "vacuum_due", "dry run: vacuum would delete {files:count file}, {bytes:bytes}"
+    NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
+    NO_TABLE_MATCHES = "no_table_matches", "no table matches"
+    PARKED = (
+        "parked",
+        "{verb} failed {failures:count time} in a row, next attempt in {wait_ms:ms}: {error}",
+    )
+    QUIET_HOURS = "quiet_hours", "quiet hours: {window}"
+    FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget of the fleet is spent ({limit})"
+    LEASED = "leased", "another service is maintaining the table: {owner}"

@@ -22,9 +22,10 @@ _NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 class GroupResult:
     """The outcome of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
 
-    ``files_*`` and ``bytes_*`` count inputs and outputs; ``reason`` is why the group was chosen, ``detail`` why it was
-    not committed or how a race changed it; ``replayed_rows`` counts rows that concurrent commits deleted, and that are
-    deleted in the outputs too.
+    ``files_*``, ``bytes_*`` and ``rows_*`` count inputs and outputs (``rows_in`` with deleted rows); ``reason`` is why
+    the group was chosen, ``detail`` why it was not committed or how a race changed it; ``replayed_rows`` counts rows
+    that concurrent commits deleted, and that are deleted in the outputs too. ``score`` is the predicted benefit, 0 to
+    100; None where nothing was predicted.
     """
 
     id: str
@@ -38,6 +39,9 @@ class GroupResult:
     reason: Reason | None = None
     detail: Reason | None = None
     replayed_rows: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    score: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

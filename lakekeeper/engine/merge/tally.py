@@ -94,4 +94,7 @@ def _group(
         reason=task.reason,
         detail=detail,
         replayed_rows=rewrite.replayed if rewrite else 0,
+        rows_in=task.input_rows,
+        rows_out=rewrite.rows_out if rewrite else 0,
+        score=round(task.worth.score, 1) if task.worth else None,
     )

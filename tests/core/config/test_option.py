@@ -17,6 +17,7 @@ from lakekeeper.core.config.options import OPTIONS, lookup, resolve
 # What a table's owner decides alone: the shape of its files, and which of them are due. How much is done, how long it
 # takes, what it may use and what it may delete are the operator's, and are not in this list.
 OWNERS = (
+    "auto.weight",
     "cluster-by",
     "policy",
     "target-file-size-bytes",

@@ -1,0 +1,115 @@
+"""Commands that read the history: they start no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.core.config.quantities import TIME_EXAMPLES, parse_time
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import OptionError
+from lakekeeper.history.costs import costs_of
+from lakekeeper.history.history import History
+from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.status import status_of
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.recording import configured_store, prices_of
+
+_Tables = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TABLES", help="Names, patterns (ice.db.*) or paths; default: all tables."),
+]
+_Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only operations that ended within this time, e.g. 7d.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(history)
+    app.command()(cost)
+    app.command()(status)
+    app.command()(release)
+
+
+@with_setup
+def history(
+    setup: Setup,
+    tables: _Tables = None,
+    *,
+    since: _Since = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most operations of each table.")] = 20,
+) -> int:
+    """Show what was done to tables, by calls and by automatic runs.
+
+    Reads the file that spark.lakekeeper.history.path names.
+    """
+    store = configured_store(setup.check({}).history)
+    setup.show(History(_operations(store, tables, since, limit)))
+    return 0
+
+
+@with_setup
+def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
+    """Show what maintenance has cost, by table and operation.
+
+    In bytes and core-seconds, and in money with spark.lakekeeper.cost.per-core-hour and cost.per-gb-written.
+    """
+    options = setup.check({}).history
+    setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
+    return 0
+
+
+@with_setup
+def status(setup: Setup, tables: _Tables = None) -> int:
+    """Show which tables have work due, failed or are parked.
+
+    As automatic runs left them. Exit code 1 if a table failed or is parked.
+    """
+    store = configured_store(setup.check({}).history)
+    tasks = [task for task in store.tasks() if _is_named(task.table, tables)]
+    found = status_of(tasks, Clock().now_ms())
+    setup.show(found)
+    return found.exit_code
+
+
+@with_setup
+def release(setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES")]) -> int:
+    """Let parked tables run again in the next pass of automatic runs."""
+    store = configured_store(setup.check({}).history)
+    released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})
+    setup.show(status_of(released, Clock().now_ms()))
+    return 0
+
+
+def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
+    """Whether a table, by its name in automatic runs, is one that is named; without names, each is."""
+    known = TableId("", "", table.removeprefix("file:"))
+    return not patterns or any(known.matches(pattern) for pattern in patterns)
+
+
+def _operations(
+    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None
+) -> tuple[Operation, ...]:
+    """Operations of the tables that are named, newest first within each table."""
+    since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
+    patterns = [str(Path(name).absolute()) if _is_path(name) else name for name in tables or ()]
+    found = [table for table in store.tables() if not patterns or any(map(table.matches, patterns))]
+    return tuple(
+        operation for table in found for operation in store.operations(table, since_ms=since_ms, limit=limit)
+    )
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name and ":" not in name and "`" not in name
+
+
+def _age_ms(text: str) -> int:
+    try:
+        return parse_time(text, None)
+    except ValueError:
+        raise OptionError("--since", text, f"a time ({TIME_EXAMPLES})") from None

@@ -1,0 +1,56 @@
+"""How many bytes the tasks of a fleet may still rewrite: in one pass, and in 24 hours.
+
+    grant(wanted) ─► bytes that a task may rewrite, reserved ─► settle(reserved, rewritten) when it has ended
+
+Tasks that run side by side cannot spend the same bytes twice. As for one table, a task may exceed what it was granted
+by its first group, so that a small budget still does some work; once nothing is left, no task is started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class FleetBudget:
+    """Bytes and core-seconds; None: no limit.
+
+    spent_bytes     by this pass; ``spent_today_bytes``: in the 24 hours before it, by earlier passes
+    reserved_bytes  granted to tasks that are running
+    """
+
+    per_pass_bytes: int | None = None
+    per_day_bytes: int | None = None
+    spent_bytes: int = 0
+    spent_today_bytes: int = 0
+    reserved_bytes: int = 0
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What no task has spent or reserved; None without a limit, never below 0."""
+        used = self.spent_bytes + self.reserved_bytes
+        lefts = [
+            limit - gone
+            for limit, gone in (
+                (self.per_pass_bytes, used),
+                (self.per_day_bytes, used + self.spent_today_bytes),
+            )
+            if limit is not None
+        ]
+        return max(min(lefts), 0) if lefts else None
+
+    def grant(self, wanted_bytes: int) -> tuple[FleetBudget, int | None]:
+        """The budget with a part of it reserved, and that part: None without a limit, 0 where nothing is left."""
+        left = self.left_bytes
+        if left is None:
+            return self, None
+        granted = min(left, max(wanted_bytes, 1))
+        return replace(self, reserved_bytes=self.reserved_bytes + granted), granted
+
+    def settle(self, granted_bytes: int | None, rewritten_bytes: int) -> FleetBudget:
+        """The budget once a task has ended: what it rewrote is spent, and the rest of its grant is free again."""
+        return replace(
+            self,
+            reserved_bytes=self.reserved_bytes - (granted_bytes or 0),
+            spent_bytes=self.spent_bytes + rewritten_bytes,
+        )

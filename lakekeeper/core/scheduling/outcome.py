@@ -1,0 +1,101 @@
+"""What the reports of a table's verbs amount to: one status, and the reasons for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakekeeper.core.model.reason import Fact, Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import MergeReport, count_status
+from lakekeeper.core.scheduling.auto_report import TableResult
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+
+
+def outcome(
+    table: str, reports: Sequence[MergeReport], freed: VacuumReport | None = None, *, error: str = ""
+) -> TableResult:
+    """The result of a table: its merges in order, its vacuum, and the ``error`` that ended its turn, if any."""
+    status, reason = merged(reports)
+    if error:
+        done = [_rewrote(r) for r in reports if r.changed]
+        status, reason = "failed", Reason.of(Code.FAILED, error=error).plus(*done)
+    if freed is not None:
+        then, why = vacuumed(freed)
+        if not reports and not error:
+            reason = why
+        else:
+            reason = why.plus(reason) if status == "idle" and freed.changed else reason.plus(why)
+        status = then if status == "idle" or (status, then) == ("done", "partial") else status
+    scores = (r.plan.prediction.worth.score for r in reports if r.plan and r.plan.prediction)
+    deleted = freed is not None and freed.changed
+    return TableResult(
+        table=table,
+        status=status,
+        reason=reason,
+        rewritten_bytes_count=sum(r.rewritten_bytes_count for r in reports),
+        rewritten_data_files_count=sum(r.rewritten_data_files_count for r in reports),
+        added_data_files_count=sum(r.added_data_files_count for r in reports),
+        run_ids=tuple(run for r in reports for run in r.run_ids),
+        score=next((round(score, 1) for score in scores), None),
+        deleted_files_count=freed.deleted_files_count if freed and deleted else 0,
+        deleted_bytes_count=freed.deleted_bytes_count if freed and deleted else 0,
+    )
+
+
+def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
+    """The status of merges on one table, taken together, and why."""
+    groups = tuple(group for report in reports for group in report.groups)
+    counts = count_status(groups)
+    lost = counts.get("failed", 0) + counts.get("dropped", 0)
+    changed = [report for report in reports if report.changed]
+    if not reports:
+        return "idle", Reason.of(Code.NOTHING_REQUESTED)
+    if "planned" in counts:
+        return "idle", Reason.of(Code.GROUPS_DUE, groups=counts["planned"])
+    if not groups and not changed:
+        return "idle", _all([_not_due(report) for report in reports])
+    if lost and not changed:
+        details = (g.detail for g in groups if g.status in ("failed", "dropped"))
+        return "failed", next((detail for detail in details if detail), Reason.of(Code.NO_PROGRESS))
+    return "partial" if lost else "done", _all([_rewrote(report) for report in changed])
+
+
+def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:
+    """The status of a vacuum, and why."""
+    size = {"files": freed.deleted_files_count, "bytes": freed.deleted_bytes_count}
+    if freed.dry_run and freed.deleted_files_count:
+        return "idle", Reason.of(Code.VACUUM_DUE, **size)
+    status = "partial" if freed.failed_files_count else "done" if freed.changed else "idle"
+    if not freed.changed:
+        return status, Reason.of(Code.NOT_VACUUMED).plus(freed.ended)
+    done = Reason.of(Code.VACUUMED, **size)
+    return status, done.plus(freed.ended) if freed.failed_files_count else done
+
+
+def _not_due(report: MergeReport) -> Reason:
+    left = report.plan.left if report.plan else ()
+    verb = Reason.of(Code.VERB_NOT_DUE, verb=report.verb)
+    return verb.plus(left[0].reason) if left else verb
+
+
+def _rewrote(report: MergeReport) -> Reason:
+    facts: dict[str, Fact] = {
+        "verb": report.verb,
+        "files_before": report.rewritten_data_files_count,
+        "files_after": report.added_data_files_count,
+    }
+    if report.verb == "recluster" and report.depth_before is not None and report.depth_after is not None:
+        depths = {"depth_before": report.depth_before, "depth_after": report.depth_after}
+        return Reason.of(Code.REWROTE_DEPTH, **facts, **depths)
+    if report.verb == "merge_deletes" and report.removed_delete_files_count:
+        deletes = {
+            "delete_files_before": report.removed_delete_files_count,
+            "delete_files_after": report.added_delete_files_count,
+        }
+        return Reason.of(Code.MERGED_DELETE_FILES, **facts, **deletes)
+    return Reason.of(Code.REWROTE, **facts)
+
+
+def _all(reasons: Iterable[Reason]) -> Reason:
+    first, *others = reasons
+    return first.plus(*others)

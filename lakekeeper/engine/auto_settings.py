@@ -1,0 +1,54 @@
+"""The settings of automatic runs, checked and unpacked from options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.scheduling.quiet_hours import EXAMPLES, QuietHours, parse_quiet_hours
+from lakekeeper.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class AutoSettings:
+    """From confs: which tables (names or patterns), which verbs in order, seconds between passes, tables at once.
+
+    quiet_hours            when nothing is started
+    budget_bytes, budget_bytes_per_day   of all tables together; None: no limit
+    """
+
+    tables: tuple[str, ...]
+    verbs: tuple[str, ...]
+    pause_seconds: float
+    at_once: int = 1
+    quiet_hours: tuple[QuietHours, ...] = ()
+    budget_bytes: int | None = None
+    budget_bytes_per_day: int | None = None
+
+
+def settings_from(options: Options) -> AutoSettings:
+    """Check and unpack the ``auto.*`` options; raises OptionError naming what is missing or wrong."""
+    auto = options.auto
+    if not auto.tables:
+        raise OptionError(
+            "auto.tables", "", "table names or patterns, e.g. ice.db.*; set spark.lakekeeper.auto.tables"
+        )
+    return AutoSettings(
+        tables=auto.tables,
+        verbs=auto.verbs,
+        pause_seconds=auto.every_ms / 1000,
+        at_once=auto.max_concurrent_tables,
+        quiet_hours=tuple(map(_quiet_hours, auto.quiet_hours)),
+        budget_bytes=auto.budget_bytes,
+        budget_bytes_per_day=auto.budget_bytes_per_day,
+    )
+
+
+def _quiet_hours(text: str) -> QuietHours:
+    try:
+        window = parse_quiet_hours(text)
+        ZoneInfo(window.zone)
+    except (ValueError, OSError, KeyError):  # an unknown zone is a KeyError
+        raise OptionError("auto.quiet-hours", text, f"days, hours and a time zone, e.g. {EXAMPLES}") from None
+    return window

@@ -1,0 +1,211 @@
+"""One pass over many tables: see what is due, then do it in the order of what it is worth.
+
+    tables ─► plan: dry run of each verb ─► tasks of all tables ─► next ─► budget, lease ─► the verb ─► next …
+                                                └─ not due, parked, quiet hours, no budget: left, with the reason
+
+A table that fails is reported and the others go on. A pass that finds nothing due commits nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.budget import FleetBudget
+from lakekeeper.core.scheduling.queue import next_task
+from lakekeeper.core.scheduling.quiet_hours import quiet_now
+from lakekeeper.core.scheduling.task import Task, parked, renewed
+from lakekeeper.engine.auto_settings import AutoSettings
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.table_turn import OpenTable, TableTurn
+from lakekeeper.spi import Observer
+
+Before = Mapping[tuple[str, str], Task]
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """What a pass knows besides its settings.
+
+    stopping           once true, what is running is finished and nothing else is started
+    before             tasks of the passes before, by table and verb
+    spent_today_bytes  rewritten by automatic runs in the last 24 hours
+    lease              reserves a table for this service: yields who else has it, or an empty text
+    planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
+    """
+
+    dry_run: bool = False
+    observer: Observer | None = None
+    stopping: Callable[[], bool] = lambda: False
+    before: Before = field(default_factory=dict)
+    spent_today_bytes: int = 0
+    lease: Callable[[str], AbstractContextManager[str]] = lambda _: nullcontext("")
+    planned: Callable[[str], None] = lambda _: None
+    ended: Callable[[str], None] = lambda _: None
+
+
+def sweep(
+    names: Sequence[str], open_table: OpenTable, settings: AutoSettings, clock: Clock, context: PassContext
+) -> AutoReport:
+    """One pass over ``names``. Results are in their order, whatever the order of the work."""
+    started = clock.now_ms()
+    run = _Pass([TableTurn(name) for name in names], open_table, settings, clock, context)
+    run.plan()
+    if context.dry_run:
+        for turn in run.turns:
+            turn.dry_run(context.observer)
+    else:
+        run.carry_out()
+    results = tuple(turn.result() for turn in run.turns)
+    return AutoReport(results, clock.now_ms() - started, context.dry_run)
+
+
+class _Pass:
+    """The tables of one pass and the state that its threads share."""
+
+    def __init__(
+        self,
+        turns: Sequence[TableTurn],
+        open_table: OpenTable,
+        settings: AutoSettings,
+        clock: Clock,
+        context: PassContext,
+    ) -> None:
+        self.turns = turns
+        self._of = {turn.name: turn for turn in turns}
+        self._open, self._settings, self._clock, self._context = open_table, settings, clock, context
+        self._budget = FleetBudget(
+            settings.budget_bytes, settings.budget_bytes_per_day, spent_today_bytes=context.spent_today_bytes
+        )
+        self._busy: set[str] = set()
+        self._lock = threading.Lock()
+
+    def plan(self) -> None:
+        """Plan each table; with one at a time in this thread, which Ctrl-C reaches."""
+        if self._settings.at_once == 1:
+            for turn in self.turns:
+                self._plan(turn)
+            return
+        with ThreadPoolExecutor(self._settings.at_once, thread_name_prefix="lakekeeper-plan") as pool:
+            list(pool.map(self._plan, self.turns))
+
+    def _plan(self, turn: TableTurn) -> None:
+        pause = self._pause()
+        if pause is not None:
+            turn.tasks = {
+                verb: Task(
+                    "merge" if verb != "vacuum" else "gc", turn.name, verb, since_ms=self._clock.now_ms()
+                )
+                for verb in self._settings.verbs
+            }
+            turn.held = dict.fromkeys(turn.tasks, pause)
+            return
+        turn.plan(self._open, self._settings, self._clock.now_ms())
+        self._context.planned(turn.name)
+        now_ms = self._clock.now_ms()
+        for verb, task in turn.tasks.items():
+            if task.state != "queued":
+                continue
+            task = renewed(task, self._context.before.get(task.key))  # noqa: PLW2901 - the same task, with its past
+            if task.is_parked(now_ms):
+                task = parked(task, now_ms)  # noqa: PLW2901 - the same
+                turn.held[verb] = task.reason or Reason.of(Code.NOT_REACHED)
+            turn.tasks[verb] = task
+
+    def carry_out(self) -> None:
+        """Run the tasks that are due, at most one for each table at a time."""
+        if self._settings.at_once == 1:
+            while (given := self._next()) is not None:
+                self._run(*given)
+            return
+        with ThreadPoolExecutor(self._settings.at_once, thread_name_prefix="lakekeeper-table") as pool:
+            running: set[Future[None]] = set()
+            while True:
+                while len(running) < self._settings.at_once and (given := self._next()) is not None:
+                    running.add(pool.submit(self._run, *given))
+                if not running:
+                    return
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    future.result()
+
+    def _next(self) -> tuple[Task, int | None] | None:
+        """The next task and what it may rewrite; None if none can be started now."""
+        with self._lock:
+            pause = self._pause()
+            while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
+                turn = self._of[task.table]
+                refused, granted = pause, None
+                if refused is None and task.bytes:
+                    refused, granted = self._grant(turn, task)
+                if refused is not None:
+                    turn.held[task.verb] = refused
+                    turn.tasks[task.verb] = replace(task, reason=refused)
+                    continue
+                turn.tasks[task.verb] = replace(task, state="running")
+                self._busy.add(task.table)
+                return task, granted
+            return None
+
+    def _grant(self, turn: TableTurn, task: Task) -> tuple[Reason | None, int | None]:
+        if turn.left_bytes == 0:
+            return Reason.of(Code.BUDGET_SPENT), None
+        budget, granted = self._budget.grant(task.bytes)
+        if granted == 0:
+            day = self._settings.budget_bytes_per_day
+            of_day = day is not None and budget.spent_today_bytes + budget.spent_bytes >= day
+            limit = "auto.budget-bytes-per-day" if of_day else "auto.budget-bytes"
+            return Reason.of(Code.FLEET_BUDGET_SPENT, limit=limit), None
+        self._budget = budget
+        return None, granted
+
+    def _run(self, task: Task, granted: int | None) -> None:
+        """Run one task under the lease of its table."""
+        turn = self._of[task.table]
+        left = replace(task, reason=None)
+        try:
+            with self._lease(task) as other:
+                if other:
+                    turn.held[task.verb] = Reason.of(Code.LEASED, owner=other)
+                    left = replace(task, reason=turn.held[task.verb])
+                else:
+                    pause_ms = int(self._settings.pause_seconds * 1000)
+                    left = turn.carry_out(task, granted, self._context.observer, self._clock.now_ms, pause_ms)
+        finally:
+            with self._lock:
+                self._budget = self._budget.settle(granted, turn.rewritten(task.verb))
+                turn.tasks[task.verb] = left
+                self._busy.discard(task.table)
+                over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
+            if over:
+                self._context.ended(task.table)
+
+    def _lease(self, task: Task) -> AbstractContextManager[str]:
+        """For a task that will write; a courtesy between services: one that cannot be taken stops nothing."""
+        if not task.bytes and task.kind != "gc":
+            return nullcontext("")
+        try:
+            return self._context.lease(task.table)
+        except Exception:  # the work itself reports a storage that does not answer
+            return nullcontext("")
+
+    def _queued(self) -> list[Task]:
+        return [task for turn in self.turns for verb, task in turn.tasks.items() if verb not in turn.held]
+
+    def _pause(self) -> Reason | None:
+        """Why nothing may be started now."""
+        if self._context.stopping():
+            return Reason.of(Code.NOT_REACHED)
+        now_s = self._clock.now_ms() / 1000
+        window = quiet_now(
+            self._settings.quiet_hours, lambda zone: datetime.fromtimestamp(now_s, ZoneInfo(zone))
+        )
+        return None if window is None else Reason.of(Code.QUIET_HOURS, window=window.text)

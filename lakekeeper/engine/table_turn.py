@@ -1,0 +1,248 @@
+"""One table's part of a pass: what is due for each verb, carrying a verb out, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.scheduling.auto_report import TableResult
+from lakekeeper.core.scheduling.debt import debt_of, gain_of
+from lakekeeper.core.scheduling.outcome import merged, outcome, vacuumed
+from lakekeeper.core.scheduling.task import Task, done, failed, skipped
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.auto_settings import AutoSettings
+from lakekeeper.errors import AdapterError, OptionError, reason
+from lakekeeper.spi import Observer
+
+_ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
+VACUUM = "vacuum"
+
+
+class Maintained(Protocol):
+    """What a pass requires of a table; ``lakekeeper.Table`` is one."""
+
+    @property
+    def automatic(self) -> bool: ...
+
+    def options(self, call: Any = None) -> Options: ...
+
+    def recluster(
+        self,
+        *,
+        final: bool,
+        dry_run: bool,
+        budget_bytes: int | None,
+        observer: Observer | None,
+        options: Mapping[str, Any] | None,
+    ) -> MergeReport: ...
+
+    def compact(
+        self,
+        *,
+        final: bool,
+        dry_run: bool,
+        budget_bytes: int | None,
+        observer: Observer | None,
+        options: Mapping[str, Any] | None,
+    ) -> MergeReport: ...
+
+    def merge_deletes(
+        self,
+        *,
+        dry_run: bool,
+        budget_bytes: int | None,
+        observer: Observer | None,
+        options: Mapping[str, Any] | None,
+    ) -> MergeReport: ...
+
+    def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport: ...
+
+    def empty_trash(self) -> Any: ...
+
+
+OpenTable = Callable[[str], Maintained]
+
+
+@dataclass(slots=True)
+class TableTurn:
+    """A table in a pass. Only one thread works on it at a time.
+
+    refused    the result, where the table was not planned: it is off, or cannot be opened
+    tasks      by verb, in the order of the verbs
+    due        the dry run of each merging verb, without a budget
+    reports    of the verbs that ran
+    errors     of verbs that raised, in order
+    held       verbs that are due and do not run in this pass → why
+    left_bytes of the table's own budget for a pass; None: no limit
+    """
+
+    name: str
+    refused: TableResult | None = None
+    table: Maintained | None = None
+    tasks: dict[str, Task] = field(default_factory=dict)
+    due: dict[str, MergeReport] = field(default_factory=dict)
+    reports: dict[str, MergeReport] = field(default_factory=dict)
+    freed: VacuumReport | None = None
+    errors: list[str] = field(default_factory=list)
+    held: dict[str, Reason] = field(default_factory=dict)
+    left_bytes: int | None = None
+
+    def plan(self, open_table: OpenTable, settings: AutoSettings, now_ms: int) -> None:
+        """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
+        try:
+            table = open_table(self.name)
+            self.refused = self._switched_off(table, settings)
+            if self.refused is None:
+                self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
+        except Exception as error:
+            # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
+            if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
+                no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
+                self.refused = TableResult(self.name, "off", no_adapter)
+            else:
+                self.refused = outcome(self.name, (), error=reason(error))
+
+    def _switched_off(self, table: Maintained, settings: AutoSettings) -> TableResult | None:
+        if not table.automatic:  # checked first: an excluded table is not touched, whatever else is wrong
+            return TableResult(self.name, "off", Reason.of(Code.DISABLED_ON_TABLE))
+        options = table.options({"auto.verbs": ",".join(settings.verbs)})
+        if not options.auto.enabled:
+            return TableResult(self.name, "off", Reason.of(Code.DISABLED_BY_CONF))
+        return None if options.auto.verbs else TableResult(self.name, "off", Reason.of(Code.NO_VERB))
+
+    def _plan_verbs(self, table: Maintained, options: Options, now_ms: int) -> None:
+        self.table, self.left_bytes = table, options.budget.bytes
+        merging = [verb for verb in options.auto.verbs if verb != VACUUM]
+        # The vacuum is last, whatever the order: what the others leave behind is not due yet anyhow.
+        for verb in (*merging, *(verb for verb in options.auto.verbs if verb == VACUUM)):
+            task = Task(
+                "gc" if verb == VACUUM else "merge",
+                self.name,
+                verb,
+                since_ms=now_ms,
+                weight=options.auto.weight,
+            )
+            self.tasks[verb] = task if verb == VACUUM else self._planned(table, task)
+
+    def _planned(self, table: Maintained, task: Task) -> Task:
+        try:
+            report = _act(table, task.verb, dry_run=True, options=_ALL_OF_IT)
+        except OptionError as error:
+            if task.verb == "recluster" and error.key == "columns" and error.value is None:
+                return skipped(task, Reason.of(Code.NO_KEY))  # other verbs may be due
+            raise
+        self.due[task.verb] = report
+        plan = report.plan
+        if (
+            not report.groups and task.verb != "merge_deletes"
+        ):  # which also removes delete files without effect
+            return skipped(task, merged([report])[1])
+        if plan is None:
+            return task
+        score = plan.prediction.worth.score if plan.prediction else 0.0
+        return replace(task, score=score, bytes=plan.input_bytes, query_seconds_per_day=gain_of(plan))
+
+    def dry_run(self, observer: Observer | None) -> None:
+        """Instead of carrying out: the reports of dry runs, each within what the ones before leave of the budget."""
+        if self.table is None:
+            return
+        try:
+            for verb, task in self.tasks.items():
+                if verb == VACUUM:
+                    self.freed = self.table.vacuum(dry_run=True, observer=observer)
+                elif task.reason is None or task.reason.code != Code.NO_KEY:
+                    report = _act(self.table, verb, dry_run=True, budget=self.left_bytes, observer=observer)
+                    self.reports[verb] = report
+        except Exception as error:
+            self.errors.append(reason(error))
+
+    def carry_out(
+        self,
+        task: Task,
+        granted: int | None,
+        observer: Observer | None,
+        clock: Callable[[], int],
+        pause_ms: int,
+    ) -> Task:
+        """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised."""
+        if self.table is None:
+            raise AssertionError("a table that was not planned has no tasks")
+        try:
+            if task.verb == VACUUM:
+                self.freed = self.table.vacuum(dry_run=False, observer=observer)
+                self.table.empty_trash()
+                status, why = vacuumed(self.freed)
+            else:
+                limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
+                budget = min(limits) if limits else None
+                report = _act(self.table, task.verb, budget=budget, observer=observer)
+                self.reports[task.verb] = report
+                if self.left_bytes is not None:
+                    self.left_bytes = max(self.left_bytes - report.rewritten_bytes_count, 0)
+                status, why = merged([report])
+        except Exception as error:
+            self.errors.append(reason(error))
+            return failed(task, self.errors[-1], clock(), pause_ms)
+        if status == "failed":
+            broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
+            # Groups that only lost races to users are due again in the next pass: that is no fault of the table.
+            return failed(task, str(why), clock(), pause_ms if broken else 0)
+        return skipped(task, why) if status == "idle" else done(task, why)
+
+    def rewritten(self, verb: str) -> int:
+        """Bytes that a verb rewrote in this pass."""
+        return self.reports[verb].rewritten_bytes_count if verb in self.reports else 0
+
+    def result(self) -> TableResult:
+        """What became of the table in this pass."""
+        if self.refused is not None:
+            return self.refused
+        known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
+        reports = [report for report in known.values() if report is not None]
+        made = outcome(self.name, reports, self.freed, error=_joined(self.errors))
+        debt = debt_of([report.plan for report in self.due.values() if report.plan])
+        tasks = tuple(self.tasks.values())
+        return replace(self._with_held(made, bool(reports) or self.freed is not None), tasks=tasks, debt=debt)
+
+    def _not_due(self, verb: str) -> MergeReport | None:
+        """The dry run of a verb for which nothing was due: its plan says why."""
+        report = self.due.get(verb)
+        return report if report and not report.groups and verb not in self.held else None
+
+    def _with_held(self, made: TableResult, ran: bool) -> TableResult:
+        """The result with the verbs that are due and did not run."""
+        if not self.held:
+            return made
+        reasons = list(dict.fromkeys(self.held.values()))
+        why = made.reason.plus(*reasons) if ran or self.errors else reasons[0].plus(*reasons[1:])
+        codes = {each.code for each in reasons}
+        if Code.PARKED in codes and made.status != "failed":
+            return replace(made, status="parked", reason=why)
+        if made.status != "idle":
+            return replace(made, reason=why)
+        return replace(made, status="stopped" if codes == {Code.NOT_REACHED} else "waiting", reason=why)
+
+
+def _act(
+    table: Maintained,
+    verb: str,
+    *,
+    dry_run: bool = False,
+    budget: int | None = None,
+    observer: Observer | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> MergeReport:
+    """One merging verb, within a budget in bytes."""
+    if verb == "merge_deletes":
+        return table.merge_deletes(dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
+    act = table.recluster if verb == "recluster" else table.compact
+    return act(final=False, dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
+
+
+def _joined(errors: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(errors))

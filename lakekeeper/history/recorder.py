@@ -1,0 +1,136 @@
+"""Writes an operation to the history when it ends.
+
+call ─► act(observer) ─┬─ report ─► ended ─┐
+                       └─ error ───────────┴─► store        a store that fails costs a warning, nothing else
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.errors import reason
+from lakekeeper.history.operation import Ended, Operation, Report, TableId, ended
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.spi import Observer
+
+_LOG = logging.getLogger("lakekeeper")
+
+R = TypeVar("R", bound=Report)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The Spark application that an operation ran in: its id, its user, and versions by library."""
+
+    id: str = ""
+    user: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an operation is recorded: the store, how long it keeps operations, and the application that writes."""
+
+    store: HistoryStore
+    keep_ms: int
+    application: Application
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Records the operations on one table.
+
+    destination    read at each operation; None where no history is configured
+    core_seconds   executor time of the jobs of some job groups, None where it is not known
+    """
+
+    table: TableId
+    origin: str
+    destination: Callable[[], Destination | None]
+    core_seconds: Callable[[Collection[str]], float | None]
+    now_ms: Callable[[], int]
+
+    def run(
+        self,
+        verb: str,
+        act: Callable[[Observer | None], R],
+        observer: Observer | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """What ``act`` returns or raises; a dry run is not recorded."""
+        to = None if dry_run else self._destination()
+        if to is None:
+            return act(observer)
+        seen = _Seen(observer)
+        started = self.now_ms()
+        try:
+            report = act(seen)
+        except BaseException as error:
+            status = "failed" if isinstance(error, Exception) else "interrupted"
+            why = reason(error)
+            self._add(to, verb, seen, started, lambda: Ended(status, Reason.of(Code.FAILED, error=why)))
+            raise
+        self._add(to, verb, seen, started, lambda: ended(report))
+        return report
+
+    def _destination(self) -> Destination | None:
+        try:
+            return self.destination()
+        except Exception as error:  # a bad conf is reported by the call itself
+            _warn(self.table, error)
+            return None
+
+    def _add(self, to: Destination, verb: str, seen: _Seen, started: int, made: Callable[[], Ended]) -> None:
+        try:
+            result = made()
+            operation = Operation(
+                operation_id=seen.runs[0] if seen.runs else uuid.uuid4().hex[:16],
+                operation_type=verb,
+                operation_status=result.status,
+                table=self.table,
+                start_ms=started,
+                end_ms=self.now_ms(),
+                reason=result.reason,
+                operation_metrics=result.metrics,
+                core_seconds=self.core_seconds(seen.runs),
+                origin=self.origin,
+                policies=result.policies,
+                cluster_key=result.cluster_key,
+                version_before=result.version_before,
+                version_after=result.version_after,
+                run_ids=result.run_ids,
+                groups=result.groups,
+                decisions=result.decisions,
+                application_id=to.application.id,
+                user=to.application.user,
+                versions=to.application.versions,
+            )
+            to.store.add(operation, to.keep_ms)
+        except Exception as error:
+            _warn(self.table, error)
+
+
+class _Seen:
+    """An observer that notes the run ids of an operation, and passes everything on."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self.runs: list[str] = []
+
+    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        run = str(info["run_id"])
+        if run not in self.runs:  # worker threads come after the first phase, which notes the id
+            self.runs.append(run)
+        if self._observer is not None:
+            self._observer(phase, info)
+
+
+def _warn(table: TableId, error: Exception) -> None:
+    _LOG.warning("%s: the operation was not recorded in the history: %s", table, reason(error))

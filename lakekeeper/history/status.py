@@ -1,0 +1,90 @@
+"""What automatic runs left of each table: the work that is due, and what keeps it from being done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.text.formatting import size, wrapped
+from lakekeeper.core.text.formatting import table as aligned
+from lakekeeper.core.text.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table: ``failed`` or ``parked`` where a verb failed, ``waiting`` where work is due, else ``idle``.
+
+    debt    of the work that is still due: that of the verb that would gain most
+    """
+
+    table: str
+    status: str
+    debt: Debt
+    tasks: tuple[Task, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        tasks = [task.to_dict() for task in self.tasks]
+        return {"table": self.table, "status": self.status, "debt": self.debt.to_dict(), "tasks": tasks}
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Result):
+    """The tables of automatic runs, as the last passes left them. ``exit_code`` is 1 where one failed or is parked."""
+
+    tables: tuple[TableStatus, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(each.status in ("failed", "parked") for each in self.tables) else 0
+
+    @property
+    def debt(self) -> Debt:
+        """The debt of all tables."""
+        return sum((each.debt for each in self.tables), NO_DEBT)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"debt": self.debt.to_dict(), "tables": [each.to_dict() for each in self.tables]}
+
+    def __str__(self) -> str:
+        if not self.tables:
+            return "no automatic run is recorded"
+        rows = [("status", "query-s/day", "to rewrite", "table")]
+        rows += [
+            (each.status, f"{each.debt.query_seconds_per_day:,.0f}", size(each.debt.bytes), each.table)
+            for each in self.tables
+        ]
+        head, line, *lines = aligned(rows, right=frozenset({1, 2})).splitlines()
+        page = [head, line]
+        for text, each in zip(lines, self.tables, strict=True):
+            page.append(text)
+            page += [
+                wrapped(str(task.reason), first="  ", rest="  ")
+                for task in each.tasks
+                if task.reason is not None and task.state in ("queued", "failed")
+            ]
+        return "\n".join([*page, str(self.debt)])
+
+
+def status_of(tasks: Iterable[Task], now_ms: int) -> Status:
+    """The status of each table that has tasks, by name."""
+    by_table = groupby(sorted(tasks, key=lambda task: task.table), key=lambda task: task.table)
+    return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table))
+
+
+def _of(name: str, tasks: tuple[Task, ...], now_ms: int) -> TableStatus:
+    due = [task for task in tasks if task.state in ("queued", "running", "failed")]
+    debts = [Debt(task.query_seconds_per_day, task.bytes) for task in due]
+    debt = max(debts, key=lambda each: (each.query_seconds_per_day, each.bytes), default=NO_DEBT)
+    if any(task.failures and task.is_parked(now_ms) for task in due):
+        status = "parked"
+    elif any(task.failures for task in due):
+        status = "failed"
+    else:
+        status = "waiting" if due else "idle"
+    return TableStatus(name, status, debt, tasks)

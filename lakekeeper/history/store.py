@@ -1,0 +1,316 @@
+"""Operations in one SQLite file, which several processes may write at the same time.
+
+    operations ─┬─ merge_groups    inputs, outputs and outcome of each group of a merge
+                └─ decisions       blocks that its plan left, by reason
+    tasks           of automatic runs, as the last pass left them
+
+Write-ahead logging lets readers read while an operation is written; a writer waits for another one for up to ten
+seconds. The file must be on a local disk: SQLite's locks do not work on network file systems. Of consecutive idle
+operations of one verb on one table only the newest is kept, and operations past their retention are deleted with the
+next write.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.report import GroupResult
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, TableId, epoch_ms, utc
+
+_VERSION = 1
+_WAIT_S = 10.0
+_TASKS_KEPT_MS = 30 * DAY_MS
+_SCHEMA = """
+CREATE TABLE operations (
+    number INTEGER PRIMARY KEY,
+    operation_id TEXT NOT NULL UNIQUE,
+    operation_type TEXT NOT NULL,
+    operation_status TEXT NOT NULL,
+    start_time TEXT NOT NULL,
+    end_time TEXT NOT NULL,
+    catalog_name TEXT NOT NULL,
+    schema_name TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    table_format TEXT NOT NULL,
+    operation_metrics TEXT NOT NULL,
+    usage_unit TEXT NOT NULL,
+    usage_quantity REAL,
+    origin TEXT NOT NULL,
+    policies TEXT NOT NULL,
+    cluster_key TEXT NOT NULL,
+    version_before INTEGER,
+    version_after INTEGER,
+    run_ids TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    application_id TEXT NOT NULL,
+    user_name TEXT NOT NULL,
+    versions TEXT NOT NULL
+);
+CREATE INDEX operations_of_table ON operations (catalog_name, schema_name, table_name, operation_type, number);
+CREATE INDEX operations_by_end ON operations (end_time);
+CREATE TABLE merge_groups (
+    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    group_id TEXT NOT NULL,
+    group_status TEXT NOT NULL,
+    level INTEGER NOT NULL,
+    partition TEXT NOT NULL,
+    files_in INTEGER NOT NULL,
+    bytes_in INTEGER NOT NULL,
+    rows_in INTEGER NOT NULL,
+    files_out INTEGER NOT NULL,
+    bytes_out INTEGER NOT NULL,
+    rows_out INTEGER NOT NULL,
+    replayed_rows INTEGER NOT NULL,
+    score REAL,
+    reason TEXT,
+    detail TEXT,
+    PRIMARY KEY (operation, number)
+);
+CREATE TABLE tasks (
+    table_name TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    task TEXT NOT NULL,
+    updated TEXT NOT NULL,
+    PRIMARY KEY (table_name, verb)
+);
+CREATE TABLE decisions (
+    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (operation, number)
+);
+"""
+_SAME = "catalog_name = ? AND schema_name = ? AND table_name = ?"
+
+
+class HistoryStore:
+    """The operations in a file. Each call opens the file and closes it: nothing is shared between threads.
+
+    ``clean`` is applied to every text before it is written. Raises sqlite3.Error, OSError, or ValueError for a file of
+    a later version of lakekeeper.
+    """
+
+    def __init__(self, path: str | Path, clean: Callable[[str], str] = str) -> None:
+        self.path = Path(path).expanduser()
+        self._clean = clean
+
+    def add(self, operation: Operation, keep_ms: int) -> None:
+        """Write an operation in one transaction, and delete those that ended ``keep_ms`` before it."""
+        with self._opened(write=True) as db:
+            if operation.operation_status == "idle":
+                self._drop_idle(db, operation)
+            number = self._insert(db, "operations", self._operation_row(operation))
+            for at, group in enumerate(operation.groups):
+                self._insert(
+                    db, "merge_groups", {"operation": number, "number": at, **self._group_row(group)}
+                )
+            for at, left in enumerate(operation.decisions):
+                row = {
+                    "blocks": left.blocks,
+                    "bytes": left.bytes,
+                    "reason": self._json(left.reason.to_dict()),
+                }
+                self._insert(db, "decisions", {"operation": number, "number": at, **row})
+            db.execute("DELETE FROM operations WHERE end_time < ?", (utc(operation.end_ms - keep_ms),))
+
+    def tables(self) -> tuple[TableId, ...]:
+        """The tables that have operations, sorted by name."""
+        with self._opened() as db:
+            rows = db.execute(
+                "SELECT catalog_name, schema_name, table_name, max(table_format) FROM operations GROUP BY 1, 2, 3"
+            )
+            return tuple(sorted((TableId(*row) for row in rows), key=str))
+
+    def operations(
+        self, table: TableId | None = None, *, since_ms: int | None = None, limit: int | None = None
+    ) -> tuple[Operation, ...]:
+        """Operations of one table or of all, newest first; ``since_ms`` is compared with their ends."""
+        where, given = ["1 = 1"], []
+        if table is not None:
+            where.append(_SAME)
+            given += [table.catalog, table.schema, table.name]
+        if since_ms is not None:
+            where.append("end_time >= ?")
+            given.append(utc(since_ms))
+        query = f"SELECT * FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"  # noqa: S608 - the clauses are constants, the values are bound
+        with self._opened() as db:
+            rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
+            return tuple(_operation(db, row) for row in rows)
+
+    def rewritten_bytes(self, origin: str, since_ms: int) -> int:
+        """Bytes that operations of this origin have rewritten since then."""
+        query = (
+            "SELECT coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
+            " FROM operations WHERE origin = ? AND end_time >= ?"
+        )
+        with self._opened() as db:
+            return int(db.execute(query, (origin, utc(since_ms))).fetchone()[0])
+
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of automatic runs, by table and verb; one that cannot be read is left out."""
+        with self._opened() as db:
+            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
+        return tuple(task for row in rows if (task := _task(row["task"])) is not None)
+
+    def release(self, tables: Collection[str]) -> tuple[Task, ...]:
+        """Let the parked tasks of these tables run in the next pass; returns them."""
+        with self._opened(write=True) as db:
+            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
+            found = [task for row in rows if (task := _task(row["task"])) is not None]
+            held = tuple(task for task in found if task.failures and task.table in tables)
+            for task in held:
+                free = self._json(replace(task, failures=0, parked_until_ms=0).to_dict())
+                db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *task.key))
+        return held
+
+    def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
+        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""
+        with self._opened(write=True) as db:
+            for task in tasks:
+                values = (task.table, task.verb, self._json(task.to_dict()), utc(now_ms))
+                db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values)
+            db.execute("DELETE FROM tasks WHERE updated < ?", (utc(now_ms - _TASKS_KEPT_MS),))
+
+    @contextmanager
+    def _opened(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        if not write and not self.path.exists():
+            db = sqlite3.connect(":memory:")  # nothing was recorded yet: a reader creates no file
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None)
+        try:
+            db.row_factory = sqlite3.Row
+            db.execute("PRAGMA foreign_keys = ON")
+            _migrate(db)
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            yield db
+            db.execute("COMMIT")
+        finally:
+            db.close()  # without COMMIT, rolls back
+
+    def _drop_idle(self, db: sqlite3.Connection, operation: Operation) -> None:
+        """Delete the newest operation of this verb and table if it is idle too."""
+        table = operation.table
+        newest = db.execute(
+            f"SELECT number, operation_status FROM operations WHERE {_SAME} AND operation_type = ? "  # noqa: S608 - constants
+            "ORDER BY number DESC LIMIT 1",
+            (table.catalog, table.schema, table.name, operation.operation_type),
+        ).fetchone()
+        if newest is not None and newest["operation_status"] == "idle":
+            db.execute("DELETE FROM operations WHERE number = ?", (newest["number"],))
+
+    def _insert(self, db: sqlite3.Connection, into: str, row: Mapping[str, Any]) -> int | None:
+        cleaned = [self._clean(value) if isinstance(value, str) else value for value in row.values()]
+        holes = ", ".join("?" * len(row))
+        statement = f"INSERT INTO {into} ({', '.join(row)}) VALUES ({holes})"  # noqa: S608 - names are constants
+        return db.execute(statement, cleaned).lastrowid
+
+    def _operation_row(self, operation: Operation) -> Mapping[str, Any]:
+        plain = operation.to_dict()
+        del plain["groups"], plain["decisions"]
+        nested = ("operation_metrics", "policies", "run_ids", "reason", "versions")
+        return {**plain, **{name: self._json(plain[name]) for name in nested}}
+
+    def _group_row(self, group: GroupResult) -> Mapping[str, Any]:
+        plain = group.to_dict()
+        named = {"group_id": plain.pop("id"), "group_status": plain.pop("status")}
+        texts = {name: plain[name] and self._json(plain[name]) for name in ("reason", "detail")}
+        return {**named, **plain, **texts}
+
+    def _json(self, value: Any) -> str:
+        """JSON whose texts are clean: cleaned as JSON, a text could lose its closing quote."""
+        return json.dumps(self._cleaned(value), sort_keys=True)
+
+    def _cleaned(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._clean(str(value))
+        if isinstance(value, Mapping):
+            return {name: self._cleaned(each) for name, each in value.items()}
+        return [self._cleaned(each) for each in value] if isinstance(value, Sequence) else value
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    """Create the tables in a new file; refuse a file that a later version has written."""
+    if _version(db) == _VERSION:
+        return
+    if _version(db) == 0:
+        with suppress(sqlite3.OperationalError):  # another process is creating the tables, and has set it
+            db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        if _version(db) == 0:  # else another process has created them meanwhile
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute("COMMIT")
+    if _version(db) != _VERSION:
+        raise ValueError(f"the history has version {_version(db)}, this lakekeeper reads version {_VERSION}")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _operation(db: sqlite3.Connection, row: sqlite3.Row) -> Operation:
+    of = (row["number"],)
+    groups = db.execute("SELECT * FROM merge_groups WHERE operation = ? ORDER BY number", of)
+    decisions = db.execute("SELECT * FROM decisions WHERE operation = ? ORDER BY number", of)
+    if row["usage_unit"] != CORE_SECONDS:
+        raise ValueError(f"the history has usage in {row['usage_unit']}, expected {CORE_SECONDS}")
+    return Operation(
+        operation_id=row["operation_id"],
+        operation_type=row["operation_type"],
+        operation_status=row["operation_status"],
+        table=TableId(row["catalog_name"], row["schema_name"], row["table_name"], row["table_format"]),
+        start_ms=epoch_ms(row["start_time"]),
+        end_ms=epoch_ms(row["end_time"]),
+        reason=_reason(row["reason"]),
+        operation_metrics=json.loads(row["operation_metrics"]),
+        core_seconds=row["usage_quantity"],
+        origin=row["origin"],
+        policies=tuple(json.loads(row["policies"])),
+        cluster_key=row["cluster_key"],
+        version_before=row["version_before"],
+        version_after=row["version_after"],
+        run_ids=tuple(json.loads(row["run_ids"])),
+        groups=tuple(map(_group, groups)),
+        decisions=tuple(Decision(_reason(d["reason"]), d["blocks"], d["bytes"]) for d in decisions),
+        application_id=row["application_id"],
+        user=row["user_name"],
+        versions=json.loads(row["versions"]),
+    )
+
+
+def _task(text: str) -> Task | None:
+    try:
+        return Task.from_json(text)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _group(row: sqlite3.Row) -> GroupResult:
+    plain = {name: row[name] for name in row.keys()}  # noqa: SIM118 - iterating a Row gives its values
+    del plain["operation"], plain["number"]
+    named = {"id": plain.pop("group_id"), "status": plain.pop("group_status")}
+    reasons = {name: _reason(text) if (text := plain[name]) else None for name in ("reason", "detail")}
+    return GroupResult(**{**named, **plain, **reasons})
+
+
+def _reason(text: str) -> Reason:
+    """A reason; of a later version, whose code is not known here, its text."""
+    plain = json.loads(text)
+    try:
+        return Reason.from_dict(plain)
+    except (KeyError, ValueError):
+        return Reason.of(str(plain["code"]), "{text}", text=str(plain["text"]))

@@ -1,0 +1,154 @@
+"""Puts the history together for a session: its store by the session's confs, and the facts of its application."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.config.run_options import HistoryOptions
+from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.plugins import find_format
+from lakekeeper.errors import OptionError, reason
+from lakekeeper.history.costs import Prices
+from lakekeeper.history.operation import TableId
+from lakekeeper.history.recorder import Application, Destination, Recorder
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.redaction import HIDDEN, redacted
+from lakekeeper.spark.application import core_seconds, secrets
+from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spi import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("lakekeeper")
+_IN_SESSION = " in session"
+_APPLICATIONS: WeakKeyDictionary[SparkSession, dict[str, Application]] = WeakKeyDictionary()
+"""Session → format → the application as an operation on a table of that format has seen it."""
+
+
+def table_id(name: TableName) -> TableId:
+    """The name under which the history keeps a table."""
+    if name.path:
+        return TableId("", "", name.path.removeprefix("file:").rstrip("/") or "/", name.provider)
+    return TableId(name.catalog, ".".join(name.namespace), name.name, name.provider)
+
+
+def recorder_of(spark: SparkSession, name: TableName, clock: Clock, origin: str) -> Recorder:
+    """Records operations on this table where ``history.path`` says; looked up at each operation."""
+
+    def destination() -> Destination | None:
+        options = resolve(conf=lakekeeper_confs(spark)).history
+        store = session_store(spark, options)
+        if store is None:
+            return None
+        return Destination(store, options.retention_ms, _application(spark, name.provider))
+
+    return Recorder(
+        table_id(name), origin, destination, lambda groups: core_seconds(spark, groups), clock.now_ms
+    )
+
+
+def session_store(spark: SparkSession, options: HistoryOptions) -> HistoryStore | None:
+    """The store to write to, without the secrets of the session's confs; None where none is configured."""
+    if options.file is None:
+        return None
+    hidden = secrets(spark)
+
+    def clean(text: str) -> str:
+        for secret in hidden:
+            text = text.replace(secret, HIDDEN)
+        return redacted(text)
+
+    return HistoryStore(options.file, clean)
+
+
+def fleet_memory(spark: SparkSession) -> FleetMemory:
+    """The memory of a service or of a single pass in this session. Raises OptionError for a bad conf."""
+    return FleetMemory(session_store(spark, resolve(conf=lakekeeper_confs(spark)).history))
+
+
+def configured_store(options: HistoryOptions) -> HistoryStore:
+    """The store to read from. Raises OptionError where none is configured."""
+    if options.file is None:
+        raise OptionError("history.path", None, "a file: set the Spark conf spark.lakekeeper.history.path")
+    return HistoryStore(options.file)
+
+
+def prices_of(options: HistoryOptions) -> Prices:
+    """The prices that the confs give."""
+    return Prices(options.per_core_hour, options.per_gb_written)
+
+
+def _application(spark: SparkSession, provider: str) -> Application:
+    known = _APPLICATIONS.setdefault(spark, {})
+    if provider not in known:
+        versions = {"lakekeeper": version("lakekeeper-spark"), "Spark": str(spark.version)}
+        with suppress(Exception):  # the session works; only a version is missing then
+            for finding in find_format(provider, "").examine(spark):
+                if finding.name.endswith(_IN_SESSION):
+                    versions[finding.name.removesuffix(_IN_SESSION)] = finding.found
+        context = spark.sparkContext
+        known[provider] = Application(str(context.applicationId), str(context.sparkUser()), versions)
+    return known[provider]
+
+
+class FleetMemory:
+    """What automatic runs remember from pass to pass: tasks that wait or failed, and bytes rewritten in 24 hours.
+
+    In the history, if there is one, so that passes of different processes share it; else in this object. ``owner``
+    names this service to others.
+    """
+
+    def __init__(self, store: HistoryStore | None = None) -> None:
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._store = store
+        self._tasks: dict[tuple[str, str], Task] = {}
+        self._rewritten: list[tuple[int, int]] = []
+
+    def tasks(self) -> dict[tuple[str, str], Task]:
+        """The tasks of the passes before, by table and verb."""
+        if self._store is not None:
+            try:
+                return self._tasks | {task.key: task for task in self._store.tasks()}
+            except Exception as error:  # the pass goes on without what it knew
+                _warn(error)
+        return dict(self._tasks)
+
+    def rewritten_bytes(self, now_ms: int) -> int:
+        """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, as far as it is known."""
+        mine = sum(size for at, size in self._rewritten if at > now_ms - DAY_MS)
+        if self._store is None:
+            return mine
+        try:
+            return max(mine, self._store.rewritten_bytes("auto", now_ms - DAY_MS))
+        except Exception as error:  # the history is down: what this process knows is left
+            _warn(error)
+            return mine
+
+    def keep(self, report: AutoReport, now_ms: int) -> None:
+        """Remember what a pass leaves."""
+        tasks = [task for table in report.tables for task in table.tasks]
+        self._tasks.update({task.key: task for task in tasks})
+        spent = sum(table.rewritten_bytes_count for table in report.tables)
+        recent = [(at, size) for at, size in self._rewritten if at > now_ms - DAY_MS]
+        self._rewritten = [*recent, (now_ms, spent)]
+        if self._store is not None:
+            try:
+                self._store.keep_tasks(tasks, now_ms)
+            except Exception as error:  # as for an operation: never the failure of the pass
+                _warn(error)
+
+
+def _warn(error: Exception) -> None:
+    _LOG.warning("the history of automatic runs is not available: %s", reason(error))

@@ -1,0 +1,56 @@
+"""What Spark knows of the running application, and of the work that its executors did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.redaction import names_a_secret
+from lakekeeper.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHORTEST = 6  # characters of a secret; a shorter one may occur in any text
+_PATIENCE_MS = 2_000  # until the listeners have seen the last task
+
+
+def secrets(spark: SparkSession) -> tuple[str, ...]:
+    """The values of confs whose names say that they are secret, longest first."""
+    values = {
+        str(value) for key, value in dict(spark.conf.getAll).items() if names_a_secret(str(key)) and value
+    }
+    return tuple(sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True))
+
+
+def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
+    """The time in which the jobs of some job groups occupied executor cores, in seconds.
+
+    None where Spark has no job of these groups, has forgotten some (``spark.ui.retainedJobs``,
+    ``spark.ui.retainedStages``), or its listeners do not catch up: an unknown time is not zero.
+    """
+    jvm = Jvm(spark)
+    context = spark.sparkContext
+    try:
+        jvm.session.sparkContext().listenerBus().waitUntilEmpty(_PATIENCE_MS)
+        tracker = context.statusTracker()
+        jobs = {job for group in groups for job in tracker.getJobIdsForGroup(group)}
+        if not jobs or len(jobs) >= int(context.getConf().get("spark.ui.retainedJobs", "1000") or 1000):
+            return None
+        infos = [tracker.getJobInfo(job) for job in jobs]
+        if None in infos:
+            return None
+        stages = {stage for info in infos if info is not None for stage in info.stageIds}
+        busy_ms = [_busy_ms(jvm, stage) for stage in stages]
+        cores = int(context.getConf().get("spark.task.cpus", "1") or 1)
+    except Exception:  # a Java error: Spark's store of statuses is not public, and may forget at any time
+        return None
+    return None if None in busy_ms else cores * sum(filter(None, busy_ms)) / 1000
+
+
+def _busy_ms(jvm: Jvm, stage: int) -> int | None:
+    """The run time of the tasks of all attempts of a stage; None for a stage that Spark has forgotten."""
+    store: Any = jvm.session.sparkContext().statusStore()
+    no_quantiles = jvm.array(jvm.spark._jvm.double, [])
+    attempts = jvm.python_list(store.stageData(stage, False, jvm.array_list([]), False, no_quantiles))
+    return sum(int(attempt.executorRunTime()) for attempt in attempts) if attempts else None

@@ -1,0 +1,143 @@
+"""``lakekeeper history`` and ``lakekeeper cost``: pages and JSON out of the file alone, without Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakekeeper.cli import main
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.task import Task, failed, skipped
+from lakekeeper.engine.clock import Clock
+from lakekeeper.history.operation import TableId
+from lakekeeper.history.store import HistoryStore
+from tests.history.operations import DAY_MS, operation
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A history of two tables: one by name, one by path."""
+    now = Clock().now_ms()
+    store = HistoryStore(tmp_path / "history.db")
+    store.add(operation("old", start_ms=now - 9 * DAY_MS, end_ms=now - 9 * DAY_MS), 90 * DAY_MS)
+    store.add(operation("new", start_ms=now - DAY_MS, end_ms=now - DAY_MS + 1_000), 90 * DAY_MS)
+    by_path = TableId("", "", str(tmp_path / "flights"), "delta")
+    store.add(operation("by-path", table=by_path, start_ms=now, end_ms=now), 90 * DAY_MS)
+    return store.path
+
+
+@pytest.fixture
+def run(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def called(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(path.parent)
+        code = main([*arguments, "--conf", f"spark.lakekeeper.history.path={path}"])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return called
+
+
+def ids(out: str) -> list[str]:
+    return [each["operation_id"] for each in json.loads(out)["operations"]]
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ((), ["by-path", "new", "old"]),
+        (("ice.db.events",), ["new", "old"]),
+        (("db.events", "--limit", "1"), ["new"]),
+        (("ice.*", "--since", "2d"), ["new"]),
+        (("./flights",), ["by-path"]),
+        (("ice.other.*",), []),
+    ],
+)
+def test_history_lists_the_operations_of_the_tables_that_are_named(
+    run: Run, arguments: tuple[str, ...], expected: list[str]
+) -> None:
+    code, out, err = run("history", *arguments, "--json")
+    assert (code, err, ids(out)) == (0, "", expected)
+    assert out.count("\n") == 1
+
+
+def test_a_page_fits_a_terminal_and_says_what_was_done(run: Run) -> None:
+    code, out, _ = run("history", "db.events")
+    assert code == 0
+    assert out.startswith("ice.db.events\n")
+    assert "compact: 4 -> 1 file" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_cost_gives_money_where_there_are_prices(run: Run) -> None:
+    per_hour = "spark.lakekeeper.cost.per-core-hour=3600"
+    code, out, _ = run("cost", "ice.db.events", "--json", "--conf", per_hour)
+    told = json.loads(out)
+    assert (code, told["total"]) == (0, 2.5)
+    assert told["costs"][0]["core_seconds"] == 2.5
+    assert "total cost 2.50" in run("cost", "ice.db.events", "--conf", per_hour)[1]
+    assert "total" not in run("cost", "ice.db.events")[1]
+
+
+def test_no_spark_is_started(path: Path) -> None:
+    program = (
+        "import sys; from lakekeeper.cli import main; "
+        "conf = ['--conf', 'spark.lakekeeper.history.path=' + sys.argv[1]]; "
+        "codes = main(['history', *conf]), main(['cost', *conf]); "
+        "sys.exit('pyspark' in sys.modules or max(codes))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"ice.db.events" in done.stdout
+
+
+def test_without_a_history_the_message_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--conf", "spark.lakekeeper.history.path=none"]) == 2
+    assert "set the Spark conf spark.lakekeeper.history.path" in capsys.readouterr().err
+
+
+def test_a_time_that_is_none_is_a_usage_error(run: Run) -> None:
+    code, _, err = run("history", "--since", "yesterday")
+    assert (code, "--since: got 'yesterday', expected a time (90s" in err) == (2, True)
+
+
+@pytest.fixture
+def parked(path: Path) -> Task:
+    """A table whose recluster has failed, beside one that has nothing due."""
+    now = Clock().now_ms()
+    due = Task("merge", "ice.db.events", "recluster", bytes=3 << 30, query_seconds_per_day=1234.0)
+    task = failed(due, "SparkException: lost executor", now, DAY_MS)
+    idle = skipped(Task("merge", "ice.db.users", "compact"), Reason.of(Code.NOTHING_TO_DO))
+    HistoryStore(path).keep_tasks([task, idle], now)
+    return task
+
+
+def test_status_shows_the_debt_and_what_is_parked_and_its_exit_code(run: Run, parked: Task) -> None:
+    code, out, _ = run("status")
+    assert code == 1
+    assert "parked        1,234     3.0 GiB  ice.db.events" in out
+    assert "SparkException: lost executor" in out
+    assert "maintenance debt: 1,234 query-seconds a day, 3.0 GiB to rewrite" in out
+    assert max(map(len, out.splitlines())) <= 80
+    code, out, _ = run("status", "ice.db.users", "--json")
+    assert (code, [each["status"] for each in json.loads(out)["tables"]]) == (0, ["idle"])
+
+
+def test_release_lets_a_parked_table_run_in_the_next_pass(run: Run, parked: Task, path: Path) -> None:
+    assert run("release", "ice.db.users")[0] == 0
+    assert HistoryStore(path).tasks()[0] == parked
+    assert run("release", "ice.db.e*")[0] == 0
+    released = HistoryStore(path).tasks()[0]
+    assert (released.failures, released.is_parked(0), released.table) == (0, False, "ice.db.events")
+    assert run("status")[0] == 0
+
+
+def test_a_store_without_automatic_runs_has_no_status(run: Run) -> None:
+    assert run("status")[:2] == (0, "no automatic run is recorded\n")

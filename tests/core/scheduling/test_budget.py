@@ -1,0 +1,59 @@
+"""The budget of a fleet: whatever runs side by side, grants stay within the limits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.scheduling.budget import FleetBudget
+
+sizes = st.integers(0, 100)
+
+
+@given(
+    st.none() | st.integers(1, 200),
+    st.none() | st.integers(1, 200),
+    st.integers(0, 200),
+    st.lists(st.tuples(sizes, sizes, st.booleans()), max_size=12),
+)
+def test_grants_never_exceed_the_limits(
+    per_pass: int | None, per_day: int | None, today: int, steps: list[tuple[int, int, bool]]
+) -> None:
+    """Tasks start and end in any order; each rewrites at most its grant."""
+    budget = FleetBudget(per_pass, per_day, spent_today_bytes=today)
+    running: list[tuple[int | None, int]] = []
+    spent = 0
+    for wanted, rewrites, ends in steps:
+        budget, granted = budget.grant(wanted)
+        if granted != 0:
+            running.append((granted, rewrites if granted is None else min(granted, rewrites)))
+        if ends and running:
+            given_bytes, rewritten = running.pop(0)
+            budget = budget.settle(given_bytes, rewritten)
+            spent += rewritten
+        reserved = sum(each or 0 for each, _ in running)
+        assert (budget.spent_bytes, budget.reserved_bytes) == (spent, reserved)
+        if per_pass is not None:
+            assert spent + reserved <= per_pass
+        if per_day is not None:
+            assert spent + reserved <= max(per_day - today, 0)
+
+
+def test_a_task_gets_what_it_wants_as_far_as_it_is_there() -> None:
+    budget, first = FleetBudget(per_pass_bytes=100).grant(70)
+    budget, second = budget.grant(70)
+    budget, third = budget.grant(70)
+    assert (first, second, third, budget.left_bytes) == (70, 30, 0, 0)
+    budget = budget.settle(70, 10)
+    assert (budget.left_bytes, budget.spent_bytes) == (60, 10)
+
+
+def test_an_overrun_of_one_task_leaves_nothing() -> None:
+    budget, granted = FleetBudget(per_pass_bytes=100).grant(100)
+    over = budget.settle(granted, 900)
+    assert (over.left_bytes, over.grant(1)[1]) == (0, 0)
+
+
+def test_without_limits_everything_is_granted() -> None:
+    budget, granted = FleetBudget().grant(10**12)
+    assert (granted, budget.left_bytes, budget.settle(None, 7).spent_bytes) == (None, None, 7)

@@ -1,0 +1,583 @@
+"""A pass over fake tables: what is due, what is off, what fails, and when it stops."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.task import Task, failed
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.auto_settings import AutoSettings, settings_from
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.sweep import PassContext, sweep
+from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
+from lakekeeper.spi import Observer
+
+BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
+
+
+@dataclass
+class FakeTable:
+    """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
+
+    looked, ran   the verbs that were planned, and those that were run, each with its arguments
+    scores        of the plans, by verb
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
+    looked: list[str] = field(default_factory=list)
+    ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    name: str = ""
+
+    @property
+    def automatic(self) -> bool:
+        return self.properties.get("lakekeeper.auto.enabled", "true") == "true"
+
+    def options(self, call: Any = None) -> Options:
+        return resolve(call, self.conf, self.properties)
+
+    def recluster(self, *, final: bool, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+        return self._answer("recluster", options, final=final, **given)
+
+    def compact(self, *, final: bool, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+        return self._answer("compact", options, final=final, **given)
+
+    def merge_deletes(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+        return self._answer("merge_deletes", options, **given)
+
+    def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport:
+        self.ran.append(("vacuum", {"dry_run": dry_run}))
+        if isinstance(self.freed, Exception):
+            raise self.freed
+        return self.freed
+
+    def empty_trash(self) -> None:
+        self.ran.append(("empty_trash", {}))
+
+    def _answer(self, verb: str, options: Any, **given: Any) -> MergeReport:
+        answer = self.answers.get(verb, report(verb))
+        if options is not None:  # a look at all that is due, whatever the budget
+            assert options == {"budget-bytes": "none", "budget-bytes-per-day": "none"}
+            assert given["dry_run"]
+            self.looked.append(verb)
+            if isinstance(answer, OptionError):
+                raise answer
+            return self._planned(verb, answer)
+        self.ran.append((verb, given))
+        self.order.append(f"{self.name}.{verb}")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _planned(self, verb: str, answer: MergeReport | Exception) -> MergeReport:
+        count = 1 if isinstance(answer, Exception) else len(answer.groups)
+        made = report(verb, *["planned"] * count, dry_run=True)
+        assert made.plan is not None
+        worth: Any = SimpleNamespace(score=self.scores.get(verb, 0.0), seconds_saved=1.0)
+        prediction: Any = SimpleNamespace(worth=worth)
+        tasks: Any = tuple(SimpleNamespace(input_bytes=100) for _ in range(count))
+        return replace(made, plan=replace(made.plan, tasks=tasks, prediction=prediction))
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.ran]
+
+
+def report(verb: str, *statuses: str, reason: Code = Code.NO_GAIN, **given: Any) -> MergeReport:
+    """A report with one group for each status; without any, an idle one that gives the reason."""
+    groups = tuple(
+        GroupResult(f"g{i}", s, 2, 100, detail=Reason.of(Code.FAILED, error=f"group {s}"))
+        for i, s in enumerate(statuses)
+    )
+    committed = statuses.count("committed")
+    left = Left(Reason.of(reason), 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
+    plan = Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0)
+    facts: dict[str, Any] = {
+        "commits": min(committed, 1),
+        "rewritten_bytes_count": committed * 100,
+        "rewritten_data_files_count": committed * 2,
+        "added_data_files_count": committed,
+        "run_ids": ("r-1",) if committed else (),
+    }
+    return MergeReport(
+        "t", verb, given.pop("dry_run", False), 1, 2, groups=groups, plan=plan, **facts | given
+    )
+
+
+DUE = {verb: report(verb, "committed") for verb in ("recluster", "compact")}
+
+
+def passed(tables: Mapping[str, FakeTable | Exception], **given: Any) -> AutoReport:
+    """One pass over tables by name; the clock gains a millisecond at each look."""
+
+    def opened(name: str) -> FakeTable:
+        found = tables[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    settings = given.pop("settings", BOTH)
+    clock = given.pop("clock", Clock(now_ms=itertools.count().__next__))
+    return sweep(list(tables), opened, settings, clock, PassContext(**given))
+
+
+def statuses(result: AutoReport) -> dict[str, str]:
+    return {t.table: t.status for t in result.tables}
+
+
+def test_what_lands_is_counted_and_said() -> None:
+    done = report("recluster", "committed", "committed", depth_before=9.0, depth_after=1.5)
+    result = passed({"a": FakeTable(answers={"recluster": done})})
+    (one,) = result.tables
+    assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("done", 200, ("r-1",))
+    assert one.reason == Reason.of(
+        Code.REWROTE_DEPTH,
+        verb="recluster",
+        files_before=4,
+        files_after=2,
+        depth_before=9.0,
+        depth_after=1.5,
+    )
+    assert result.exit_code == 0
+
+
+def test_a_table_that_needs_nothing_says_why() -> None:
+    (one,) = passed({"a": FakeTable()}).tables
+    assert one.status == "idle"
+    why = Reason.of(Code.NO_GAIN)
+    compact = Reason.of(Code.VERB_NOT_DUE, verb="compact").plus(why)
+    assert one.reason == Reason.of(Code.VERB_NOT_DUE, verb="recluster").plus(why, compact)
+    assert str(one.reason) == f"recluster is not due; {why}; compact is not due; {why}"
+
+
+@pytest.mark.parametrize("conf", [{}, {"spark.lakekeeper.auto.enabled": "true"}])
+def test_switched_off_on_the_table_wins_over_any_conf(conf: Mapping[str, str]) -> None:
+    table = FakeTable({"lakekeeper.auto.enabled": "false"}, conf)
+    assert statuses(passed({"a": table})) == {"a": "off"}
+    assert table.ran == []
+
+
+def test_switched_off_by_conf_is_switched_off() -> None:
+    table = FakeTable(conf={"spark.lakekeeper.auto.enabled": "false"})
+    (one,) = passed({"a": table}).tables
+    assert (one.status, table.ran) == ("off", [])
+    assert one.reason.code == Code.DISABLED_BY_CONF
+
+
+def test_switched_off_wins_over_whatever_else_is_wrong_on_the_table() -> None:
+    table = FakeTable({"lakekeeper.auto.enabled": "false", "lakekeeper.max-level": "many"})
+    assert statuses(passed({"a": table})) == {"a": "off"}
+
+
+def test_a_format_without_adapter_fails_only_where_the_table_was_named() -> None:
+    other = AdapterError("no adapter for format 'parquet' is installed", missing="parquet")
+    (one,) = passed({"db.logs": other}).tables
+    assert (one.status, one.reason) == ("off", Reason.of(Code.NO_ADAPTER, format="parquet"))
+    settings = AutoSettings(("db.logs",), ("compact",), 900)
+    named = passed({"db.logs": other}, settings=settings)
+    assert statuses(named) == {"db.logs": "failed"}
+
+
+@pytest.mark.parametrize(
+    "error", [NotFound("b", "no such table"), RuntimeError("lost executor\nat …"), OSError()]
+)
+def test_one_bad_table_does_not_stop_the_rest(error: Exception) -> None:
+    good, late = FakeTable(), FakeTable(answers={"compact": report("compact", "committed")})
+    result = passed({"a": good, "b": error, "c": late})
+    assert statuses(result) == {"a": "idle", "b": "failed", "c": "done"}
+    assert result.exit_code == 1
+    reason = result.tables[1].reason
+    assert reason.code == Code.FAILED
+    assert str(reason["error"]).startswith(type(error).__name__)
+    assert "\n" not in str(reason)
+
+
+def test_an_error_inside_a_verb_is_that_tables_own() -> None:
+    bad = FakeTable(answers={"recluster": RuntimeError("boom")})
+    assert statuses(passed({"a": bad, "b": FakeTable()})) == {"a": "failed", "b": "idle"}
+
+
+def test_a_verb_that_fails_does_not_hide_what_another_did() -> None:
+    bad = FakeTable(answers={"recluster": report("recluster", "committed"), "compact": RuntimeError("boom")})
+    (one,) = passed({"a": bad}).tables
+    assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("failed", 100, ("r-1",))
+    assert one.reason["error"] == "RuntimeError: boom"
+    assert [more["verb"] for more in one.reason.also] == ["recluster"]
+
+
+def test_lost_groups_are_partial_if_others_land_and_failed_if_none() -> None:
+    some = FakeTable(answers={"recluster": report("recluster", "committed", "dropped")})
+    none = FakeTable(answers={"recluster": report("recluster", "failed", "failed")})
+    result = passed({"some": some, "none": none})
+    assert statuses(result) == {"some": "partial", "none": "failed"}
+    assert result.tables[1].reason == Reason.of(Code.FAILED, error="group failed")
+
+
+def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
+    no_key = OptionError("columns", None, "a cluster key")
+    table = FakeTable(answers={"recluster": no_key, "compact": report("compact", "committed")})
+    assert statuses(passed({"a": table})) == {"a": "done"}
+    alone = FakeTable(answers={"recluster": no_key})
+    only = AutoSettings(("*",), ("recluster",), 900)
+    (one,) = passed({"a": alone}, settings=only).tables
+    assert (one.status, one.reason) == ("idle", Reason.of(Code.NOTHING_REQUESTED))
+
+
+def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
+    table = FakeTable({"lakekeeper.auto.verbs": "compact"})
+    passed({"a": table})
+    assert table.looked == ["compact"]
+    greedy = FakeTable({"lakekeeper.auto.verbs": "vacuum,compact"})
+    passed({"a": greedy})
+    assert (greedy.looked, greedy.ran) == (["compact"], [])
+    other = FakeTable({"lakekeeper.auto.verbs": "vacuum"})
+    (one,) = passed({"a": other}).tables
+    assert (one.status, other.ran) == ("off", [])
+    freed = AutoSettings(("*",), ("vacuum", "compact"), 900)
+    allowed = FakeTable({"lakekeeper.auto.verbs": "vacuum"})
+    passed({"a": allowed}, settings=freed)
+    assert allowed.verbs == ["vacuum", "empty_trash"]
+    wrong = FakeTable({"lakekeeper.auto.verbs": "vacum"})
+    (one,) = passed({"a": wrong}).tables
+    assert (one.status, wrong.ran) == ("failed", [])
+    assert "vacum" in str(one.reason)
+
+
+def test_the_budget_is_one_for_all_verbs_of_a_table() -> None:
+    done = {verb: report(verb, "committed") for verb in ("recluster", "compact")}
+    table = FakeTable(conf={"spark.lakekeeper.budget-bytes": "150"}, answers=done)
+    passed({"a": table})
+    assert [(verb, given["budget_bytes"]) for verb, given in table.ran] == [
+        ("recluster", 150),
+        ("compact", 50),
+    ]
+    spent = FakeTable(conf={"spark.lakekeeper.budget-bytes": "100"}, answers=done)
+    (one,) = passed({"a": spent}).tables
+    assert spent.verbs == ["recluster"]
+    assert (one.status, one.reason.codes) == ("done", (Code.REWROTE, Code.BUDGET_SPENT))
+
+
+def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() -> None:
+    assert settings_from(resolve({"auto.tables": "a"})).verbs == ("recluster", "compact", "merge_deletes")
+    done = report("merge_deletes", "committed", removed_delete_files_count=4, added_delete_files_count=1)
+    table = FakeTable(answers={"merge_deletes": done})
+    every = AutoSettings(("*",), ("compact", "merge_deletes"), 900)
+    (one,) = passed({"a": table}, settings=every).tables
+    assert [(verb, set(given)) for verb, given in table.ran] == [
+        ("merge_deletes", {"dry_run", "budget_bytes"})
+    ]
+    assert (one.status, str(one.reason)) == ("done", "merge_deletes: 2 -> 1 file, 4 -> 1 delete file")
+
+
+def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
+    tidied = report("merge_deletes", commits=1, run_ids=("r-1",), removed_delete_files_count=4)
+    table = FakeTable(answers={"merge_deletes": tidied})
+    only = AutoSettings(("*",), ("merge_deletes",), 900)
+    (one,) = passed({"a": table}, settings=only).tables
+    assert (one.status, one.run_ids) == ("done", ("r-1",))
+    assert str(one.reason) == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
+
+
+def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
+    freed = VacuumReport(
+        "t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended=Reason.of(Code.DONE)
+    )
+    table = FakeTable(freed=freed, answers={"compact": report("compact", "committed")})
+    passed({"a": table})
+    assert table.verbs == ["compact"]
+    table.ran.clear()
+    settings = AutoSettings(("*",), ("vacuum", "compact"), 900)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["compact", "vacuum", "empty_trash"]
+    assert (one.status, one.deleted_files_count, one.deleted_bytes_count) == ("done", 3, 1500)
+    assert one.reason.codes == (Code.REWROTE, Code.VACUUMED)
+    table.ran.clear()
+    passed({"a": table}, settings=settings, dry_run=True)
+    assert table.verbs == ["compact", "vacuum"]
+
+
+def test_a_vacuum_that_leaves_files_is_partial_and_says_how_many() -> None:
+    freed = VacuumReport("t", False, 1, deleted_files_count=3, deleted_bytes_count=9, failed_files_count=2)
+    freed = replace(freed, ended=Reason.of(Code.FILES_REMAIN, files=2))
+    settings = AutoSettings(("*",), ("vacuum",), 900)
+    (one,) = passed({"a": FakeTable(freed=freed)}, settings=settings).tables
+    assert one.status == "partial"
+    assert one.reason.codes[:2] == (Code.VACUUMED, Code.FILES_REMAIN)
+
+
+def test_a_dry_run_says_what_a_vacuum_would_delete() -> None:
+    due = VacuumReport("t", True, 1, deleted_files_count=3, deleted_bytes_count=9)
+    settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
+    (one,) = passed({"a": FakeTable(freed=due)}, settings=settings, dry_run=True).tables
+    assert (one.status, one.deleted_files_count) == ("idle", 0)
+    assert Reason.of(Code.VACUUM_DUE, files=3, bytes=9) in one.reason.also
+
+
+def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
+    table = FakeTable(
+        answers={"compact": report("compact", "committed")}, freed=RetentionError("t: gc.enabled is false")
+    )
+    other = FakeTable()
+    settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
+    one, two = passed({"a": table, "b": other}, settings=settings).tables
+    assert (one.status, two.status) == ("failed", "idle")
+    assert "gc.enabled" in str(one.reason["error"])
+    assert one.rewritten_bytes_count == 100
+
+
+def test_tables_side_by_side_are_told_in_order() -> None:
+    met = threading.Barrier(2, timeout=60)
+
+    class Meeting(FakeTable):
+        def compact(self, **_: Any) -> MergeReport:
+            met.wait()
+            return report("compact", "committed")
+
+    given = {"auto.tables": "*", "auto.verbs": "compact", "auto.max-concurrent-tables": 2}
+    settings = settings_from(resolve(given))
+    told = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
+    assert [(t.table, t.status) for t in told.tables] == [("a", "done"), ("b", "done")]
+
+
+def test_a_service_remembers_for_each_table_where_it_was_raced() -> None:
+    backoffs = Backoffs.between(900)
+    backoffs.of("a").raced("p=1", now_ms=0)
+    assert backoffs.of("a").resting(899_999) == {"p=1"}
+    assert backoffs.of("a").resting(900_000) == set()
+    assert backoffs.of("b").resting(0) == set()
+
+
+def test_a_dry_run_says_what_is_due() -> None:
+    due = report("recluster", "planned", "planned", dry_run=True)
+    table = FakeTable(answers={"recluster": due})
+    result = passed({"a": table}, dry_run=True)
+    assert (result.tables[0].status, result.tables[0].reason) == (
+        "idle",
+        Reason.of(Code.GROUPS_DUE, groups=2),
+    )
+    assert all(given["dry_run"] for _, given in table.ran)
+
+
+def test_told_to_stop_it_begins_no_other_verb_or_table() -> None:
+    told = threading.Event()
+
+    class Stopping(FakeTable):
+        def recluster(self, *, options: Any, **given: Any) -> MergeReport:
+            if options is None:
+                told.set()
+            return super().recluster(options=options, **given)
+
+    first, second = Stopping(answers=DUE, scores={"recluster": 1.0}), FakeTable(answers=DUE)
+    result = passed({"a": first, "b": second}, stopping=told.is_set)
+    assert statuses(result) == {"a": "done", "b": "stopped"}
+    assert (first.verbs, second.ran, result.exit_code) == (["recluster"], [], 0)
+
+
+def test_a_pass_is_one_line_of_json_with_its_exit_code() -> None:
+    result = passed({"a": FakeTable(), "b": NotFound("b", "gone")})
+    line = result.to_json()
+    assert "\n" not in line
+    said = json.loads(line)
+    assert (said["idle"], said["failed"], said["exit_code"]) == (1, 1, 1)
+    assert [t["table"] for t in said["tables"]] == ["a", "b"]
+    assert "b" in str(result)
+    assert said["tables"][1]["reason"]["code"] == "failed"
+    assert said["tables"][1]["reason"]["text"] == "NotFound: b: gone"
+    assert "gone" in result._repr_html_()
+    assert str(AutoReport((), 0)) == "no table matches"
+
+
+def test_settings_are_checked() -> None:
+    given = {"auto.tables": "ice.db.*, /p/t", "auto.verbs": "compact", "auto.every": "2h"}
+    assert settings_from(resolve(given)) == AutoSettings(("ice.db.*", "/p/t"), ("compact",), 7200)
+    with pytest.raises(OptionError, match=r"spark\.lakekeeper\.auto\.tables"):
+        settings_from(resolve())
+    with pytest.raises(OptionError, match="recluster, compact"):
+        settings_from(resolve({**given, "auto.verbs": "vacum"}))
+    with pytest.raises(OptionError, match="recluster, compact"):
+        settings_from(resolve({**given, "auto.verbs": " , "}))
+
+
+@pytest.mark.parametrize(
+    "text, expected", [("30s", 30), ("15m", 900), ("2h", 7200), (" 1d ", 86400), ("1.5h", 5400)]
+)
+def test_pauses(text: str, expected: float) -> None:
+    assert settings_from(resolve({"auto.tables": "a", "auto.every": text})).pause_seconds == expected
+
+
+@pytest.mark.parametrize("text", ["", "15", "0m", "-1m", "m", "15 minutes"])
+def test_bad_pauses(text: str) -> None:
+    with pytest.raises(OptionError, match="15m"):
+        resolve({"auto.every": text})
+
+
+NOON = Clock(now_ms=lambda: 1_767_614_400_000)  # Monday, 5 January 2026, 12:00 UTC
+
+
+def test_tasks_of_all_tables_run_in_the_order_of_their_worth() -> None:
+    order: list[str] = []
+
+    def made(name: str, weight: float, **scores: float) -> FakeTable:
+        conf = {"spark.lakekeeper.auto.weight": str(weight)}
+        return FakeTable(conf=conf, answers=DUE, scores=scores, order=order, name=name)
+
+    tables = {
+        "low": made("low", 1, recluster=10, compact=5),
+        "heavy": made("heavy", 10, recluster=9, compact=1),
+        "late": made("late", 1, recluster=2, compact=80),
+    }
+    report = passed(tables, clock=NOON)
+    assert order == [
+        "heavy.recluster", "late.recluster", "late.compact", "low.recluster", "heavy.compact", "low.compact",
+    ]  # fmt: skip
+    assert [table.table for table in report.tables] == ["low", "heavy", "late"]
+
+
+def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_go_on() -> None:
+    now = 10**12
+    before: dict[tuple[str, str], Task] = {}
+    waits, tried = [], []
+    for _ in range(12):
+        table = FakeTable(answers={"recluster": RuntimeError("boom"), "compact": DUE["compact"]})
+        (one,) = passed(
+            {"a": table}, before=before, clock=Clock(now_ms=itertools.repeat(now).__next__)
+        ).tables
+        before = {task.key: task for task in one.tasks}
+        tried.append("recluster" in table.verbs)
+        assert "compact" in table.verbs
+        assert one.status == ("failed" if tried[-1] else "parked")
+        waits.append((before["a", "recluster"].parked_until_ms - now) // 60_000)
+        now += 15 * 60_000
+    # 15 minutes, then 30, an hour, two …, each counted down by the passes between
+    assert tried == [True, True, False, True, False, False, False, True, *[False] * 4]
+    assert waits[:8] == [15, 30, 15, 60, 45, 30, 15, 120]
+    assert one.reason.code == Code.REWROTE
+    held = one.reason.also[0]
+    assert (held.code, held["verb"], held["failures"]) == (Code.PARKED, "recluster", 4)
+    assert "boom" in str(held)
+
+
+def test_a_parked_table_does_not_look_healthy() -> None:
+    task = failed(Task("merge", "a", "recluster"), "boom", 1_767_614_400_000, 900_000)
+    report = passed({"a": FakeTable(answers=DUE)}, before={task.key: task}, clock=NOON)
+    assert (report.tables[0].status, report.exit_code) == ("parked", 1)
+
+
+def test_what_succeeds_or_is_not_due_any_more_is_no_longer_parked() -> None:
+    past = failed(Task("merge", "a", "recluster"), "boom", 0, 900_000)
+    (good,) = passed({"a": FakeTable(answers=DUE)}, before={past.key: past}, clock=NOON).tables
+    assert [(task.state, task.failures) for task in good.tasks] == [("done", 0), ("done", 0)]
+    parked = failed(past, "boom", 1_767_614_400_000, 900_000)
+    (idle,) = passed({"a": FakeTable()}, before={parked.key: parked}, clock=NOON).tables
+    assert (idle.status, [task.failures for task in idle.tasks]) == ("idle", [0, 0])
+
+
+def test_groups_that_only_lose_races_do_not_park_the_table() -> None:
+    lost = FakeTable(answers={"compact": report("compact", "dropped")})
+    (one,) = passed({"a": lost}, clock=NOON).tables
+    task = one.tasks[-1]
+    assert (one.status, task.state, task.is_parked(NOON.now_ms())) == ("failed", "failed", False)
+
+
+def test_in_quiet_hours_no_table_is_even_opened() -> None:
+    settings = settings_from(
+        resolve({"auto.tables": "*", "auto.quiet-hours": "Mon 13:00-13:30 Europe/Berlin"})
+    )
+    table = FakeTable(answers=DUE)
+    report = passed({"a": table}, settings=settings, clock=NOON)
+    (one,) = report.tables
+    assert (one.status, table.looked, table.ran) == ("waiting", [], [])
+    assert one.reason == Reason.of(Code.QUIET_HOURS, window="Mon 13:00-13:30 Europe/Berlin")
+    assert (report.exit_code, report.cut_short) == (0, False)
+
+
+def test_quiet_hours_that_begin_during_a_pass_let_the_running_task_finish() -> None:
+    now = [1_767_614_399_000]  # one second to noon
+
+    class Slow(FakeTable):
+        def recluster(self, *, options: Any, **given: Any) -> MergeReport:
+            now[0] += 5_000 if options is None else 0
+            return super().recluster(options=options, **given)
+
+    settings = settings_from(resolve({"auto.tables": "*", "auto.quiet-hours": "12:00-13:00"}))
+    slow, other = Slow(answers=DUE, scores={"recluster": 90}), FakeTable(answers=DUE)
+    result = passed({"a": slow, "b": other}, settings=settings, clock=Clock(now_ms=lambda: now[0]))
+    assert (slow.verbs, other.verbs) == (["recluster"], [])
+    assert statuses(result) == {"a": "done", "b": "waiting"}
+    assert result.tables[0].tasks[1].state == "queued"
+
+
+@pytest.mark.parametrize("text", ["at night", "25:00-26:00", "Mon-Fry 08:00-09:00", "08:00-09:00 Mars/Base"])
+def test_hours_that_cannot_be_read_are_an_error_before_any_pass(text: str) -> None:
+    with pytest.raises(OptionError, match=r"auto\.quiet-hours"):
+        settings_from(resolve({"auto.tables": "*", "auto.quiet-hours": text}))
+
+
+def test_the_budget_of_the_fleet_is_spent_on_the_most_valuable_tasks() -> None:
+    settings = settings_from(resolve({"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes": 150}))
+    tables = {
+        name: FakeTable(answers=DUE, scores={"compact": score})
+        for name, score in zip("abc", (1, 9, 5), strict=True)
+    }
+    result = passed(tables, settings=settings, clock=NOON)
+    assert {name: dict(table.ran) for name, table in tables.items()} == {
+        "a": {},
+        "b": {"compact": {"final": False, "dry_run": False, "budget_bytes": 100}},
+        "c": {"compact": {"final": False, "dry_run": False, "budget_bytes": 50}},
+    }
+    assert statuses(result) == {"a": "waiting", "b": "done", "c": "done"}
+    assert result.tables[0].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes")
+
+
+def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
+    given = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes-per-day": 1000}
+    settings = settings_from(resolve(given))
+    table = FakeTable(answers=DUE)
+    (one,) = passed({"a": table}, settings=settings, spent_today_bytes=1000, clock=NOON).tables
+    assert (one.status, table.ran) == ("waiting", [])
+    assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes-per-day")
+
+
+def test_a_table_that_another_service_maintains_is_left_to_it() -> None:
+    tables = {"a": FakeTable(answers=DUE), "b": FakeTable(answers=DUE)}
+    result = passed(tables, lease=lambda name: nullcontext("host:1" if name == "a" else ""), clock=NOON)
+    assert statuses(result) == {"a": "waiting", "b": "done"}
+    assert result.tables[0].reason == Reason.of(Code.LEASED, owner="host:1")
+
+
+def test_a_lease_that_cannot_be_taken_stops_nothing() -> None:
+    def broken(_: str) -> Any:
+        raise AdapterError("the storage does not answer")
+
+    assert statuses(passed({"a": FakeTable(answers=DUE)}, lease=broken, clock=NOON)) == {"a": "done"}
+
+
+def test_the_debt_is_what_was_due_whatever_the_budget() -> None:
+    conf = {"spark.lakekeeper.budget-bytes": "1"}
+    result = passed({"a": FakeTable(answers=DUE, conf=conf), "b": FakeTable()}, dry_run=True)
+    assert [table.debt.bytes for table in result.tables] == [200, 0]
+    assert result.debt.query_seconds_per_day == 4 * 86_400
+    assert result.to_dict()["debt"]["bytes"] == 200
+    assert "maintenance debt: 345,600 query-seconds a day, 200 B to rewrite" in str(result)

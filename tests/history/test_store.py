@@ -1,0 +1,183 @@
+"""The history in its file: what is written is read back, by one process or two, and nothing grows without bound."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.store import HistoryStore
+from tests.history.operations import DAY_MS, EVENTS, operation
+
+OTHER = TableId("", "", "/data/events", "delta")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> HistoryStore:
+    return HistoryStore(tmp_path / "state" / "history.db")
+
+
+def added(store: HistoryStore, *operations: Operation, keep_ms: int = 90 * DAY_MS) -> None:
+    for each in operations:
+        store.add(each, keep_ms)
+
+
+def ids(operations: tuple[Operation, ...]) -> list[str]:
+    return [each.operation_id for each in operations]
+
+
+def test_an_operation_is_read_as_it_was_written(store: HistoryStore) -> None:
+    unknown = operation("op-2", core_seconds=None, version_before=None, version_after=None, groups=())
+    added(store, operation(), unknown)
+    assert store.operations() == (unknown, operation())
+    assert store.tables() == (EVENTS,)
+
+
+def test_the_file_can_be_queried_without_lakekeeper(store: HistoryStore) -> None:
+    added(store, operation())
+    with sqlite3.connect(store.path) as db:
+        row = db.execute(
+            "SELECT operation_type, start_time, end_time, table_name, usage_unit, usage_quantity,"
+            " json_extract(operation_metrics, '$.added_bytes_count'), json_extract(reason, '$.text')"
+            " FROM operations WHERE end_time > datetime(0, 'unixepoch')"
+        ).fetchone()
+        group = db.execute(
+            "SELECT group_id, bytes_in, bytes_out, rows_in, rows_out FROM merge_groups"
+        ).fetchone()
+    db.close()
+    times = ("1970-01-01T00:00:01.000Z", "1970-01-01T00:00:02.500Z")
+    assert row == ("compact", *times, "events", "CORE_SECONDS", 1.25, 310, "compact: 4 -> 1 file")
+    assert group == ("abc", 400, 310, 40, 38)
+
+
+def test_operations_of_one_table_are_newest_first_and_limited(store: HistoryStore) -> None:
+    added(store, *(operation(f"op-{i}", end_ms=1_000 * i) for i in (3, 1, 2)))
+    added(store, operation("other", table=OTHER, end_ms=9_000))
+    assert ids(store.operations(EVENTS)) == ["op-3", "op-2", "op-1"]
+    assert ids(store.operations(EVENTS, limit=1)) == ["op-3"]
+    assert ids(store.operations(since_ms=3_000)) == ["other", "op-3"]
+    assert ids(store.operations(OTHER)) == ["other"]
+
+
+def test_of_consecutive_idle_operations_the_newest_is_kept(store: HistoryStore) -> None:
+    """A service that looks every 15 minutes and finds nothing must not fill the disk."""
+    idle = [operation(f"idle-{i}", operation_status="idle", end_ms=10_000 + i) for i in range(50)]
+    added(store, operation("work"), *idle[:40])
+    added(store, operation("vacuum", operation_type="vacuum", operation_status="idle", end_ms=11_000))
+    added(store, operation("more work", end_ms=12_000), *idle[40:])
+    assert sorted(ids(store.operations())) == ["idle-39", "idle-49", "more work", "vacuum", "work"]
+
+
+def test_operations_past_their_retention_are_deleted_with_their_groups(store: HistoryStore) -> None:
+    added(store, operation("old", end_ms=DAY_MS), operation("new", end_ms=4 * DAY_MS), keep_ms=2 * DAY_MS)
+    assert ids(store.operations()) == ["new"]
+    with sqlite3.connect(store.path) as db:
+        counts = [
+            db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("merge_groups", "decisions")
+        ]
+    db.close()
+    assert counts == [1, 1]
+
+
+def test_reading_creates_no_file(store: HistoryStore) -> None:
+    assert (store.operations(), store.tables()) == ((), ())
+    assert not store.path.parent.exists()
+
+
+def test_an_operation_that_cannot_be_written_whole_is_not_written_at_all(store: HistoryStore) -> None:
+    added(store, operation("first"))
+    broken = operation("second", decisions=(*operation().decisions, None))
+    with pytest.raises(AttributeError):
+        store.add(broken, DAY_MS)
+    with pytest.raises(sqlite3.IntegrityError):
+        store.add(operation("first"), DAY_MS)
+    assert ids(store.operations()) == ["first"]
+
+
+def test_a_file_of_a_later_version_is_refused_and_left_alone(store: HistoryStore) -> None:
+    added(store, operation())
+    with sqlite3.connect(store.path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(ValueError, match="version 99"):
+        store.add(operation("second"), DAY_MS)
+    with pytest.raises(ValueError, match="version 99"):
+        store.operations()
+
+
+def test_a_reason_of_a_later_version_is_still_read_as_text(store: HistoryStore) -> None:
+    added(store, operation())
+    later = json.dumps({"code": "of_tomorrow", "facts": {"n": 1}, "text": "as written"})
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE operations SET reason = ?", (later,))
+    db.close()
+    (found,) = store.operations()
+    assert (found.reason.code, str(found.reason)) == ("of_tomorrow", "as written")
+
+
+_WRITER = """
+import sys
+from lakekeeper.history.store import HistoryStore
+from tests.history.operations import operation
+store = HistoryStore(sys.argv[1])
+sys.stdin.readline()
+for i in range(40):
+    store.add(operation(f"{sys.argv[2]}-{i}", end_ms=2_500 + i), 10**12)
+    store.operations(limit=3)
+"""
+
+
+def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
+    """They begin at the same time, on a file that does not exist yet."""
+    path = tmp_path / "history.db"
+    root = Path(__file__).parents[2]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path), name],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=root,
+            text=True,
+        )
+        for name in ("a", "b")
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    ends = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], ends
+    found = HistoryStore(path).operations()
+    assert sorted(ids(found)) == sorted(f"{name}-{i}" for name in "ab" for i in range(40))
+    assert all(each.groups and each.decisions for each in found)
+
+
+def test_every_text_is_cleaned_before_it_is_written(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history.db", lambda text: text.replace('s"ecret', "***"))
+    table = TableId("ice", 's"ecret', 't_s"ecret', "iceberg")
+    added(store, operation('s"ecret', table=table, user='s"ecret', versions={"x": 's"ecret'}))
+    (found,) = store.operations()
+    assert (found.operation_id, str(found.table), found.versions) == ("***", "ice.***.t_***", {"x": "***"})
+    assert all(b"ecret" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store: HistoryStore) -> None:
+    old, new = Task("merge", "a", "compact"), Task("merge", "a", "compact", score=7.0)
+    store.keep_tasks([old, Task("gc", "a", "vacuum")], 0)
+    store.keep_tasks([new], DAY_MS)
+    assert store.tasks() == (new, Task("gc", "a", "vacuum"))
+    store.keep_tasks([], 31 * DAY_MS)
+    assert store.tasks() == (new,)
+
+
+def test_bytes_that_were_rewritten_are_summed_by_origin_and_time(store: HistoryStore) -> None:
+    added(store, operation("call", end_ms=5_000), operation("early", origin="auto", end_ms=4_999))
+    added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
+    assert store.rewritten_bytes("auto", 5_000) == 1_200
+    assert store.rewritten_bytes("auto", 5_001) == 0

@@ -1,0 +1,64 @@
+"""What automatic runs remember: alone in memory, through the history with others, and never at the cost of a pass."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
+from lakekeeper.core.scheduling.task import Task, failed
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.recording import FleetMemory, table_id
+from lakekeeper.spi import TableName
+
+TASK = failed(Task("merge", "a", "compact"), "boom", 0, 1_000)
+
+
+def report(rewritten: int = 0, *tasks: Task) -> AutoReport:
+    result = TableResult("a", "done", Reason.of(Code.DONE), rewritten_bytes_count=rewritten, tasks=tasks)
+    return AutoReport((result,), 1)
+
+
+def test_a_service_remembers_tasks_and_the_bytes_of_a_day() -> None:
+    memory = FleetMemory()
+    memory.keep(report(100, TASK), DAY_MS)
+    memory.keep(report(50), 2 * DAY_MS - 1)
+    assert memory.tasks() == {("a", "compact"): TASK}
+    assert memory.rewritten_bytes(2 * DAY_MS - 1) == 150
+    assert memory.rewritten_bytes(2 * DAY_MS) == 50
+    assert FleetMemory().tasks() == {}
+
+
+def test_passes_of_different_processes_share_it_through_the_history(tmp_path: Path) -> None:
+    FleetMemory(HistoryStore(tmp_path / "history.db")).keep(report(100, TASK), 0)
+    assert FleetMemory(HistoryStore(tmp_path / "history.db")).tasks() == {("a", "compact"): TASK}
+
+
+def test_a_history_that_is_down_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    memory = FleetMemory(HistoryStore(tmp_path / "file" / "history.db"))
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        memory.keep(report(100, TASK), 0)
+        assert (memory.tasks(), memory.rewritten_bytes(1)) == ({("a", "compact"): TASK}, 100)
+    assert "the history of automatic runs is not available" in caplog.text
+
+
+def test_services_have_names_of_their_own() -> None:
+    assert FleetMemory().owner != FleetMemory().owner
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        (TableName("t", "iceberg", "t", "ice", ("a", "b"), "t"), "ice.a.b.t"),
+        (TableName("/x/t/", "delta", "", path="file:/x/t/"), "/x/t"),
+        (TableName("s3a://b/t", "delta", "", path="s3a://b/t"), "s3a://b/t"),
+    ],
+)
+def test_the_name_of_a_table_in_the_history(name: TableName, expected: str) -> None:
+    assert str(table_id(name)) == expected
