@@ -31,7 +31,6 @@ LADDER = 3.0  # 2 brings the same for half as much work again
 _START = 1.3  # of the smallest R: the first step holds more than one size
 _LESS = 0.95  # of the blocks of one step are in the next one, at most
 _SPARSE = 6  # points for each block, from which on the line is compacted first
-_SURE = 6.0  # times due, from which on a batch is taken whole: what is inside it could leave little more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,9 +161,6 @@ def _nest(field: Field, wait: Floats) -> _Nest:
             paid.append(found.at(np.flatnonzero(pays)))
             parts.append(part[pays])
             edges.append(edges[-1] + int(pays.sum()))
-            sure = np.zeros(len(field), dtype=np.bool_)
-            sure[members[np.repeat(pays & (due >= _SURE), count)]] = True
-            at = at[~sure[at]]
     return _Nest(inside, np.concatenate(around), joined(paid), np.concatenate(parts), edges)
 
 

@@ -68,7 +68,6 @@ class Adaptive:
 
 
 def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, env: Env) -> list[Merge]:
-    """Those that bring most for their work come first."""
     if not found.count:
         return []
     weighed = found.weighed
@@ -83,11 +82,10 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
         weighed.work.tolist(),
         strict=True,
     )
-    merges = [
+    return [
         Merge(at[a:b], o, s, _why(field, found.members[a:b], rent, work, part=bool(t)), born_ms=t)
         for a, b, o, s, t, rent, work in described
     ]
-    return [merges[i] for i in np.argsort(-score, kind="stable").tolist()]
 
 
 def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> Reason:

@@ -5,7 +5,7 @@ A reader reads a deleted row and throws it away, and opens the deletes themselve
 * the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block,
   5 % (Relyt's default) of one of seven days, falling further with age (``planning.time_decay``), so that all
   deleted rows are cleaned up in the end, whether queries read them or not; or
-* opening its deletes has cost queries half of what a rewrite costs (``planning.ski_rental``): many delete
+* opening its deletes has cost queries 0.7 times what a rewrite costs (``planning.ski_rental``): many delete
   files on one block, as a stream of upserts leaves them, or deletes as large as the block.
 
 Where the log does not say how many rows are deleted (equality deletes, position deletes of a whole partition, two
@@ -96,7 +96,7 @@ class Deletes:
 class _Judged:
     """Per block: does any delete apply, is the number of deleted rows known, their share (or what it is on average).
 
-    due        the share is at the threshold, or the rent is half of the work
+    due        the share is at the threshold, or the rent 0.7 times the work
     falls      thresholds fall as blocks age
     rent       what opening the deletes has cost queries so far, in byte-equivalents, and ``work``, what a rewrite costs
     """
