@@ -1,7 +1,7 @@
-"""The daily slice: of the cases of one parametrized test that needs a JVM, each run takes every third.
+"""The daily slice: of the cases of a parametrized JVM test, each run takes a third; of five or more, a fifth.
 
 The next run of the day takes the same cases, the next day's the following ones, so that each case runs at least once in
-three days. Tests without parameters, tests without a JVM, and tests that are selected by name or by marker always run.
+five days. Tests without parameters, tests without a JVM, and tests that are selected by name or by marker always run.
 
 The slice depends on the date alone: the workers of one run agree on it. The header of a run prints the date;
 ``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every case, as does
@@ -21,7 +21,11 @@ import pytest
 
 VARIABLE = "LAKEKEEPER_SAMPLE"
 ALL = "all"
-SHARE = 3
+SMALL, LARGE = 3, 5
+"""One case in so many runs on a day: in a family of fewer than LARGE cases, and in any other.
+
+Of three cases, such as the kinds of tables, one runs each day.
+"""
 NEED_A_JVM = ("spark", "delta", "iceberg")
 T = TypeVar("T")
 
@@ -31,21 +35,26 @@ def chosen_day() -> str:
     return os.environ.setdefault(VARIABLE, datetime.now(timezone.utc).date().isoformat())
 
 
-def sliced(tests: Iterable[tuple[T, str]], day: str, share: int = SHARE) -> tuple[list[T], list[T]]:
+def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -> tuple[list[T], list[T]]:
     """(those that run on this day, those that do not) of tests, each given with its family.
+
+    One in ``share`` runs, of every family alike if it is given.
 
     Families start at different cases, so that one day does not take the same argument of all.
     """
     if day == ALL:
         return [test for test, _ in tests], []
     at = date.fromisoformat(day).toordinal()
+    tests = list(tests)
+    size = Counter(family for _, family in tests)
     seen: Counter[str] = Counter()
     taken: list[T] = []
     left: list[T] = []
     for test, family in tests:
         turn = seen[family] + zlib.crc32(family.encode()) + at
         seen[family] += 1
-        (left if turn % share else taken).append(test)
+        period = share or (LARGE if size[family] >= LARGE else SMALL)
+        (left if turn % period else taken).append(test)
     return taken, left
 
 

@@ -34,6 +34,16 @@ def test_a_slice_takes_other_cases_of_other_families() -> None:
     assert {n for _, n in taken} == {0, 1, 2}
 
 
+@pytest.mark.parametrize(
+    "cases, on_each_day, period", [(3, {1}, 3), (4, {1, 2}, 3), (5, {1}, 5), (24, {4, 5}, 5)]
+)
+def test_large_families_are_spread_over_more_days(cases: int, on_each_day: set[int], period: int) -> None:
+    tests = [(n, "family") for n in range(cases)]
+    slices = [sliced(tests, day)[0] for day in days(period)]
+    assert {len(taken) for taken in slices} == on_each_day
+    assert sorted(n for taken in slices for n in taken) == list(range(cases))
+
+
 def test_all_takes_every_case() -> None:
     assert sliced([(1, "a"), (2, "a")], ALL) == ([1, 2], [])
 
