@@ -16,6 +16,7 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, PatternResult
+from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
@@ -67,8 +68,12 @@ def auto(
     backoffs = Backoffs.between(settings.pause_seconds)
     memory = fleet_memory(spark)
 
+    alerts = Alerts(settings.alert_command)
+
     def repeated() -> AutoReport:
-        return one_pass(spark, settings, backoffs=backoffs, memory=memory)
+        report = one_pass(spark, settings, backoffs=backoffs, memory=memory)
+        alerts.after(report)
+        return report
 
     return Service(repeated, settings.pause_seconds).start()
 

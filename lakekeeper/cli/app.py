@@ -17,6 +17,7 @@ from lakekeeper.arguments import columns_and_layout
 from lakekeeper.cli import records, storage
 from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.information import Information
+from lakekeeper.cli.logs import logs
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
@@ -361,6 +362,13 @@ def auto(
         ),
     ] = None,
     dry_run: DryRun = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve /metrics for Prometheus and /healthz; HOST defaults to 127.0.0.1.",
+        ),
+    ] = None,
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
@@ -369,7 +377,7 @@ def auto(
     """
     if once and every:
         raise OptionError("--every", every, "--once or --every, not both")
-    return repeat(setup, tuple(tables or ()), every=every, once=once, dry_run=dry_run)
+    return repeat(setup, tuple(tables or ()), every=every, once=once, dry_run=dry_run, metrics=metrics)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -379,7 +387,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given or given[:1] == ["auto"]
-    with Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
+    log = logs(as_json="--log-json" in given)
+    with log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
         try:
             code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
             # Typer makes 130 of a KeyboardInterrupt; an automatic run returns it after a pass that was only cut short.

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from lakekeeper.cli.metrics import Watched, serving
 from lakekeeper.cli.setup import Setup
+from lakekeeper.core.config.options import Options
+from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.errors import OptionError, reason
@@ -24,17 +27,39 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def repeat(setup: Setup, tables: tuple[str, ...], *, every: str | None, once: bool, dry_run: bool) -> int:
-    """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short."""
+def repeat(
+    setup: Setup,
+    tables: tuple[str, ...],
+    *,
+    every: str | None,
+    once: bool,
+    dry_run: bool,
+    metrics: str | None = None,
+) -> int:
+    """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short.
+
+    ``metrics`` is the address at which the service is watched.
+    """
     given: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
     options = setup.check(given)
     settings = settings_from(options)
-    if not setup.quiet:
+    if not setup.silent:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
+    watched = Watched(settings.pause_seconds)
+    with serving(metrics, watched) as served:
+        if served and not setup.silent:
+            typer.echo("lakekeeper auto: metrics at http://{}:{}/metrics".format(*served), err=True)
+        return _passes(setup, options, settings, watched, once=once, dry_run=dry_run)
+
+
+def _passes(
+    setup: Setup, options: Options, settings: AutoSettings, watched: Watched, *, once: bool, dry_run: bool
+) -> int:
     spark = setup.session()
     memory = FleetMemory(session_store(spark, options.history))
     backoffs = None if once else Backoffs.between(settings.pause_seconds)
-    service = _Service(setup, spark, settings, memory, backoffs)
+    alerts = Alerts(settings.alert_command)
+    service = _Service(setup, spark, settings, memory, watched, alerts, backoffs)
     interrupts = current()
     with interrupts.draining() as stopped:
         while True:
@@ -53,6 +78,8 @@ class _Service:
     spark: SparkSession
     settings: AutoSettings
     memory: FleetMemory
+    watched: Watched
+    alerts: Alerts
     backoffs: Backoffs | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
@@ -78,10 +105,14 @@ class _Service:
                 raise
             # A catalog that is down now may be up at the next pass.
             text = reason(error)
+            self.watched.failed(text)
             typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
             typer.echo(f"lakekeeper auto: {text}", err=True)
             return 1, True
+        self.watched.ended(report)
+        if not dry_run:
+            self.alerts.after(report)
         typer.echo(report.to_json())
-        if not setup.quiet and not setup.as_json:
+        if not setup.silent and not setup.as_json:
             typer.echo(str(report), err=True)
         return report.exit_code, not report.cut_short

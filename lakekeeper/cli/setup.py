@@ -50,6 +50,14 @@ class Setup:
     master: Annotated[str | None, typer.Option(help="Spark master; default: local[*].")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")] = False
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Print the log on stderr, one JSON object a line.")
+    ] = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether stderr is left to the log and to errors."""
+        return self.quiet or self.log_json
 
     def confs(self) -> dict[str, str]:
         """All confs given on the command line; raises OptionError."""
@@ -90,7 +98,7 @@ class Setup:
 
     def progress(self) -> Progress:
         """A display for one run."""
-        return Progress(quiet=self.quiet)
+        return Progress(quiet=self.silent)
 
     def show(self, result: Any) -> None:
         """Print a result on stdout, as text or as JSON."""

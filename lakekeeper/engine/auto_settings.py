@@ -25,6 +25,7 @@ class AutoSettings:
     quiet_hours: tuple[QuietHours, ...] = ()
     budget_bytes: int | None = None
     budget_bytes_per_day: int | None = None
+    alert_command: str | None = None
 
 
 def settings_from(options: Options) -> AutoSettings:
@@ -42,6 +43,7 @@ def settings_from(options: Options) -> AutoSettings:
         quiet_hours=tuple(map(_quiet_hours, auto.quiet_hours)),
         budget_bytes=auto.budget_bytes,
         budget_bytes_per_day=auto.budget_bytes_per_day,
+        alert_command=auto.alert_command,
     )
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import socket
+import sys
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +16,9 @@ import lakekeeper as lk
 from lakekeeper import fleet
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import NotFound
@@ -57,6 +66,30 @@ def test_one_pass_has_none(opened: Opened) -> None:
     spark: Any = None
     lk.run(spark)
     assert opened.given == [("a", None), ("b", None)]
+
+
+def test_a_service_is_watched_while_it_works_and_raises_alerts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    seen: list[str] = []
+
+    def one_pass(*_: Any, **__: Any) -> AutoReport:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as answer:
+            seen.append(answer.read().decode())
+        return AutoReport((TableResult("a", "failed", Reason.of(Code.FAILED, error="boom")),), 1)
+
+    program = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
+    command = shlex.join([sys.executable, "-c", program, str(tmp_path / "alert")])
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    monkeypatch.setattr(fleet, "one_pass", one_pass)
+    setup = Setup(conf=[f"spark.lakekeeper.auto.alert-command={command}"])
+    assert repeat(setup, ("a",), every=None, once=True, dry_run=False, metrics=str(port)) == 1
+    assert seen == ['{"status": "ok", "passes": 0, "error": ""}']
+    assert f"http://127.0.0.1:{port}/metrics" in capsys.readouterr().err
+    assert json.loads((tmp_path / "alert").read_text())["tables"][0]["reason"]["text"] == "boom"
 
 
 @pytest.mark.parametrize("once", [True, False])

@@ -411,6 +411,8 @@ def test_a_pass_is_one_line_of_json_with_its_exit_code() -> None:
 
 def test_settings_are_checked() -> None:
     given = {"auto.tables": "ice.db.*, /p/t", "auto.verbs": "compact", "auto.every": "2h"}
+    alert = resolve(given, {"spark.lakekeeper.auto.alert-command": "/bin/page ops"})
+    assert settings_from(alert).alert_command == "/bin/page ops"
     assert settings_from(resolve(given)) == AutoSettings(("ice.db.*", "/p/t"), ("compact",), 7200)
     with pytest.raises(OptionError, match=r"spark\.lakekeeper\.auto\.tables"):
         settings_from(resolve())

@@ -186,6 +186,13 @@ class AutoOptions:
         low=1,
         scope="session",
     )
+    alert_command: str | None = option(
+        "auto.alert-command",
+        None,
+        "Command that automatic runs start, without a shell, when a table fails or is parked, or a pattern matches no "
+        "table; it reads JSON on its standard input.",
+        scope="conf",
+    )
 
 
 @dataclass(frozen=True, slots=True)

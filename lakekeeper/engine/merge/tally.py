@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
 from lakekeeper.errors import Conflict, Rejected
+
+_LOG = logging.getLogger("lakekeeper.events")
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Tally:
     def failed(self, failed: Failed) -> None:
         """A group came to no rewrite."""
         status = "dropped" if failed.raced else "failed"
+        _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
 
     def lost(self, rewrites: Sequence[Rewrite], failure: Conflict | Rejected) -> None:

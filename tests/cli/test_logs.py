@@ -1,0 +1,42 @@
+"""The log of a command: JSON lines where they are wanted, and no phase twice where the display shows it."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from lakekeeper.cli.logs import logs
+from lakekeeper.engine.events import Events
+
+
+def test_json_lines_carry_the_facts_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with logs(as_json=True):
+        Events("ice.db.t", "r1").tell("committed", version=7, rewrites=2)
+        Events("ice.db.t", "r1").tell("read", task="x")
+        logging.getLogger("lakekeeper").warning("%s", 'a "quoted"\nwarning')
+    committed, warning = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (committed["level"], committed["table"], committed["run_id"]) == ("INFO", "ice.db.t", "r1")
+    assert (committed["phase"], committed["facts"]) == ("committed", {"version": 7, "rewrites": 2})
+    assert (warning["level"], warning["message"]) == ("WARNING", 'a "quoted"\nwarning')
+    assert warning["time"].endswith("+00:00")
+
+
+def test_without_it_phases_are_left_to_the_display_and_warnings_are_not(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with logs(as_json=False):
+        Events("t", "r1").tell("conflict", reason="lost")
+        logging.getLogger("lakekeeper").warning("shown")
+    assert capsys.readouterr().err == ""
+    assert [record.getMessage() for record in caplog.records] == ["shown"]
+
+
+def test_a_command_leaves_the_loggers_as_they_were() -> None:
+    loggers = [logging.getLogger(name) for name in ("lakekeeper", "lakekeeper.events")]
+    before = [(each.level, each.propagate, list(each.handlers)) for each in loggers]
+    for as_json in (True, False):
+        with pytest.raises(KeyError), logs(as_json=as_json):
+            raise KeyError
+    assert [(each.level, each.propagate, list(each.handlers)) for each in loggers] == before
