@@ -112,9 +112,9 @@ class _Merge:
             sample += [
                 value for value in tokens(inside[:: max(1, len(inside) // _SAMPLE)]) if value is not None
             ]
-        sample.sort()  # type: ignore[arg-type]  # all are int, or all bytes
+        sample.sort()
         at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
-        return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator,type-var]  # as above
+        return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
 
     def _read(self, groups: Iterable[Group], own: Range) -> pa.Table:
         """The rows of a range, one chunk per column."""

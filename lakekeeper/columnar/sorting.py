@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def _order_of_floats(plain: npt.NDArray[np.float64]) -> Longs:
 
 def tokens(values: pa.Array) -> list[Token | None]:
     """The values of an array from :func:`ordered`, each as a token; None for NULL."""
-    found = values.to_pylist()
+    found: list[Any] = values.to_pylist()
     if pa.types.is_decimal(values.type):
         return [None if value is None else unscaled(value, values.type.scale) for value in found]
     return found
@@ -52,7 +53,10 @@ def tokens(values: pa.Array) -> list[Token | None]:
 
 def token_of_bound(bound: float | bytes) -> Token:
     """A bound of a row group (:class:`lakekeeper.columnar.parquet.Bounds`) as a token."""
-    return int(_order_of_floats(np.array([bound]))[0]) if isinstance(bound, float) else bound
+    if not isinstance(bound, float):
+        return bound
+    number: int = _order_of_floats(np.array([bound]))[0].item()
+    return number
 
 
 def unscaled(value: Decimal, scale: int) -> int:
@@ -90,7 +94,7 @@ class Range:
 
 
 def _scalar(token: Token, kind: pa.DataType) -> pa.Scalar:
-    if pa.types.is_decimal(kind):
+    if isinstance(token, int) and pa.types.is_decimal(kind):
         return pa.scalar(Decimal(token).scaleb(-kind.scale, Context(prec=76)), kind)
     return pa.scalar(token, kind)
 

@@ -91,7 +91,7 @@ def jobs(
     row = st.tuples(*(st.none() | st.sampled_from(KINDS[kind][1]) for kind in kinds))
     files = []
     keyed = draw(st.integers(0, len(kinds)))
-    key = draw(st.permutations(range(len(kinds))))[:keyed]
+    key = draw(st.permutations(list(range(len(kinds)))))[:keyed]
     presorted = draw(st.booleans())
     for _ in range(draw(st.integers(1, 4))):
         rows = draw(st.lists(row, max_size=12))
@@ -427,7 +427,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 def test_a_range_reads_only_the_row_groups_that_overlap_it(
     tmp_path: Path, reads: list[tuple[int, int]]
 ) -> None:
-    files = [([(i,) for i in range(start, 100, 2)], set(), 10) for start in (0, 1)]
+    files: list[Any] = [([(i,) for i in range(start, 100, 2)], set(), 10) for start in (0, 1)]
     task = task_of(tmp_path, ["int64"], files, {"key": (0,), "cuts": [40, 60]})
     found = []
     for part, expected in enumerate(
@@ -455,7 +455,7 @@ def test_sorted_inputs_are_merged_range_by_range_and_unsorted_ones_are_read_once
     whole = np.random.default_rng(2).permutation(1_000).tolist()
     for in_order in (True, False):
         halves = [sorted(half) if in_order else half for half in (whole[:500], whole[500:])]
-        files = [([(value,) for value in half], set(), 10) for half in halves]
+        files: list[Any] = [([(value,) for value in half], set(), 10) for half in halves]
         reads.clear()
         scattered.clear()
         task = task_of(tmp_path, ["int64"], files, {"key": (0,)})
@@ -475,7 +475,7 @@ def test_a_merge_of_thousands_of_files_keeps_one_of_them_open(
 ) -> None:
     import resource
 
-    files = [([(number,)], set(), 1) for number in range(200)]
+    files: list[Any] = [([(number,)], set(), 1) for number in range(200)]
     task = task_of(tmp_path, ["int64"], files, {"key": (0,)})
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (150, before[1]))

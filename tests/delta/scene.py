@@ -13,7 +13,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.merge import SparkRunner
@@ -115,7 +117,13 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
     return [replace(task, id=uuid.uuid4().hex[:12], **changed) for task in tasks]
 
 
-def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1") -> Rewrite:
+def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1", *, columnar: bool = True) -> Rewrite:
+    """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
+    planned = adapter.columnar.plan(task, run_id) if columnar else None
+    if isinstance(planned, FileMerge):
+        written = SparkRunner(adapter._log.jvm.spark).merge_files(planned)
+        if not isinstance(written, Reason):
+            return adapter.columnar.adopt(planned, written, task, run_id)
     rows = adapter.read(task)
     return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
 
@@ -126,10 +134,14 @@ def recluster(
     *,
     level: int = 1,
     run_id: str = "run-1",
+    columnar: bool = True,
     **changed: Any,
 ) -> Commit:
     """Rewrite and commit all blocks."""
     adapter = scene.adapter()
     snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
+    done = [
+        rewritten(adapter, task, run_id, columnar=columnar)
+        for task in tasks_of(snapshot, level=level, **changed)
+    ]
     return adapter.commit(done, snapshot, run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -103,6 +104,13 @@ class GroupOptions:
         low=1,
         high=256,
         scope="lower",
+    )
+    engine: Literal["auto", "spark"] = option(
+        "merge-engine",
+        "auto",
+        "How rows are merged. `auto`: by columnar workers in Spark tasks, where table and files admit it, and by rows "
+        "in Spark elsewhere; the report names the reason. `spark`: always by rows in Spark.",
+        scope="session",
     )
 
 
