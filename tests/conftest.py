@@ -93,6 +93,13 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(params=["by columns", "by rows"])
+def merged_by(request: pytest.FixtureRequest) -> None:
+    """Which path merges the tables that both can merge."""
+    if request.param == "by columns":
+        request.getfixturevalue("on_local_disk")
+
+
 @pytest.fixture
 def on_local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file system of the tests counts as a local disk, so that columnar workers open tables by path."""

@@ -81,11 +81,10 @@ class DeltaColumnar:
         conf = _conf_of(log, state)
         columns = _columns(state)
         key, cut = _key(state, task, columns)
-        inputs = [
-            _input(log, conf.root, add) for add in log.jvm.items(log.inputs(state, task.id, task.inputs))
-        ]
+        adds = log.jvm.items(log.inputs(state, task.id, task.inputs))
+        found = dict(_input(log, conf.root, add) for add in adds)
         return FileMerge(
-            inputs=tuple(inputs),
+            inputs=tuple(found[path] for path in task.inputs),
             columns=columns,
             key=key,
             folder=f"{conf.root}/{run_folder(task.table_uuid, run_id)}",
@@ -209,7 +208,8 @@ def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[
     return tuple(place[name] for name in stored), place[physical_step(state, cuts[0])] if cuts else 0
 
 
-def _input(log: Log, root: str, add: Any) -> FileInput:
+def _input(log: Log, root: str, add: Any) -> tuple[str, FileInput]:
+    """An input by its path in the log."""
     data: dict[str, Any] = json.loads(add.json())["add"]
     rows = json.loads(data.get("stats") or "{}").get("numRecords")
     if rows is None:
@@ -219,7 +219,7 @@ def _input(log: Log, root: str, add: Any) -> FileInput:
         if int(data["deletionVector"]["cardinality"]) > _DELETED_ROWS:
             raise _Refused("too many deleted rows in a file")
         deleted = pack(positions(log, vector_of(log, add)))
-    return FileInput(f"{root}/{unquote(data['path'])}", int(rows), deleted)
+    return str(data["path"]), FileInput(f"{root}/{unquote(data['path'])}", int(rows), deleted)
 
 
 def _live_rows(merge: FileMerge) -> int:

@@ -254,8 +254,14 @@ class Inputs:
         try:
             leaves = file.find(Column(((column.name, column.field_id if column.by_id else None),)))
         except Absent:
-            if not column.may_lack or (column.by_id and not file.has_field_ids):
-                raise Declined(f"a file without column {column.name}, or without field ids") from None
+            if not column.may_lack:
+                raise Declined(f"a file without column {column.name}") from None
+            if file.has_like(column.name, with_id=not column.by_id):
+                raise Declined(
+                    f"a file that spells column {column.name} otherwise, or without its id"
+                ) from None
+            if column.by_id and not file.has_field_ids:
+                raise Declined("a file without field ids") from None
             return None
         if len(leaves.numbers) != 1:
             raise Declined(f"nested columns ({column.name})")

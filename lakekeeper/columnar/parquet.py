@@ -106,6 +106,13 @@ class ParquetFile:
         """Whether any of its top-level columns has a field id."""
         return any(_ID in (field.metadata or {}) for field in self._schema.to_arrow_schema())
 
+    def has_like(self, name: str, *, with_id: bool) -> bool:
+        """Whether a top-level column has this name in any case: one without a field id, or any ``with_id``."""
+        return any(
+            field.name.lower() == name.lower() and (with_id or _ID not in (field.metadata or {}))
+            for field in self._schema.to_arrow_schema()
+        )
+
     def find(self, column: Column) -> Leaves:
         """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous."""
         kind: Any = self._schema.to_arrow_schema()

@@ -55,14 +55,13 @@ def token_of_bound(bound: float | bytes) -> Token:
     """A bound of a row group (:class:`lakekeeper.columnar.parquet.Bounds`) as a token."""
     if not isinstance(bound, float):
         return bound
-    number: int = _order_of_floats(np.array([bound]))[0].item()
-    return number
+    return int(_order_of_floats(np.array([bound]))[0].item())
 
 
 def unscaled(value: Decimal, scale: int) -> int:
     """A decimal as an integer of its last place."""
     sign, digits, exponent = value.as_tuple()
-    number = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
+    number: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
     return -number if sign else number
 
 

@@ -91,7 +91,8 @@ def jobs(
     row = st.tuples(*(st.none() | st.sampled_from(KINDS[kind][1]) for kind in kinds))
     files = []
     keyed = draw(st.integers(0, len(kinds)))
-    key = draw(st.permutations(list(range(len(kinds)))))[:keyed]
+    shuffled: list[int] = draw(st.permutations(range(len(kinds))))
+    key = shuffled[:keyed]
     presorted = draw(st.booleans())
     for _ in range(draw(st.integers(1, 4))):
         rows = draw(st.lists(row, max_size=12))
@@ -320,8 +321,22 @@ def test_narrower_types_and_missing_columns_are_read_as_spark_reads_them(tmp_pat
 
 def test_a_file_without_field_ids_is_declined_where_columns_have_them(tmp_path: Path) -> None:
     """Its columns would be taken for missing, and their values for NULL."""
-    task = plain_task(tmp_path, pa.table({"c": [1]}), [FileColumn("c", "int64", 1, by_id=True)])
-    assert "without field ids" in declined(task)
+    for name in ("c", "C", "another"):
+        task = plain_task(tmp_path, pa.table({name: [1]}), [FileColumn("c", "int64", 1, by_id=True)])
+        assert "without" in declined(task)
+    some = pa.schema(
+        [pa.field("c", pa.int64()), pa.field("d", pa.int64(), metadata={b"PARQUET:field_id": b"2"})]
+    )
+    table = pa.table([pa.array([1]), pa.array([1])], schema=some)
+    assert "without its id" in declined(
+        plain_task(tmp_path, table, [FileColumn("c", "int64", 1, by_id=True)])
+    )
+
+
+def test_a_name_in_another_case_is_declined(tmp_path: Path) -> None:
+    """Spark finds such a column; it must not be taken for missing."""
+    task = plain_task(tmp_path, pa.table({"C": [1]}), [FileColumn("c", "int64")])
+    assert "spells column c otherwise" in declined(task)
 
 
 def test_columns_are_found_by_their_id_and_written_under_their_new_name(tmp_path: Path) -> None:

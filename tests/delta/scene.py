@@ -13,14 +13,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, TableName
-from lakekeeper.testing.harness import task_for
+from lakekeeper.testing.harness import merged, task_for
 from lakekeeper_delta import FORMAT
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.opening import load
@@ -119,13 +117,7 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
 
 def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1", *, columnar: bool = True) -> Rewrite:
     """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
-    planned = adapter.columnar.plan(task, run_id) if columnar else None
-    if isinstance(planned, FileMerge):
-        written = SparkRunner(adapter._log.jvm.spark).merge_files(planned)
-        if not isinstance(written, Reason):
-            return adapter.columnar.adopt(planned, written, task, run_id)
-    rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
+    return merged(SparkRunner(adapter._log.jvm.spark), adapter, task, run_id, columnar=columnar)
 
 
 def recluster(

@@ -16,7 +16,7 @@ from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
 from tests.delta.scene import Scene, Step, recluster, rewritten, tasks_of
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 
 @pytest.fixture

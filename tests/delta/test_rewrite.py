@@ -16,7 +16,7 @@ from deltalake import DeltaTable as RustTable
 from tests.delta.scene import Scene, Step, recluster, rewritten, tasks_of
 from tests.oracles import delta_log
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 _DV = "'delta.enableDeletionVectors'='true'"
 _FILL = "INSERT INTO {t} SELECT /*+ REPARTITION(2) */ id %% 7 AS k, concat('v', id) AS v FROM range(%d, %d)"

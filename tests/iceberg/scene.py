@@ -13,13 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, TableName
-from lakekeeper.testing.harness import task_for
+from lakekeeper.testing.harness import merged, task_for
 from lakekeeper_iceberg import FORMAT, IcebergTable
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.position_deletes import Mask, by_file, write_masks
@@ -131,13 +129,7 @@ def rewritten(
     adapter: IcebergTable, task: MergeTask, run_id: str = "run-1", *, columnar: bool = True
 ) -> Rewrite:
     """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
-    planned = adapter.columnar.plan(task, run_id) if columnar else None
-    if isinstance(planned, FileMerge):
-        written = SparkRunner(adapter._jvm.spark).merge_files(planned)
-        if not isinstance(written, Reason):
-            return adapter.columnar.adopt(planned, written, task, run_id)
-    rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
+    return merged(SparkRunner(adapter._jvm.spark), adapter, task, run_id, columnar=columnar)
 
 
 def recluster(

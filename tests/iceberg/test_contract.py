@@ -22,7 +22,7 @@ from lakekeeper.testing.versions import Kinds
 from lakekeeper_iceberg import FORMAT
 from tests.iceberg.scene import files_on_disk
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 _SQL = {"int": "BIGINT", "float": "DOUBLE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 _ARROW = {

@@ -17,7 +17,7 @@ from lakekeeper_iceberg.position_deletes import leaves_with_file
 from tests.iceberg.race import Race, check, delete_places, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal, recluster
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 _BY_PARTITION = {"write.delete.granularity": "partition"}
 
