@@ -89,19 +89,19 @@ def jobs(
     """(kinds, files as rows with deleted positions and rows of a row group, what the task says)."""
     kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))
     row = st.tuples(*(st.none() | st.sampled_from(KINDS[kind][1]) for kind in kinds))
-    files = []
+    files: list[Any] = []
     keyed = draw(st.integers(0, len(kinds)))
     shuffled: list[int] = draw(st.permutations(range(len(kinds))))
     key = shuffled[:keyed]
-    presorted = draw(st.booleans())
+    presorted: bool = draw(st.booleans())
     for _ in range(draw(st.integers(1, 4))):
-        rows = draw(st.lists(row, max_size=12))
+        rows: list[Any] = draw(st.lists(row, max_size=12))
         if presorted:
             rows.sort(key=lambda r: [order(r[c]) for c in key])
-        dead = draw(st.sets(st.integers(0, len(rows) - 1))) if rows else set()
+        dead: set[int] = draw(st.sets(st.integers(0, len(rows) - 1))) if rows else set()
         files.append((rows, dead, draw(st.integers(1, 5))))
     cuts: list[Any] = []
-    if key and draw(st.booleans()):
+    if bool(key) and draw(st.booleans()):
         kind = kinds[key[0]]
         some = draw(st.sets(st.sampled_from([v for v in KINDS[kind][1] if order(v) != (2,)]), max_size=3))
         cuts = sorted(some, key=order)
