@@ -109,7 +109,8 @@ class GroupOptions:
         "merge-engine",
         "auto",
         "How rows are merged. `auto`: by columnar workers in Spark tasks, where table and files admit it, and by rows "
-        "in Spark elsewhere; the report names the reason. `spark`: always by rows in Spark.",
+        "in Spark elsewhere; the report names the reason. A worker takes up to 2 GB of memory beside the JVM. `spark`: "
+        "always by rows in Spark.",
         scope="session",
     )
 
