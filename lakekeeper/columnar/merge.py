@@ -26,8 +26,8 @@ from lakekeeper.core.model.keys import from_json_values
 
 MEMORY_BYTES = 800 << 20
 """Bytes of decoded rows that a task holds at once. Its peak is about twice as much: the order, and one row group."""
-_REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
-_SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
+REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
+SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
 _SAMPLED = 24  # row groups from which cuts are taken
 _SAMPLE = 4_096  # values of each
 
@@ -95,7 +95,7 @@ class _Merge:
         inner = ranges(cuts, own)
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
         sizes = [sum(map(self.inputs.decoded_bytes, some)) for some in each]
-        if sum(sizes) <= _REREAD * size and max(sizes) <= _SKEW * MEMORY_BYTES:
+        if sum(sizes) <= REREAD * size and max(sizes) <= SKEW * MEMORY_BYTES:
             for number, (range_, some) in enumerate(zip(inner, each, strict=True), 1):
                 self._write(self._read(some, range_), outputs, len(inner) - number)
             return
@@ -161,7 +161,7 @@ class _Merge:
             for path in paths:
                 with pa.memory_map(path) as source:
                     found = pa.ipc.open_file(source).read_all()
-                    if found.nbytes > _SKEW * MEMORY_BYTES:
+                    if found.nbytes > SKEW * MEMORY_BYTES:
                         raise Declined("more rows of about the same key than fit in memory")
                     yield _whole([found], self.inputs.types)
         finally:

@@ -136,16 +136,21 @@ class Outputs:
         os.makedirs(self._merge.folder, exist_ok=True)  # noqa: PTH103 - as above
         path = f"{self._merge.folder}/{name}"
         sink = pa.OSFile(path, "wb")
-        writer = pq.ParquetWriter(
-            sink,
-            self._schema,
-            version="2.6",
-            compression=self._codec,
-            use_dictionary=self._dictionaries or False,
-            store_decimal_as_integer=True,
-            write_page_index=True,
-            store_schema=False,
-        )
+        try:
+            writer = pq.ParquetWriter(
+                sink,
+                self._schema,
+                version="2.6",
+                compression=self._codec,
+                use_dictionary=self._dictionaries or False,
+                store_decimal_as_integer=True,
+                write_page_index=True,
+                store_schema=False,
+            )
+        except BaseException:
+            sink.close()
+            os.remove(path)  # noqa: PTH107 - as above
+            raise
         self._file = _Open(path, sink, writer, self._rows_of_file())
         return self._file
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.columnar import inputs, outputs
+from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.inputs import arrow_type, pack, unpack
 from lakekeeper.columnar.merge import merge
@@ -157,8 +157,8 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """How much of a merge fits in memory."""
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
-        monkeypatch.setattr(merging, "_SKEW", 1e9)
-        monkeypatch.setattr(merging, "_REREAD", 1e9 if request.param == "range by range" else 0.0)
+        monkeypatch.setattr(merging, "SKEW", 1e9)
+        monkeypatch.setattr(merging, "REREAD", 1e9 if request.param == "range by range" else 0.0)
 
 
 @pytest.mark.usefixtures("room")
@@ -402,15 +402,15 @@ def test_rows_are_spread_evenly_where_they_fill_no_whole_number_of_files(tmp_pat
 
 def test_a_worker_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = plain_task(tmp_path, pa.table({"c": list(range(40))}), [FileColumn("c", "int64")])
-    real, left = outputs.Outputs._start, [3]
+    real, left = pq.ParquetWriter, [3]
 
-    def failing(self: outputs.Outputs) -> Any:
+    def failing(*given: Any, **how: Any) -> Any:
         left[0] -= 1
         if not left[0]:
             raise OSError("no space")
-        return real(self)
+        return real(*given, **how)
 
-    monkeypatch.setattr(outputs.Outputs, "_start", failing)
+    monkeypatch.setattr(pq, "ParquetWriter", failing)
     with pytest.raises(OSError, match="no space"):
         merge(replace(task, target_rows=10))
     assert not list(Path(task.folder).iterdir())
@@ -458,15 +458,15 @@ def test_sorted_inputs_are_merged_range_by_range_and_unsorted_ones_are_read_once
     tmp_path: Path, reads: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "MEMORY_BYTES", 2_000)
-    monkeypatch.setattr(merging, "_SKEW", 10)
+    monkeypatch.setattr(merging, "SKEW", 10)
     scattered = []
-    real = merging._Merge._scattered
+    real = tempfile.mkdtemp
 
-    def noting(self: Any, *args: Any) -> Any:
+    def noting(*given: Any, **how: Any) -> Any:
         scattered.append(True)
-        return real(self, *args)
+        return real(*given, **how)
 
-    monkeypatch.setattr(merging._Merge, "_scattered", noting)
+    monkeypatch.setattr(tempfile, "mkdtemp", noting)
     whole = np.random.default_rng(2).permutation(1_000).tolist()
     for in_order in (True, False):
         halves = [sorted(half) if in_order else half for half in (whole[:500], whole[500:])]

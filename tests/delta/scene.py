@@ -117,7 +117,7 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
 
 def rewritten(adapter: Adapter, task: MergeTask, run_id: str = "run-1", *, columnar: bool = True) -> Rewrite:
     """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
-    return merged(SparkRunner(adapter._log.jvm.spark), adapter, task, run_id, columnar=columnar)
+    return merged(SparkRunner(SparkSession.active()), adapter, task, run_id, columnar=columnar)
 
 
 def recluster(

@@ -129,7 +129,7 @@ def rewritten(
     adapter: IcebergTable, task: MergeTask, run_id: str = "run-1", *, columnar: bool = True
 ) -> Rewrite:
     """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
-    return merged(SparkRunner(adapter._jvm.spark), adapter, task, run_id, columnar=columnar)
+    return merged(SparkRunner(SparkSession.active()), adapter, task, run_id, columnar=columnar)
 
 
 def recluster(
