@@ -110,6 +110,19 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(params=["by columns", "by rows"])
+def merged_by(request: pytest.FixtureRequest) -> None:
+    """Which path merges the tables that both can merge."""
+    if request.param == "by columns":
+        request.getfixturevalue("on_local_disk")
+
+
+@pytest.fixture
+def on_local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system of the tests counts as a local disk, so that columnar workers open tables by path."""
+    monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", jvm.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"})
+
+
 @pytest.fixture(params=[True, False], ids=["by path", "through the JVM"])
 def files_by_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The driver opens data files by path, or through the JVM as on an object store; the other way is an error."""

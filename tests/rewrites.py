@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from pyspark.sql import SparkSession
+
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Adapter, Commit
-from lakekeeper.testing.harness import task_for
+from lakekeeper.testing.harness import merged, task_for
 
 
 class Opened(Protocol):
@@ -29,10 +31,11 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
     return [replace(task, **changed) for task in tasks]
 
 
-def rewritten(adapter: Adapter[Any], task: MergeTask, run_id: str = "run-1") -> Rewrite:
-    """What the task wrote; nothing is committed."""
-    rows = adapter.read(task)
-    return adapter.write(SparkRunner(rows.sparkSession).merge(rows, task), task, run_id)
+def rewritten(
+    adapter: Adapter[Any], task: MergeTask, run_id: str = "run-1", *, columnar: bool = True
+) -> Rewrite:
+    """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
+    return merged(SparkRunner(SparkSession.active()), adapter, task, run_id, columnar=columnar)
 
 
 def recluster(
@@ -41,10 +44,12 @@ def recluster(
     *,
     level: int = 1,
     run_id: str = "run-1",
+    columnar: bool = True,
     **changed: Any,
 ) -> Commit:
     """Rewrite and commit all blocks."""
     adapter = table.adapter()
     snapshot = adapter.snapshot(columns)
-    done = [rewritten(adapter, task, run_id) for task in tasks_of(snapshot, level=level, **changed)]
+    tasks = tasks_of(snapshot, level=level, **changed)
+    done = [rewritten(adapter, task, run_id, columnar=columnar) for task in tasks]
     return adapter.commit(done, snapshot, run_id)

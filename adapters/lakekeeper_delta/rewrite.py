@@ -87,7 +87,7 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     outputs = tuple(output for output, _ in made)
     spans = _spans(log, state, written, outputs, task)
     actions = [
-        log.edited(add, **_marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
+        log.edited(add, **marks(state, task, data.get("tags"), spans.get(_file_name(output.path))))
         for add, (output, data) in zip(written, made, strict=True)
     ]
     return Rewrite(task, outputs, rows_in=live, native=Written(actions, inputs), run_id=run_id)
@@ -101,7 +101,7 @@ def write_files(
     Each Spark partition starts its own file; the files are in the order of the partitions. ``checked``: the rows are
     new to the table, and Delta must check them against its constraints.
     """
-    options = {"maxRecordsPerFile": str(rows_per_file), "compression": _codec(log, state)}
+    options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
     session = _write_session(log)
     with log.active(session):
         dataset = log.jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(
@@ -180,7 +180,7 @@ def rows_per_file(task: MergeTask) -> int:
     return min(limit, even if not task.cuts else int(even * _SLACK) + 1)
 
 
-def _marks(
+def marks(
     state: State, task: MergeTask, tags: dict[str, str] | None, span: str | None = None
 ) -> dict[str, Any]:
     """The fields that mark an AddFile as ours: dataChange=false, level, key and its positions on the curve.
@@ -207,12 +207,12 @@ def carried_marks(add: Any, made: Mapping[str, Any]) -> dict[str, Any]:
     return marks
 
 
-def _codec(log: Log, state: State) -> str:
-    """The codec that the table sets, else the session's, else zstd."""
+def chosen_codec(log: Log, state: State) -> str | None:
+    """The codec that the table sets, else the session's; None if neither names one."""
     if state.properties.get(_CODEC_PROPERTY):
         return state.properties[_CODEC_PROPERTY]
     conf = log.jvm.session.sessionState().conf()
-    return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else "zstd"
+    return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else None
 
 
 def _write_session(log: Log) -> Any:

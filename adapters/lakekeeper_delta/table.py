@@ -17,6 +17,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
 from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.commit_times import commits_ms
 from lakekeeper_delta.deletes import DeltaRowDeletes
@@ -175,6 +176,11 @@ class DeltaTable:
     def restores(self) -> DeltaRestores:
         """Restores of deleted rows."""
         return DeltaRestores(self._log)
+
+    @property
+    def columnar(self) -> DeltaColumnar:
+        """Merges by columnar workers."""
+        return DeltaColumnar(self._log)
 
     @property
     def notes(self) -> DeltaNotes:

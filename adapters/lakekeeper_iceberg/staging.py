@@ -187,6 +187,11 @@ def _write(
         jvm.new_files.clearRewrite(placed, group)
 
 
+def sizes(properties: Mapping[str, str], task: MergeTask) -> tuple[int, int]:
+    """(target size of the files of a task, size of their row groups), in bytes."""
+    return task.target_bytes, _row_group_bytes(properties, task.target_bytes)
+
+
 def one_split(size: int) -> int:
     """A split size at which no file or group of this size is split."""
     return max(size * 2, 1 << 27)

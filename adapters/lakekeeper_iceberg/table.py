@@ -39,6 +39,7 @@ from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
+from lakekeeper_iceberg.columnar import IcebergColumnar
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.deletes import apply_deletes
@@ -379,6 +380,10 @@ class IcebergTable:
 
         lock = _commit_locks.__getitem__
         return IcebergRestores(self._jvm, self.table, self._planner, table, seen, self._attempts_of, lock)
+
+    @property
+    def columnar(self) -> IcebergColumnar:
+        return IcebergColumnar(self._jvm, self._planner, lambda: self._table)
 
     @property
     def notes(self) -> IcebergNotes:

@@ -92,6 +92,27 @@ class ParquetFile:
     def rows(self) -> int:
         return int(self.starts[-1])
 
+    @property
+    def layout(self) -> tuple[pq.ParquetSchema, str]:
+        """Two files of the same layout have each column in the same place."""
+        return self._schema, str(self.footer.created_by)
+
+    def type_of(self, leaves: Leaves) -> pa.DataType:
+        """The Arrow type of a top-level column."""
+        return self._schema.to_arrow_schema().field(leaves.path[0]).type
+
+    @property
+    def has_field_ids(self) -> bool:
+        """Whether any of its top-level columns has a field id."""
+        return any(_ID in (field.metadata or {}) for field in self._schema.to_arrow_schema())
+
+    def has_like(self, name: str, *, with_id: bool) -> bool:
+        """Whether a top-level column has this name in any case: one without a field id, or any ``with_id``."""
+        return any(
+            field.name.lower() == name.lower() and (with_id or _ID not in (field.metadata or {}))
+            for field in self._schema.to_arrow_schema()
+        )
+
     def find(self, column: Column) -> Leaves:
         """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous."""
         kind: Any = self._schema.to_arrow_schema()
@@ -144,6 +165,10 @@ class ParquetFile:
             return Bounds(nulls=nulls)
         lo, hi = (_ordered(raw, self._schema.column(number)) for raw in (stats.min_raw, stats.max_raw))
         return Bounds(nulls=nulls) if lo is None or hi is None else Bounds(lo, hi, nulls)
+
+    def table(self, group: int, names: Sequence[str]) -> pa.Table:
+        """All rows of these top-level columns of a row group, in as many chunks as they are decoded in."""
+        return self._file(self.footer).read_row_group(group, columns=list(names), use_threads=False)
 
     def read(self, group: int, columns: Sequence[Leaves], upto: int | None = None) -> list[pa.Array]:
         """These columns of a row group as Arrow arrays: all of its rows, or at least the first ``upto``."""

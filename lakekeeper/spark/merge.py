@@ -18,8 +18,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.spark import row_match
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.spark import columnar_merge, row_match
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Held, Matched, Traces
@@ -58,6 +60,10 @@ class SparkRunner:
         column = task.key.columns[task.cut_column]
         cuts = [_literal(cut, column.kind) for cut in task.cuts]
         return _sorted(rows, F.col(column.name), cuts, order)
+
+    def merge_files(self, merge: FileMerge) -> Sequence[WrittenFile] | Reason:
+        """Files merged by columnar workers; see :mod:`lakekeeper.spark.columnar_merge`."""
+        return columnar_merge.merge_files(self._spark, merge)
 
     def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         """Positions of the lost rows; see :mod:`lakekeeper.spark.row_match`."""

@@ -3,6 +3,7 @@
 adapter    one table of one format: snapshots, reads, writes and commits; and what the engine requires of Spark
 rows       row-level operations: find rows deleted by concurrent commits, delete rows, restore rows
 storage    the files of a table, as ``vacuum`` sees them
+columnar   merges of files whose rows never enter the JVM
 
 May import ``lakekeeper.core`` and ``lakekeeper.errors``.
 """
@@ -19,6 +20,7 @@ from lakekeeper.spi.adapter import (
     Runner,
     TableName,
 )
+from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
     Commit,
     Held,
@@ -38,6 +40,7 @@ __all__ = [
     "PHASES",
     "Adapter",
     "Capabilities",
+    "Columnar",
     "Commit",
     "Format",
     "Held",

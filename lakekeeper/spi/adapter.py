@@ -14,11 +14,14 @@ from typing import Any, Protocol
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Unsupported
+from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
     Commit,
     Held,
@@ -183,6 +186,11 @@ class Adapter(Protocol[Rows]):
         ...
 
     @property
+    def columnar(self) -> Columnar | None:
+        """The columnar half of the adapter, if it has one."""
+        ...
+
+    @property
     def notes(self) -> Notes:
         """The notes kept next to the table's data."""
         ...
@@ -246,6 +254,10 @@ class Runner(Protocol[Rows]):
 
     def merge(self, rows: Rows, task: MergeTask) -> Rows:
         """Sort rows in the task's key order, split into ranges at its cuts."""
+        ...
+
+    def merge_files(self, merge: FileMerge) -> Sequence[WrittenFile] | Reason:
+        """Merge files by columnar workers, one for each range; or why a worker left the merge to :meth:`merge`."""
         ...
 
     def match(self, traces: Traces[Rows], most: int) -> Matched[Rows]:

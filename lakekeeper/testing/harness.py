@@ -21,6 +21,7 @@ import pytest
 from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.layout.rank_boundaries import placed
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.plan import MergeTask, task_id
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
@@ -167,9 +168,22 @@ def task_for(
 
 
 def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask, run_id: str = RUN) -> Rewrite:
-    """Read, merge and write one task."""
+    """Merge one task: by columnar workers where the adapter admits it, else by rows."""
     with harness.runner.working("contract", task):
-        return adapter.write(harness.runner.merge(adapter.read(task), task), task, run_id)
+        return merged(harness.runner, adapter, task, run_id)
+
+
+def merged(
+    runner: Runner[Any], adapter: Adapter[Any], task: MergeTask, run_id: str = RUN, *, columnar: bool = True
+) -> Rewrite:
+    """The rewrite of a task as the engine has it made."""
+    half = adapter.columnar if columnar else None
+    planned = half.plan(task, run_id) if half else None
+    if half and isinstance(planned, FileMerge):
+        written = runner.merge_files(planned)
+        if not isinstance(written, Reason):
+            return half.adopt(planned, written, task, run_id)
+    return adapter.write(runner.merge(adapter.read(task), task), task, run_id)
 
 
 def recluster(

@@ -250,6 +250,10 @@ class MemoryAdapter:
         return MemoryDeletes(self)
 
     @property
+    def columnar(self) -> None:
+        """A table in memory has no Parquet files."""
+
+    @property
     def restores(self) -> MemoryRestores:
         """How deleted rows are put back."""
         return MemoryRestores(self)

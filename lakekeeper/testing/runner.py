@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from lakekeeper.columnar.merge import merge
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.spi import Held, Matched, Traces
 from lakekeeper.testing.curves import along_curve
 from lakekeeper.testing.memory import Parts
@@ -40,6 +43,10 @@ class MemoryRunner:
         column = task.key.columns[task.cut_column]
         cuts = [token(from_json_value(cut, column.kind)) for cut in task.cuts]
         return _split(together, cuts, column.path)
+
+    def merge_files(self, task: FileMerge) -> Sequence[WrittenFile] | Reason:
+        """The same files that a Spark task would write, for adapters that have a columnar half."""
+        return [file for part in range(task.parts) for file in merge(task, part)]
 
     def match(self, traces: Traces[Parts], most: int) -> Matched[Parts]:
         """Places of the lost rows; equal ones take the first places, one each."""

@@ -20,7 +20,7 @@ from lakekeeper.testing.versions import Kinds
 from tests.contract.frames import columns, frame
 from tests.delta.scene import Scene
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 # Delta keeps no bounds of text as raw bytes, nor of booleans.
 WITH_BOUNDS = tuple(kind for kind in SAMPLES if kind not in ("binary", "boolean"))

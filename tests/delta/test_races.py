@@ -19,7 +19,7 @@ from lakekeeper_delta.table import DeltaTable
 from tests.delta.scene import Scene, Step
 from tests.rewrites import recluster, rewritten, tasks_of
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from lakekeeper.errors import AdapterError, Conflict
 from tests.delta.race import COPIES, VALUES, VECTORS, Race, filled, leftovers, row_ids, table
 from tests.delta.scene import Scene
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 MERGE = (
     "MERGE INTO {t} USING (SELECT 'v3' s UNION SELECT 'w4' UNION SELECT 'w9' UNION SELECT 'new') ON v = s "

@@ -17,7 +17,7 @@ from tests.delta.scene import Scene, Step
 from tests.oracles import delta_log
 from tests.rewrites import recluster, rewritten, tasks_of
 
-pytestmark = pytest.mark.delta
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 _DV = "'delta.enableDeletionVectors'='true'"
 _FILL = "INSERT INTO {t} SELECT /*+ REPARTITION(2) */ id %% 7 AS k, concat('v', id) AS v FROM range(%d, %d)"

@@ -74,8 +74,9 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         if name == "table":
             return self._real.table
-        if name in ("deletes", "storage", "notes"):
-            return Faulty(getattr(self._real, name), self._port, f"{name}.")
+        if name in ("deletes", "storage", "notes", "columnar"):
+            half = getattr(self._real, name)
+            return None if half is None else Faulty(half, self._port, f"{name}.")
         if name == "allowing":
             return lambda locations: Faulty(self._real.allowing(locations), self._port, self._prefix)
         if name in ("capabilities", "grounds"):

@@ -20,7 +20,7 @@ from lakekeeper.testing.versions import Kinds
 from tests.contract.frames import columns, frame
 from tests.iceberg.scene import Scene
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tests.iceberg.race import Race, check, delete_places, fill, three_files
 from tests.iceberg.scene import Scene, delete_equal
 from tests.rewrites import recluster
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 _BY_PARTITION = {"write.delete.granularity": "partition"}
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from tests.iceberg.race import Race, check, dangling, delete_places, three_files
 from tests.iceberg.scene import Scene
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -15,7 +15,7 @@ from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene
 from tests.rewrites import recluster, rewritten, tasks_of
 
-pytestmark = pytest.mark.iceberg
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 
 def create(scene: Scene, types: dict[str, Any], version: int = 2) -> Scene:

@@ -227,6 +227,10 @@ class Scripted:
     def restores(self) -> Restores[Parts]:
         raise NotImplementedError
 
+    @property
+    def columnar(self) -> None:
+        return None
+
     def properties(self) -> Mapping[str, str]:
         return {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -103,6 +104,14 @@ class GroupOptions:
         low=1,
         high=256,
         scope="lower",
+    )
+    engine: Literal["auto", "spark"] = option(
+        "merge-engine",
+        "auto",
+        "How rows are merged. `auto`: by columnar workers in Spark tasks, where table and files admit it, and by rows "
+        "in Spark elsewhere; the report names the reason. A worker takes up to 2 GB of memory beside the JVM. `spark`: "
+        "always by rows in Spark.",
+        scope="session",
     )
 
 

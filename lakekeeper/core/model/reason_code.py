@@ -191,6 +191,8 @@ class Code(str, Enum):
         "masked_other_version",
         "not replayed: the adapter masked the outputs for another version",
     )
+    MERGED_BY_ROWS = "merged_by_rows", "merged by rows in Spark: {cause}"
+    MERGED_AGAIN_BY_ROWS = "merged_again_by_rows", "merged again by rows in Spark: {cause}"
     REPLAYED = "replayed", "deletes of {rows:count row} by concurrent commits were replayed"
     CONFLICT = "conflict", "{error}"
     STOPPED_EARLY = "stopped_early", "stopped early, as it could no longer commit"

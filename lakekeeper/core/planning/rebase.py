@@ -41,7 +41,8 @@ class Rewrite:
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
-    those that a later replay replaced, and ``unmasked`` the rewrite as it was written.
+    those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``by_rows`` is why Spark sorted
+    the rows, where the adapter has a columnar half.
     """
 
     task: MergeTask
@@ -54,6 +55,7 @@ class Rewrite:
     stale: tuple[str, ...] = ()
     unmasked: Rewrite | None = field(default=None, compare=False, repr=False)
     run_id: str = ""
+    by_rows: Reason | None = None
 
     @property
     def inputs_now(self) -> Mapping[str, str | None]:

@@ -39,6 +39,7 @@ class Failed:
 class Work:
     """Where a run works: adapter, runner, events and the run's id.
 
+    ``columnar`` allows columnar merges.
     ``watch`` names tasks that can no longer land; ``registration`` is the lease of the run while it writes, and its id
     names the folder of the files.
     """
@@ -50,6 +51,7 @@ class Work:
     watch: Watch | None = None
     registration: Registration | None = None
     clock: Clock = field(default_factory=Clock)
+    columnar: bool = False
 
     @property
     def writer(self) -> str:
@@ -131,11 +133,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
     for _ in range(_FINER_TRIES):
         if work.registration:
             work.registration.renew()
-        rows = _read(work, attempt)
-        work.events.tell("read", task=task.id)
-        if work.registration:
-            work.registration.renew()
-        rewrite = work.adapter.write(work.runner.merge(rows, attempt), attempt, work.writer)
+        rewrite = _merged(work, attempt)
         over = _over(task, rewrite)
         if not over:
             work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
@@ -150,8 +148,37 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
     return Failed(task, Reason.of(Code.OUTPUT_TOO_LARGE, **facts))
 
 
-def _read(work: Work, task: MergeTask) -> Any:
-    return patiently(lambda: work.adapter.read(task), work.clock)
+def _merged(work: Work, task: MergeTask) -> Rewrite:
+    """The merge by columnar workers where the adapter admits it, else by rows in Spark."""
+    half = work.adapter.columnar if work.columnar else None
+    if half is None:
+        return _by_rows(work, task)
+    planned = patiently(lambda: half.plan(task, work.writer), work.clock)
+    if isinstance(planned, Reason):
+        return replace(_by_rows(work, task), by_rows=planned)
+    _has_read(work, task)
+    try:
+        written = work.runner.merge_files(planned)
+    except (
+        Exception
+    ) as error:  # a worker that died, or a file that it cannot read: Spark reads it, or says why not
+        written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
+    if isinstance(written, Reason):
+        return replace(_by_rows(work, task, told=True), by_rows=written)
+    return half.adopt(planned, written, task, work.writer)
+
+
+def _by_rows(work: Work, task: MergeTask, *, told: bool = False) -> Rewrite:
+    rows = patiently(lambda: work.adapter.read(task), work.clock)
+    if not told:
+        _has_read(work, task)
+    return work.adapter.write(work.runner.merge(rows, task), task, work.writer)
+
+
+def _has_read(work: Work, task: MergeTask) -> None:
+    work.events.tell("read", task=task.id)
+    if work.registration:
+        work.registration.renew()
 
 
 def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:

@@ -13,7 +13,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.policy import converges
 from lakekeeper.core.planning.rebase import Rewrite
@@ -141,7 +141,7 @@ class MergeJob:
         with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
             self._rewrite(_Round(snapshot, plan, registration))
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
-            failed = any(group.status == "failed" for group in tally.groups[before:])
+            failed = any(map(_may_have_left_files, tally.groups[before:]))
             registration.clean = not failed and tally.conflicts == lost
         tally.spent += plan.input_bytes
         note_spent(snapshot, self.clock.now_ms(), plan.input_bytes)
@@ -156,7 +156,14 @@ class MergeJob:
         tasks = plan.tasks if parts.bytes_each is None else cold_first(plan.tasks, now.snapshot)
         watch = Watch(self.adapter, now.snapshot, self.clock)
         work = Work(
-            self.adapter, self.runner, self.events, self.tally.run, watch, now.registration, self.clock
+            self.adapter,
+            self.runner,
+            self.events,
+            self.tally.run,
+            watch,
+            now.registration,
+            self.clock,
+            columnar=options.groups.engine == "auto",
         )
         threads = options.groups.max_concurrent
         try:
@@ -269,3 +276,9 @@ class MergeJob:
         seen = patiently(lambda: look(self.session, request), self.clock, BEFORE_WORK)
         scale = scale_of(seen, request.options, self.started_ms, request.workload)
         return mean_depth(seen), scale.present().files
+
+
+def _may_have_left_files(group: GroupResult) -> bool:
+    """Whether a job of the group failed: a columnar merge that did is done again by rows."""
+    again = group.detail is not None and Code.MERGED_AGAIN_BY_ROWS in group.detail.codes
+    return group.status == "failed" or again

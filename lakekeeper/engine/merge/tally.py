@@ -76,11 +76,16 @@ class Tally:
         for kept in landed.kept:
             made_by = Part(kept.task.id, kept.task.born_ms)
             self.parts.update(dict.fromkeys((output.path for output in kept.outputs), made_by))
-            self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_replay_reason(kept)))
+            self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_detail(kept)))
 
 
-def _replay_reason(rewrite: Rewrite) -> Reason | None:
-    return None if rewrite.unmasked is None else Reason.of(Code.REPLAYED, rows=rewrite.replayed)
+def _detail(rewrite: Rewrite) -> Reason | None:
+    """What the report says of a committed group: deletes that were replayed, and why Spark sorted its rows."""
+    by_rows = rewrite.written.by_rows
+    if rewrite.unmasked is None:
+        return by_rows
+    replayed = Reason.of(Code.REPLAYED, rows=rewrite.replayed)
+    return replayed.plus(by_rows) if by_rows else replayed
 
 
 def _group(

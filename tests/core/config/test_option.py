@@ -73,6 +73,8 @@ def _values(option: Option) -> st.SearchStrategy[Any]:
         return st.none() | numbers if option.optional else numbers
     if option.kind is float:
         return st.floats(option.low or 0.0, option.high or 1e9, allow_nan=False)
+    if option.choices and not option.listed:
+        return st.sampled_from(option.choices)
     if option.choices:
         return st.lists(st.sampled_from(option.choices), min_size=1, unique=True).map(tuple)
     return st.just(("db.t", "15m")) if option.listed else st.just("db.t")

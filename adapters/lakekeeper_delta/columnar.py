@@ -1,0 +1,229 @@
+"""The columnar half of a Delta table: which merges columnar workers may do, and their files as AddFile actions.
+
+Everything here is an allow-list: a type, feature, property or store that is not named is merged by rows in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from lakekeeper.columnar.inputs import pack
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.spark.jvm import on_local_disk
+from lakekeeper_delta import rewrite
+from lakekeeper_delta.columns import physical_step
+from lakekeeper_delta.deletion_vectors import positions, vector_of
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.statistics import Indexed, stats_json
+
+_KINDS = {
+    "boolean": "boolean",
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+}
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+# Metadata of a column that changes neither its values nor how they are stored.
+_PLAIN_METADATA = (
+    "comment",
+    "delta.columnMapping.id",
+    "delta.columnMapping.physicalName",
+    "delta.constraints",
+    "delta.generationExpression",
+    "delta.identity.",
+    "delta.invariants",
+    "delta.typeChanges",
+    "CURRENT_DEFAULT",
+)
+_WRITER_SETTINGS = ("parquet.bloom.filter", "parquet.crypto", "parquet.encryption")
+_CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
+_ROW_GROUP = "parquet.block.size"
+_ROW_GROUP_BYTES = 128 << 20
+_DELETED_ROWS = 20_000_000  # positions that travel with a task
+_NAME = "part-00000-{id}.c000{codec}.parquet"
+_SPARK = "org.apache.spark.version"
+
+
+class DeltaColumnar:
+    """Implements ``spi.Columnar``."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def plan(self, task: MergeTask, run_id: str) -> FileMerge | Reason:
+        """See ``spi.Columnar.plan``."""
+        try:
+            return self._plan(task, run_id)
+        except _Refused as refused:
+            return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
+
+    def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
+        log = self._log
+        state = log.at(task.read_version, task.table_uuid)
+        conf = _conf_of(log, state)
+        columns = _columns(state)
+        key, cut = _key(state, task, columns)
+        adds = log.jvm.items(log.inputs(state, task.id, task.inputs))
+        found = dict(_input(log, conf.root, add) for add in adds)
+        return FileMerge(
+            inputs=tuple(found[path] for path in task.inputs),
+            columns=columns,
+            key=key,
+            folder=f"{conf.root}/{run_folder(task.table_uuid, run_id)}",
+            name=_NAME,
+            target_bytes=task.target_bytes,
+            row_group_bytes=min(conf.row_group_bytes, max(task.target_bytes // 4, 1)),
+            target_rows=task.target_rows,
+            cut_column=cut,
+            cuts=task.cuts,
+            codec=conf.codec,
+            footer=((_SPARK, str(log.jvm.spark.version)),),
+            spark_calendar=True,
+        )
+
+    def adopt(
+        self, merge: FileMerge, written: Sequence[WrittenFile], task: MergeTask, run_id: str
+    ) -> Rewrite:
+        """See ``spi.Columnar.adopt``."""
+        log = self._log
+        state = log.at(task.read_version, task.table_uuid)
+        inputs = log.inputs(state, task.id, task.inputs)
+        partition = json.loads(inputs.get(0).json())["add"].get("partitionValues") or {}
+        run, indexed = run_folder(task.table_uuid, run_id), Indexed.of(log, state)
+        outputs = tuple(
+            Output(f"{run}/{file.path.rpartition('/')[2]}", file.rows, file.bytes) for file in written
+        )
+        now_ms = time.time_ns() // 1_000_000
+        actions = []
+        for file, output in zip(written, outputs, strict=True):
+            add = {
+                "path": output.path,
+                "partitionValues": partition,
+                "size": file.bytes,
+                "modificationTime": now_ms,
+                "stats": stats_json(indexed, merge.columns, file),
+                **rewrite.marks(state, task, None),
+            }
+            actions.append(log.action(json.dumps({"add": add})))
+        rows = _live_rows(merge)
+        return Rewrite(task, outputs, rows, native=rewrite.Written(actions, inputs), run_id=run_id)
+
+
+class _Refused(Exception):
+    """Why a merge is left to Spark's rows."""
+
+
+class _Conf:
+    """What the table and the session say of files: their folder, codec, and the size of row groups."""
+
+    def __init__(self, root: str, codec: str | None, row_group_bytes: int) -> None:
+        self.root = root
+        self.codec = codec
+        self.row_group_bytes = row_group_bytes
+
+
+def _conf_of(log: Log, state: State) -> _Conf:
+    if state.tracks_rows:
+        raise _Refused("row tracking is on")
+    hadoop, root = log.log.newDeltaHadoopConf(), log.log.dataPath()
+    if not on_local_disk(root.getFileSystem(hadoop)):
+        raise _Refused("the table is not on a local disk")
+    for prefix in _WRITER_SETTINGS:
+        if not hadoop.getPropsWithPrefix(prefix).isEmpty():
+            raise _Refused(f"the session sets {prefix}")
+    codec = rewrite.chosen_codec(log, state)
+    if codec is not None and codec.lower() not in _CODECS:
+        raise _Refused(f"the codec {codec}")
+    return _Conf(
+        str(root.toUri().getPath()).rstrip("/"),
+        None if codec is None else _CODECS[codec.lower()],
+        int(hadoop.getLong(_ROW_GROUP, _ROW_GROUP_BYTES)),
+    )
+
+
+def _columns(state: State) -> tuple[FileColumn, ...]:
+    """The columns that are stored in files."""
+    fields = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
+    if not fields:
+        raise _Refused("files without columns")
+    return tuple(_column(state, field) for field in fields)
+
+
+def _column(state: State, field: Mapping[str, Any]) -> FileColumn:
+    name, kind, metadata = field["name"], field["type"], field.get("metadata", {})
+    if not isinstance(kind, str):
+        raise _Refused(f"column {name} is of type {kind.get('type')}")
+    if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
+        raise _Refused(f"column {name} is of type {kind}")
+    for fact in metadata:
+        if not fact.startswith(_PLAIN_METADATA):
+            raise _Refused(f"column {name} has {fact}")
+    number = metadata.get("delta.columnMapping.id") if state.mapped else None
+    return FileColumn(
+        name=physical_step(state, field),
+        kind=_KINDS.get(kind, kind),
+        field_id=None if number is None else int(number),
+        by_id=state.properties.get("delta.columnMapping.mode") == "id",
+    )
+
+
+def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...], int]:
+    """Positions of the key's columns and of the cut column. A partition column is constant within a task."""
+    if task.key is None:
+        return (), 0
+    if task.key.curved:
+        raise _Refused(f"a key of layout {task.key.layout}")
+    stored = [
+        physical_step(state, field)
+        for column in task.key.columns
+        if column.path[0] not in state.partition_columns
+        for field in state.schema["fields"]
+        if field["name"] == column.path[0]
+    ]
+    place = {column.name: number for number, column in enumerate(columns)}
+    if any(len(column.path) > 1 for column in task.key.columns):
+        raise _Refused("a key in a nested column")
+    cut = task.key.columns[task.cut_column].path[0]
+    cuts = [f for f in state.schema["fields"] if f["name"] == cut and cut not in state.partition_columns]
+    if task.cuts and not cuts:
+        raise _Refused("ranges of a partition column")
+    return tuple(place[name] for name in stored), place[physical_step(state, cuts[0])] if cuts else 0
+
+
+def _input(log: Log, root: str, add: Any) -> tuple[str, FileInput]:
+    """An input by its path in the log."""
+    data: dict[str, Any] = json.loads(add.json())["add"]
+    rows = json.loads(data.get("stats") or "{}").get("numRecords")
+    if rows is None:
+        raise _Refused("a file whose row count the log lacks")
+    deleted = ""
+    if data.get("deletionVector"):
+        if int(data["deletionVector"]["cardinality"]) > _DELETED_ROWS:
+            raise _Refused("too many deleted rows in a file")
+        deleted = pack(positions(log, vector_of(log, add)))
+    return str(data["path"]), FileInput(f"{root}/{unquote(data['path'])}", int(rows), deleted)
+
+
+def _live_rows(merge: FileMerge) -> int:
+    """Rows of the inputs that are not deleted; workers check the counts against the files."""
+    from lakekeeper.columnar.inputs import unpack
+
+    return sum(int(each.rows or 0) - len(unpack(each.deleted)) for each in merge.inputs)

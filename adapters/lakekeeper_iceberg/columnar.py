@@ -1,0 +1,266 @@
+"""The columnar half of an Iceberg table: which merges columnar workers may do, and their files as DataFiles.
+
+Everything here is an allow-list: a type, property, delete file or store that is not named is merged by rows in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.columnar.inputs import pack, unpack
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.spark.jvm import on_local_disk
+from lakekeeper_iceberg import keys, staging
+from lakekeeper_iceberg.keys import SchemaFields
+from lakekeeper_iceberg.levels import folder
+from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.planning import Planner
+
+_KINDS = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "date": "date",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+    "string": "string",
+    "binary": "binary",
+}
+_DECIMAL = re.compile(r"decimal\(\d+, ?\d+\)")
+_PLAIN_FACTS = frozenset(("id", "name", "required", "type", "doc"))
+_CODEC, _ROW_GROUP = "write.parquet.compression-codec", "write.parquet.row-group-size-bytes"
+_SESSION_CODEC = "spark.sql.iceberg.compression-codec"
+_CODECS = {"uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
+# Properties of writers that a columnar worker does not follow.
+_OF_WRITERS = ("write.parquet.", "write.location-provider.", "write.object-storage.enabled", "encryption.")
+_FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
+_NAME = "00000-0-{id}-00001.parquet"
+_DELETED_ROWS = 20_000_000  # positions that travel with a task
+_SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
+_DATA_FILE = "org.apache.iceberg.DataFile"
+
+
+class _Refused(Exception):
+    """Why a merge is left to Spark's rows."""
+
+
+@dataclass(slots=True)
+class IcebergColumnar:
+    """Implements ``spi.Columnar``. ``table()`` returns the current table object."""
+
+    jvm: Iceberg
+    planner: Planner
+    table: Callable[[], Any]
+
+    def plan(self, task: MergeTask, run_id: str) -> FileMerge | Reason:
+        """See ``spi.Columnar.plan``."""
+        try:
+            return self._plan(task, run_id)
+        except _Refused as refused:
+            return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
+
+    def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
+        table = self.jvm.pinned(self.table())
+        properties = _properties(table)
+        io = table.io()
+        if not self.jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopFileIO"):
+            raise _Refused("files are not read through Hadoop's file systems")
+        columns = _columns(self.jvm, table, task)
+        key, cut = _key(task, columns)
+        tasks = self.planner.tasks(table, task.read_version, task.inputs)
+        place = self._place(table, task, run_id, tasks[0].file())
+        target, row_group = staging.sizes(properties, task)
+        return FileMerge(
+            inputs=tuple(self._inputs(table, tasks, task)),
+            columns=columns,
+            key=key,
+            folder=_local(self.jvm, io, place),
+            name=_NAME,
+            target_bytes=target,
+            row_group_bytes=row_group,
+            target_rows=task.target_rows,
+            cut_column=cut,
+            cuts=task.cuts,
+            codec=_codec(self.jvm, properties),
+            footer=(("iceberg.schema", _schema_text(self.jvm, table)),),
+        )
+
+    def adopt(
+        self, merge: FileMerge, written: Sequence[WrittenFile], task: MergeTask, run_id: str
+    ) -> Rewrite:
+        """See ``spi.Columnar.adopt``."""
+        table = self.jvm.pinned(self.table())
+        first = self.planner.tasks(table, task.read_version, task.inputs[:1])[0].file()
+        place = self._place(table, task, run_id, first)
+        files = tuple(self._data_file(table, first, place, merge, file, task) for file in written)
+        rows = sum(int(each.rows or 0) - len(unpack(each.deleted)) for each in merge.inputs)
+        made = staging.Made(files)
+        return Rewrite(task, staging.outputs_of(files), rows, native=made, run_id=run_id)
+
+    def _place(self, table: Any, task: MergeTask, run_id: str, like: Any) -> str:
+        """The folder of the outputs, as the table's own writers name it for the partition of an input."""
+        home = staging.home_of(table, run_folder(task.table_uuid, run_id))
+        level = folder(home, task.key.key_id if task.key else "", task.level)
+        placed = self.jvm.pinned(table, {"write.data.path": level})
+        spec = table.specs().get(like.specId())
+        location = str(placed.locationProvider().newDataLocation(spec, like.partition(), "file"))
+        if not location.startswith(f"{level}/"):
+            raise _Refused("the table chooses the folders of its files")
+        return location.rpartition("/")[0]
+
+    def _inputs(self, table: Any, tasks: Sequence[Any], task: MergeTask) -> list[FileInput]:
+        io, indexed = table.io(), []
+        loader = self.jvm.delete_loader(table)
+        for scan in tasks:
+            file, deletes = scan.file(), self.jvm.items(scan.deletes())
+            if str(file.format()) != "PARQUET" or file.keyMetadata() is not None:
+                raise _Refused("a file that is not plain Parquet")
+            if int(file.specId()) != task.spec:
+                raise _Refused("files of another partition spec")
+            if any(self.jvm.equality(each) for each in deletes):
+                raise _Refused("equality deletes")
+            location = str(file.location())
+            index = self.jvm.deleted_positions(loader, deletes, location) if deletes else None
+            if index is not None and int(index.cardinality()) > _DELETED_ROWS:
+                raise _Refused("too many deleted rows in a file")
+            indexed.append((_local(self.jvm, io, location), int(file.recordCount()), index))
+        with_deletes = [index for _, _, index in indexed if index is not None]
+        rows = iter(self.jvm.rows_of(with_deletes))
+        return [
+            FileInput(path, count, pack(next(rows)) if index is not None else "")
+            for path, count, index in indexed
+        ]
+
+    def _data_file(
+        self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, task: MergeTask
+    ) -> Any:
+        """A DataFile with the metrics that Iceberg reads from the footer, and the NaN counts, which footers lack."""
+        jvm = self.jvm
+        hadoop = jvm.view.org.apache.iceberg.shaded.org.apache.parquet.hadoop
+        location = f"{place}/{file.path.rpartition('/')[2]}"
+        path = jvm.view.org.apache.hadoop.fs.Path(location)
+        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(path, table.io().conf()))
+        try:
+            footer = reader.getFooter()
+        finally:
+            reader.close()
+        util = jvm.api.parquet.ParquetUtil
+        config = jvm.static("org.apache.iceberg.MetricsConfig", "forTable")(table)
+        metrics = util.footerMetrics(footer, jvm.array_list([]).stream(), config)
+        spec = table.specs().get(like.specId())
+        built = jvm.static("org.apache.iceberg.DataFiles", "builder")(spec)
+        built = built.withPath(location).withFormat("PARQUET").withFileSizeInBytes(file.bytes)
+        built = built.withMetrics(metrics).withSplitOffsets(util.getSplitOffsets(footer))
+        if not spec.isUnpartitioned():
+            built = built.withPartition(like.partition())
+        order = table.sortOrder()
+        if keys.sorts_by(_order(jvm, order), task.key):
+            built = built.withSortOrder(order)
+        return self._with_nans(table, built.build(), spec, merge, file)
+
+    def _with_nans(self, table: Any, made: Any, spec: Any, merge: FileMerge, file: WrittenFile) -> Any:
+        """The DataFile with the NaN counts of those columns of floats of which it has a value count."""
+        parser = "org.apache.iceberg.ContentFileParser"
+        plain = json.loads(str(self.jvm.static(parser, "toJson")(made, spec)))
+        counted = set(plain.get("value-counts", {}).get("keys", ()))
+        nans = {
+            column.field_id: stats.nans
+            for column, stats in zip(merge.columns, file.stats, strict=True)
+            if column.kind in ("float", "double") and column.field_id in counted
+        }
+        if not nans:
+            return made
+        plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
+        node = self.jvm.static("org.apache.iceberg.util.JsonUtil", "mapper")().readTree(json.dumps(plain))
+        return self.jvm.static(parser, "fromJson")(node, table.specs())
+
+
+def _properties(table: Any) -> dict[str, str]:
+    """The table's properties, if a columnar worker follows all of those that concern files."""
+    properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
+    for name, value in properties.items():
+        if name.startswith(_OF_WRITERS) and name not in _FOLLOWED and value.lower() != "false":
+            raise _Refused(f"the table sets {name}")
+    if properties.get("write.format.default", "parquet").lower() != "parquet":
+        raise _Refused("the table's files are not Parquet")
+    if int(table.operations().current().formatVersion()) > 2:
+        raise _Refused("rows have ids")
+    return properties
+
+
+def _codec(jvm: Iceberg, properties: Mapping[str, str]) -> str | None:
+    named = str(jvm.spark.conf.get(_SESSION_CODEC, "")) or properties.get(_CODEC, "")
+    if named and named.lower() not in _CODECS:
+        raise _Refused(f"the codec {named}")
+    return _CODECS[named.lower()] if named else None
+
+
+def _columns(jvm: Iceberg, table: Any, task: MergeTask) -> tuple[FileColumn, ...]:
+    spec = table.specs().get(task.spec)
+    text = str(jvm.static("org.apache.iceberg.PartitionSpecParser", "toJson")(spec))
+    constant = {part["source-id"] for part in json.loads(text)["fields"] if part["transform"] == "identity"}
+    known = table.schema()
+    if any(known.findField(part["source-id"]) is None for part in json.loads(text)["fields"]):
+        raise _Refused("a partition by a dropped column")
+    return tuple(_column(field, constant) for field in SchemaFields(jvm, known).top)
+
+
+def _column(field: Mapping[str, Any], constant: set[int]) -> FileColumn:
+    name, kind = field["name"], field["type"]
+    if not isinstance(kind, str):
+        raise _Refused(f"column {name} is of type {kind['type']}")
+    if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
+        raise _Refused(f"column {name} is of type {kind}")
+    if not field.keys() <= _PLAIN_FACTS:
+        raise _Refused(f"column {name} has {', '.join(sorted(field.keys() - _PLAIN_FACTS))}")
+    # A file imported from Hive lacks the columns that it is partitioned by: they are not NULL.
+    return FileColumn(
+        name=name,
+        kind=_KINDS.get(kind, kind.replace(" ", "")),
+        field_id=int(field["id"]),
+        by_id=True,
+        nullable=not field["required"],
+        may_lack=not field["required"] and field["id"] not in constant,
+    )
+
+
+def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...], int]:
+    """Positions of the key's columns and of the cut column."""
+    if task.key is None:
+        return (), 0
+    if task.key.curved:
+        raise _Refused(f"a key of layout {task.key.layout}")
+    if any(len(column.path) > 1 for column in task.key.columns):
+        raise _Refused("a key in a nested column")
+    place = {str(column.field_id): number for number, column in enumerate(columns)}
+    key = tuple(place[column.field_id] for column in task.key.columns)
+    return key, key[task.cut_column]
+
+
+def _local(jvm: Iceberg, io: Any, location: str) -> str:
+    """The local path of a file. Raises _Refused for one of another store."""
+    path = jvm.view.org.apache.hadoop.fs.Path(location)
+    if not on_local_disk(path.getFileSystem(io.conf())):
+        raise _Refused("the table is not on a local disk")
+    return str(path.toUri().getPath())
+
+
+def _schema_text(jvm: Iceberg, table: Any) -> str:
+    return str(jvm.static("org.apache.iceberg.SchemaParser", "toJson")(table.schema()))
+
+
+def _order(jvm: Iceberg, order: Any) -> dict[str, Any]:
+    text = jvm.static("org.apache.iceberg.SortOrderParser", "toJson")(order)
+    found: dict[str, Any] = json.loads(str(text))
+    return found

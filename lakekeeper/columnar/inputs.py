@@ -1,0 +1,293 @@
+"""The inputs of a columnar merge: checked through their footers, read by row group, without their deleted rows.
+
+A file is read only where each value provably means to Spark what it means to Arrow; else it is declined, and nothing
+is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
+from lakekeeper.columnar.sorting import Range, Token, token_of_bound
+from lakekeeper.columnar.values import Declined, Incomparable, Longs, refuse_old
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_WIDER = {
+    "int8": ("int16", "int32", "int64"),
+    "int16": ("int32", "int64"),
+    "int32": ("int64",),
+    "float": ("double",),
+}
+_DATED = ("date", "timestamp", "timestamp_ntz")
+_ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
+_SPARK = b"org.apache.spark.version"
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_FIRST_OF_OUR_CALENDAR = (3, 1)  # the version of Spark that writes INT96 of the proleptic Gregorian calendar
+_FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
+_DICTIONARY = 1 << 20
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a column's kind. Raises Declined for an unknown one."""
+    if kind.startswith("decimal("):
+        precision, scale = kind[len("decimal(") : -1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    if kind not in _ARROW:
+        raise Declined(f"columns of type {kind}")
+    return _ARROW[kind]
+
+
+def pack(positions: Longs) -> str:
+    """Ascending positions as text."""
+    steps = np.diff(positions, prepend=0).astype("<i8")
+    return base64.b64encode(zlib.compress(steps.tobytes(), 1)).decode() if len(positions) else ""
+
+
+def unpack(text: str) -> Longs:
+    """Inverse of :func:`pack`."""
+    data = zlib.decompress(base64.b64decode(text)) if text else b""
+    return np.cumsum(np.frombuffer(data, "<i8")).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group of an input, by the number of either."""
+
+    file: int
+    group: int
+
+
+class Inputs:
+    """The opened inputs of one merge. Raises Declined for a file that only Spark may read."""
+
+    def __init__(self, merge: FileMerge) -> None:
+        self._merge = merge
+        self.types = [arrow_type(column.kind) for column in merge.columns]
+        self._files = [self._opened(each) for each in merge.inputs]
+        self._leaves: list[list[Leaves | None]] = []
+        for number, file in enumerate(self._files):
+            same = number > 0 and file.layout == self._files[number - 1].layout
+            self._leaves.append(self._leaves[-1] if same else self._found(file))
+        self._open: ParquetFile | None = None
+        self._dead = [unpack(each.deleted) for each in merge.inputs]
+        for file, dead in zip(self._files, self._dead, strict=True):
+            if len(dead) and not 0 <= dead[0] <= dead[-1] < file.rows:
+                raise Declined("a deleted row beyond the end of its file")
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    @property
+    def live_rows(self) -> int:
+        """Rows of all inputs that are not deleted."""
+        return sum(file.rows for file in self._files) - sum(map(len, self._dead))
+
+    @property
+    def stored_bytes(self) -> int:
+        """Compressed bytes of the columns that are read."""
+        return sum(
+            self._files[group.file].bytes_of(group.group, leaves)
+            for group in self.groups()
+            for leaves in self._leaves[group.file]
+            if leaves is not None
+        )
+
+    def groups(self) -> list[Group]:
+        """All row groups that have rows, in the order of the inputs."""
+        return [
+            Group(f, g)
+            for f, file in enumerate(self._files)
+            for g in range(file.groups)
+            if file.starts[g + 1] > file.starts[g]
+        ]
+
+    def rows(self, group: Group) -> int:
+        starts = self._files[group.file].starts
+        return int(starts[group.group + 1] - starts[group.group])
+
+    def within(self, groups: Sequence[Group], column: int, range_: Range) -> list[Group]:
+        """The row groups that may have a row in the range of a column, by their statistics."""
+        if range_.whole:
+            return list(groups)
+        return [group for group in groups if self._may_hold(group, column, range_)]
+
+    def _may_hold(self, group: Group, column: int, range_: Range) -> bool:
+        leaves = self._leaves[group.file][column]
+        if leaves is None:  # all rows are NULL
+            return range_.lo is None
+        if leaves.shape[0][1] == "INT96":
+            return True
+        bounds = self._files[group.file].bounds(group.group, leaves)
+        ends: list[Token | None] = [
+            None if end is None else token_of_bound(end) for end in (bounds.lo, bounds.hi)
+        ]
+        nans = self._merge.columns[column].kind in ("float", "double")
+        return range_.may_hold(*ends, nulls=bounds.nulls != 0, nans=nans)
+
+    def decoded_bytes(self, group: Group) -> int:
+        """About the bytes of a row group as Arrow arrays."""
+        total, rows = 0, self.rows(group)
+        for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
+            if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+                total += rows * max(kind.bit_width, 8) // 8
+            elif leaves is not None:
+                footer = self._files[group.file].footer.row_group(group.group)
+                size = int(footer.column(leaves.numbers[0]).total_uncompressed_size)
+                total += 4 * rows + (0 if self._few_distinct(size, rows) else size)
+        return total
+
+    def codec(self) -> str:
+        """The codec of the first column of the inputs, as PyArrow's writer names it. Raises Declined."""
+        for group in self.groups():
+            found = self._files[group.file].footer.row_group(group.group).column(0).compression
+            if found not in _ZSTD_AND_OTHERS:
+                raise Declined(f"files compressed by {found}")
+            return _ZSTD_AND_OTHERS[found]
+        return "zstd"
+
+    def repetitive(self) -> list[str]:
+        """Names of the text columns whose inputs are stored with dictionaries throughout."""
+        return [
+            column.name
+            for c, (column, kind) in enumerate(zip(self._merge.columns, self.types, strict=True))
+            if (pa.types.is_string(kind) or pa.types.is_binary(kind)) and self._repeats(c)
+        ]
+
+    def _repeats(self, column: int) -> bool:
+        sizes = [(self._size(group, column), self.rows(group)) for group in self.groups()]
+        return all(self._few_distinct(size, rows) for size, rows in sizes)
+
+    def _size(self, group: Group, column: int) -> int:
+        leaves = self._leaves[group.file][column]
+        if leaves is None:
+            return 0
+        chunk = self._files[group.file].footer.row_group(group.group).column(leaves.numbers[0])
+        return int(chunk.total_uncompressed_size)
+
+    @staticmethod
+    def _few_distinct(size: int, rows: int) -> bool:
+        return size <= _FEW_DISTINCT * rows + _DICTIONARY
+
+    def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
+        """The live rows of a row group: all columns of the outputs, or some, by number. Raises Declined."""
+        wanted = range(len(self.types)) if columns is None else columns
+        file, leaves = self._file(group), self._leaves[group.file]
+        there = {c: found for c in wanted if (found := leaves[c]) is not None}
+        values = file.table(group.group, [found.path[0] for found in there.values()])
+        arrays = [
+            self._as_output(file, c, values.column(there[c].path[0]))
+            if c in there
+            else pa.nulls(self.rows(group), self.types[c])
+            for c in wanted
+        ]
+        table = pa.table(arrays, names=[str(c) for c in wanted])
+        live = self._live(group)
+        return table if live is None else table.filter(pa.array(live))
+
+    def _file(self, group: Group) -> ParquetFile:
+        """The file of a row group; the one before it is closed, since a merge can have thousands of inputs."""
+        file = self._files[group.file]
+        if self._open is not None and self._open is not file:
+            self._open.close()
+        self._open = file
+        return file
+
+    def _live(self, group: Group) -> npt.NDArray[np.bool_] | None:
+        dead, starts = self._dead[group.file], self._files[group.file].starts
+        first, last = np.searchsorted(dead, [starts[group.group], starts[group.group + 1]])
+        if first == last:
+            return None
+        live = np.ones(self.rows(group), np.bool_)
+        live[dead[first:last] - starts[group.group]] = False
+        return live
+
+    def _as_output(self, file: ParquetFile, column: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The values in the type of the outputs."""
+        kind = self.types[column]
+        if self._merge.spark_calendar and self._merge.columns[column].kind in _DATED and not _is_modern(file):
+            try:
+                for chunk in values.chunks:
+                    refuse_old(chunk)
+            except Incomparable:
+                raise Declined("dates before 1900 in files whose calendar is not known") from None
+        return values if values.type == kind else values.cast(kind)
+
+    def _opened(self, each: FileInput) -> ParquetFile:
+        file = ParquetFile(lambda: each.path)
+        file.close()  # opened again to read rows
+        if each.rows is not None and file.rows != each.rows:
+            raise Declined(f"{file.rows} rows in a file of which the log has {each.rows}")
+        return file
+
+    def _found(self, file: ParquetFile) -> list[Leaves | None]:
+        return [
+            self._column(file, column, kind)
+            for column, kind in zip(self._merge.columns, self.types, strict=True)
+        ]
+
+    def _column(self, file: ParquetFile, column: FileColumn, kind: pa.DataType) -> Leaves | None:
+        """Where a file has a column; None if it has none, so that all of its rows are NULL there. Raises Declined."""
+        try:
+            leaves = file.find(Column(((column.name, column.field_id if column.by_id else None),)))
+        except Absent:
+            if not column.may_lack:
+                raise Declined(f"a file without column {column.name}") from None
+            if file.has_like(column.name, with_id=not column.by_id):
+                raise Declined(
+                    f"a file that spells column {column.name} otherwise, or without its id"
+                ) from None
+            if column.by_id and not file.has_field_ids:
+                raise Declined("a file without field ids") from None
+            return None
+        if len(leaves.numbers) != 1:
+            raise Declined(f"nested columns ({column.name})")
+        stored = file.type_of(leaves)
+        if leaves.shape[0][1] == "INT96":
+            if column.kind != "timestamp" or not self._merge.spark_calendar:
+                raise Declined(f"timestamps of 96 bits ({column.name})")
+        elif not _readable(stored, kind, column.kind):
+            raise Declined(f"column {column.name} stored as {stored}")
+        return leaves
+
+
+def _readable(stored: pa.DataType, kind: pa.DataType, name: str) -> bool:
+    """Whether each value of the stored type is the same value in the type of the outputs."""
+    if stored == kind:
+        return True
+    if pa.types.is_decimal128(stored) and pa.types.is_decimal128(kind):
+        return bool(stored.scale == kind.scale and stored.precision <= kind.precision)
+    return any(stored == _ARROW[narrow] and name in wider for narrow, wider in _WIDER.items())
+
+
+def _is_modern(file: ParquetFile) -> bool:
+    """Whether a Spark wrote the file whose dates are of the proleptic Gregorian calendar."""
+    found: dict[bytes, Any] = file.footer.metadata or {}
+    version = found.get(_SPARK)
+    if version is None or any(flag in found for flag in _LEGACY):
+        return False
+    numbers = version.decode().split(".")[:2]
+    return all(n.isdigit() for n in numbers) and tuple(map(int, numbers)) >= _FIRST_OF_OUR_CALENDAR

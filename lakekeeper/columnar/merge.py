@@ -1,0 +1,208 @@
+"""Merge Parquet files into Parquet files in the memory of one task: the worker of a columnar merge.
+
+    fits in memory    read ─► sort the key ─► take the rows of one row group after another ─► write
+    sorted inputs     the same for one range of the key after another: each reads the row groups that overlap it
+    unsorted inputs   read once ─► append each row to a scratch file of its range ─► the same, from the scratch files
+
+A range that another task merges is left out in the same way: by the statistics of row groups, then by value.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakekeeper.columnar.inputs import Group, Inputs
+from lakekeeper.columnar.outputs import Outputs
+from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
+from lakekeeper.columnar.values import Declined, Longs
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
+from lakekeeper.core.model.keys import from_json_values
+
+MEMORY_BYTES = 800 << 20
+"""Bytes of decoded rows that a task holds at once. Its peak is about twice as much: the order, and one row group."""
+REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
+SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
+_SAMPLED = 24  # row groups from which cuts are taken
+_SAMPLE = 4_096  # values of each
+
+
+def merge(task: FileMerge, part: int = 0, *, scratch: str | None = None) -> list[WrittenFile]:
+    """Merge one range of the task into new files. ``scratch`` is a local folder for temporary files.
+
+    Raises Declined, with no file left, where the result might differ from Spark's. OSError and Arrow's errors are
+    passed through, with no file left either.
+    """
+    inputs = Inputs(task)
+    try:
+        return _Merge(task, inputs, part, scratch).run()
+    finally:
+        inputs.close()
+
+
+@dataclass(slots=True)
+class _Merge:
+    """One range of one merge."""
+
+    task: FileMerge
+    inputs: Inputs
+    part: int
+    scratch: str | None
+
+    def run(self) -> list[WrittenFile]:
+        own = ranges(self._cuts())[self.part]
+        groups = self.inputs.within(self.inputs.groups(), self.task.cut_column, own)
+        live = self.inputs.live_rows
+        with Outputs(
+            self.task,
+            self.inputs.types,
+            self.task.codec or self.inputs.codec(),
+            self.inputs.repetitive(),
+            row_bytes=self.inputs.stored_bytes / max(live, 1),
+        ) as outputs:
+            if not self.task.key:
+                outputs.expect(live)
+                for group in groups:
+                    outputs.write(self.inputs.read(group))
+            else:
+                self._sorted(groups, own, outputs)
+        return outputs.files
+
+    @property
+    def _column(self) -> int:
+        """The key column by which rows are divided into ranges."""
+        return self.task.cut_column if self.task.cuts else self.task.key[0]
+
+    def _cuts(self) -> list[Token]:
+        if not self.task.cuts:
+            return []
+        kind = self.inputs.types[self.task.cut_column]
+        found = tokens(ordered(from_json_values(self.task.cuts, _key_kind(kind))))
+        return [cut for cut in found if cut is not None]
+
+    def _sorted(self, groups: Sequence[Group], own: Range, outputs: Outputs) -> None:
+        size = sum(map(self.inputs.decoded_bytes, groups))
+        if size <= MEMORY_BYTES:
+            self._write(self._read(groups, own), outputs)
+            return
+        column = self._column
+        cuts = self._inner_cuts(groups, column, own, -(-size // (MEMORY_BYTES // 2)))
+        inner = ranges(cuts, own)
+        each = [self.inputs.within(groups, column, range_) for range_ in inner]
+        sizes = [sum(map(self.inputs.decoded_bytes, some)) for some in each]
+        if sum(sizes) <= REREAD * size and max(sizes) <= SKEW * MEMORY_BYTES:
+            for number, (range_, some) in enumerate(zip(inner, each, strict=True), 1):
+                self._write(self._read(some, range_), outputs, len(inner) - number)
+            return
+        for number, rows in enumerate(self._scattered(groups, own, column, cuts), 1):
+            self._write(rows, outputs, len(inner) - number)
+            del rows  # before the next range is read
+
+    def _inner_cuts(self, groups: Sequence[Group], column: int, own: Range, parts: int) -> list[Token]:
+        """Values that cut the rows into ranges of about the same size, from a sample."""
+        sample: list[Token] = []
+        for group in groups[:: max(1, len(groups) // _SAMPLED)]:
+            values = ordered(_single(self.inputs.read(group, [column]).column(0)))
+            inside = values.filter(pa.array(own.holds(values))).drop_null()
+            sample += [
+                value for value in tokens(inside[:: max(1, len(inside) // _SAMPLE)]) if value is not None
+            ]
+        sample.sort()
+        at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
+        return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
+
+    def _read(self, groups: Iterable[Group], own: Range) -> pa.Table:
+        """The rows of a range, one chunk per column."""
+        return _whole([self._inside(self.inputs.read(group), own) for group in groups], self.inputs.types)
+
+    def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
+        if own.whole:
+            return rows
+        inside = own.holds(ordered(_single(rows.column(self._column))))
+        return rows if inside.all() else rows.filter(pa.array(inside))
+
+    def _write(self, rows: pa.Table, outputs: Outputs, more: int = 0) -> None:
+        """Sort rows, and write them row group by row group; ``more`` ranges of about as many rows follow."""
+        outputs.expect(rows.num_rows * (1 + more))
+        order = permutation([ordered(_single(rows.column(c))) for c in self.task.key])
+        at = 0
+        while at < rows.num_rows:
+            size = min(outputs.wanted(), rows.num_rows - at)
+            outputs.write(
+                rows.slice(at, size) if order is None else rows.take(pa.array(order[at : at + size]))
+            )
+            at += size
+
+    def _scattered(
+        self, groups: Sequence[Group], own: Range, column: int, cuts: Sequence[Token]
+    ) -> Iterator[pa.Table]:
+        """The rows of each range between the cuts, through one scratch file per range."""
+        folder = tempfile.mkdtemp(prefix="lakekeeper-merge-", dir=self.scratch)
+        schema = pa.schema([(str(c), kind) for c, kind in enumerate(self.inputs.types)])
+        paths = [f"{folder}/{number}.arrow" for number in range(len(cuts) + 1)]
+        try:
+            sinks = [pa.OSFile(path, "wb") for path in paths]
+            writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
+            try:
+                for group in groups:
+                    rows = self._inside(self.inputs.read(group), own)
+                    number = buckets(ordered(_single(rows.column(column))), cuts)
+                    for i, some in _by_bucket(rows, number, len(paths)):
+                        writers[i].write_table(some.combine_chunks())
+            finally:
+                for writer, sink in zip(writers, sinks, strict=True):
+                    writer.close()
+                    sink.close()
+            for path in paths:
+                with pa.memory_map(path) as source:
+                    found = pa.ipc.open_file(source).read_all()
+                    if found.nbytes > SKEW * MEMORY_BYTES:
+                        raise Declined("more rows of about the same key than fit in memory")
+                    yield _whole([found], self.inputs.types)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _by_bucket(rows: pa.Table, number: Longs, count: int) -> Iterator[tuple[int, pa.Table]]:
+    together = rows.take(pa.array(np.argsort(number, kind="stable")))
+    ends = np.cumsum(np.bincount(number, minlength=count))
+    for i in range(count):
+        first, last = int(ends[i - 1]) if i else 0, int(ends[i])
+        if last > first:
+            yield i, together.slice(first, last - first)
+
+
+def _whole(tables: list[pa.Table], types: Sequence[pa.DataType]) -> pa.Table:
+    """The tables as one, with one chunk per column; they are released column by column."""
+    columns = []
+    for kind in types:
+        chunks = [chunk for table in tables for chunk in table.column(0).chunks]
+        tables = [table.remove_column(0) for table in tables]
+        columns.append(pa.chunked_array(chunks, kind).combine_chunks())
+        del chunks
+    return pa.table(columns, names=[str(c) for c in range(len(types))])
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    if isinstance(found, pa.ChunkedArray):
+        return found.chunk(0) if found.num_chunks == 1 else pa.concat_arrays(found.chunks)
+    return found
+
+
+def _key_kind(kind: pa.DataType) -> str:
+    """The kind of a key column (:mod:`lakekeeper.core.model.keys`) of an Arrow type."""
+    if pa.types.is_integer(kind):
+        return "int"
+    if pa.types.is_floating(kind):
+        return "float"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    return {"bool": "boolean", "date32[day]": "date"}.get(str(kind), str(kind))

@@ -1,0 +1,226 @@
+"""The outputs of a columnar merge: Parquet files cut at a size in bytes, with their statistics.
+
+row groups   ▇▇▇▇▇▇▇│▇▇▇▇▇▇▇│▇▇▇▇      after each, the bytes of a row are known better,
+file         ├───────────────────┤     and with them the rows that fit into the file
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakekeeper.columnar.sorting import unscaled
+from lakekeeper.core.model.file_merge import ColumnStats, FileMerge, WrittenFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11 on
+
+_OVER = 0.1  # share of the target by which a file may exceed it, rather than to be followed by a small one
+_FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
+_ID = b"PARQUET:field_id"
+_SUFFIX = {"none": "", "gzip": ".gz"}
+
+
+@dataclass(slots=True)
+class _Open:
+    """The file that is being written."""
+
+    path: str
+    sink: pa.OSFile
+    writer: pq.ParquetWriter
+    limit: int
+    rows: int = 0
+    nans: dict[int, int] = field(default_factory=dict)
+
+
+class Outputs:
+    """Writes rows in the order in which they come. ``row_bytes`` of the first rows are an estimate.
+
+    Use it in a ``with`` block: an exception in it deletes every file that was written.
+    """
+
+    def __init__(
+        self,
+        merge: FileMerge,
+        types: Sequence[pa.DataType],
+        codec: str,
+        repetitive: Sequence[str],
+        *,
+        row_bytes: float,
+    ) -> None:
+        self._merge = merge
+        self._codec = codec
+        self._schema = _schema(merge, types)
+        # Numbers are sorted or spread by a merge: the writer tries a dictionary, and gives up where it does not help.
+        texts = {c.name for c in merge.columns if c.kind in ("string", "binary")}
+        self._dictionaries = [c.name for c in merge.columns if c.name not in texts or c.name in repetitive]
+        self._row_bytes = max(row_bytes, 0.01)
+        self._left = 0
+        self._last = (0, 0)  # rows and bytes of the last file
+        self._file: _Open | None = None
+        self.files: list[WrittenFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        if kind is None:
+            self._finish()
+            return
+        paths = [file.path for file in self.files]
+        if self._file is not None:
+            self._file.sink.close()
+            paths.append(self._file.path)
+        for path in paths:
+            os.remove(path)  # noqa: PTH107 - paths are text, as in the merge
+
+    def expect(self, rows: int) -> None:
+        """About so many rows are still to come."""
+        self._left = rows
+
+    def wanted(self) -> int:
+        """How many rows the next row group has room for."""
+        group = int(self._merge.row_group_bytes / self._row_bytes)
+        group = max(_FEWEST, min(group, _MOST))
+        file = self._file
+        return min(group, self._rows_of_file() if file is None else file.limit - file.rows)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows, in row groups of at most :meth:`wanted` rows."""
+        at = 0
+        while at < rows.num_rows:
+            size = min(self.wanted(), rows.num_rows - at)
+            self._write_group(rows.slice(at, size))
+            at += size
+
+    def _write_group(self, rows: pa.Table) -> None:
+        file = self._file or self._start()
+        group = pa.Table.from_arrays(rows.columns, schema=self._schema)
+        file.writer.write_table(group, row_group_size=rows.num_rows)
+        for c, column in enumerate(rows.columns):
+            if pa.types.is_floating(column.type):
+                file.nans[c] = file.nans.get(c, 0) + (pc.sum(pc.is_nan(column)).as_py() or 0)
+        file.rows += rows.num_rows
+        self._left -= rows.num_rows
+        if file.rows >= _FEWEST:  # headers outweigh the values of a few rows
+            rows_before, bytes_before = self._last
+            self._row_bytes = (bytes_before + file.sink.tell()) / (rows_before + file.rows)
+            file.limit = max(file.rows, self._rows_of_file())
+        if file.rows >= file.limit:
+            self._finish()
+
+    def _rows_of_file(self) -> int:
+        """Rows at which the current file is cut, so that the files of the merge have about the same size."""
+        here = self._file.rows if self._file else 0
+        left = max(self._left, 1) + here
+        size = left * self._row_bytes / self._merge.target_bytes
+        files = max(1, round(size))
+        files += size > (1 + _OVER) * files
+        most = self._merge.target_rows
+        if most is not None:
+            files = max(files, math.ceil(left / most))
+        return min(math.ceil(left / files), most or left)
+
+    def _start(self) -> _Open:
+        codec = _SUFFIX.get(self._codec, f".{self._codec}")
+        name = self._merge.name.format(id=uuid.uuid4(), codec=codec)
+        os.makedirs(self._merge.folder, exist_ok=True)  # noqa: PTH103 - as above
+        path = f"{self._merge.folder}/{name}"
+        sink = pa.OSFile(path, "wb")
+        try:
+            writer = pq.ParquetWriter(
+                sink,
+                self._schema,
+                version="2.6",
+                compression=self._codec,
+                use_dictionary=self._dictionaries or False,
+                store_decimal_as_integer=True,
+                write_page_index=True,
+                store_schema=False,
+            )
+        except BaseException:
+            sink.close()
+            os.remove(path)  # noqa: PTH107 - as above
+            raise
+        self._file = _Open(path, sink, writer, self._rows_of_file())
+        return self._file
+
+    def _finish(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        file.writer.close()
+        self._last = (file.rows, file.sink.tell()) if file.rows >= _FEWEST else self._last
+        file.sink.close()
+        stats = _stats(file.path, self._schema, file.nans)
+        self._file = None
+        self.files.append(WrittenFile(file.path, file.rows, os.path.getsize(file.path), stats))  # noqa: PTH202 - as above
+
+
+def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
+    fields = [
+        pa.field(
+            column.name,
+            kind,
+            column.nullable,
+            None if column.field_id is None else {_ID: str(column.field_id).encode()},
+        )
+        for column, kind in zip(merge.columns, types, strict=True)
+    ]
+    return pa.schema(fields, {key.encode(): value.encode() for key, value in merge.footer})
+
+
+def _stats(path: str, schema: pa.Schema, nans: dict[int, int]) -> tuple[ColumnStats, ...]:
+    """The statistics of a written file, from its footer; a bound that the footer lacks, from its values."""
+    footer = pq.read_metadata(path)
+    return tuple(_stats_of(path, footer, c, field, nans.get(c, 0)) for c, field in enumerate(schema))
+
+
+def _stats_of(path: str, footer: pq.FileMetaData, column: int, field: pa.Field, nans: int) -> ColumnStats:
+    chunks = [footer.row_group(g).column(column) for g in range(footer.num_row_groups)]
+    nulls = sum(int(chunk.statistics.null_count) for chunk in chunks)
+    bounded = [chunk.statistics for chunk in chunks if chunk.statistics.has_min_max]
+    empty = nulls + nans == footer.num_rows
+    if not empty and any(not s.has_min_max and s.num_values for s in (c.statistics for c in chunks)):
+        bounded = []
+    if empty or not bounded:
+        lo, hi = (None, None) if empty else _read_bounds(path, field)
+        return ColumnStats(lo, hi, nulls, nans)
+    lows = [_plain(s.min_raw, field.type) for s in bounded]
+    highs = [_plain(s.max_raw, field.type) for s in bounded]
+    return ColumnStats(_json(min(lows)), _json(max(highs)), nulls, nans)
+
+
+def _plain(raw: Any, kind: pa.DataType) -> Any:
+    """A raw statistic as a number or bytes, in the order of the values."""
+    if pa.types.is_decimal(kind):
+        return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+    if isinstance(raw, str):
+        return raw.encode()
+    return int(raw) if isinstance(raw, bool) else raw
+
+
+def _read_bounds(path: str, field: pa.Field) -> tuple[Any, Any]:
+    """Bounds from the values: the footer leaves out texts of more than some thousand bytes."""
+    values = pq.ParquetFile(path).read(columns=[field.name]).column(0)
+    if pa.types.is_string(field.type):
+        values = values.cast(pa.binary())
+    found = pc.min_max(values).as_py()
+    if pa.types.is_decimal(field.type):
+        return unscaled(found["min"], field.type.scale), unscaled(found["max"], field.type.scale)
+    return _json(found["min"]), _json(found["max"])
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return repr(value) if isinstance(value, float) else value

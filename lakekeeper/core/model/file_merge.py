@@ -1,0 +1,124 @@
+"""A merge of Parquet files without rows in Spark: what one columnar worker needs, and what it returns, as plain data.
+
+    adapter.columnar.plan(task) ─► FileMerge ─► one worker per range between the cuts ─► WrittenFile × N ─► adopt
+
+A value of this module is self-contained and serializes to JSON: it travels to executors as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput:
+    """One input: its local path, its physical rows (None: unknown), and the packed positions of its deleted rows."""
+
+    path: str
+    rows: int | None = None
+    deleted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """One column of the outputs, and how inputs name it.
+
+    kind       ``boolean``, ``int8`` to ``int64``, ``float``, ``double``, ``string``, ``binary``, ``date``,
+               ``timestamp``, ``timestamp_ntz`` or ``decimal(p,s)``
+    field_id   written to the outputs; ``by_id``: inputs are searched by it, and not by name
+    nullable   optional in the outputs
+    may_lack   an input without the column has NULL in each row; else it is declined
+    """
+
+    name: str
+    kind: str
+    field_id: int | None = None
+    by_id: bool = False
+    nullable: bool = True
+    may_lack: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FileMerge:
+    """One merge of files into files.
+
+    inputs            in the order of the task's inputs
+    columns           all columns of the outputs
+    key               positions in ``columns`` by which rows are sorted, NULLs first; empty: input order is kept
+    cut_column, cuts  position in ``columns``, and its values in JSON form at which the merge is cut into ranges
+    folder, name      the local folder of the outputs, and their names, with ``{id}`` and ``{codec}`` to be filled in
+    codec             of the outputs; None: the codec of the inputs
+    target_bytes      size at which an output is cut; ``target_rows``: or rows, None: no bound
+    row_group_bytes   size of a row group in the outputs
+    footer            key-value metadata of the outputs
+    spark_calendar    Spark reads the inputs: a file that may hold dates of the Julian calendar is declined
+    """
+
+    inputs: tuple[FileInput, ...]
+    columns: tuple[FileColumn, ...]
+    key: tuple[int, ...]
+    folder: str
+    name: str
+    target_bytes: int
+    row_group_bytes: int
+    target_rows: int | None = None
+    cut_column: int = 0
+    cuts: tuple[Any, ...] = ()
+    codec: str | None = None
+    footer: tuple[tuple[str, str], ...] = ()
+    spark_calendar: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Number of ranges."""
+        return len(self.cuts) + 1
+
+    def to_json(self) -> str:
+        """One JSON object; :meth:`from_json` restores an equal value."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> FileMerge:
+        """Inverse of :meth:`to_json`; raises ValueError, TypeError or KeyError for invalid input."""
+        data: dict[str, Any] = json.loads(text)
+        data["inputs"] = tuple(FileInput(**each) for each in data["inputs"])
+        data["columns"] = tuple(FileColumn(**each) for each in data["columns"])
+        data["footer"] = tuple((key, value) for key, value in data["footer"])
+        data["key"], data["cuts"] = tuple(data["key"]), tuple(data["cuts"])
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of a column in one output; ``lo`` and ``hi`` are None if no value is left beside NULL and NaN.
+
+    Bounds are in the form of Parquet: integers (dates in days, timestamps in µs, decimals unscaled), floats as text,
+    text and binary as base64.
+    """
+
+    lo: Any
+    hi: Any
+    nulls: int
+    nans: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One output: its local path, rows, bytes, and statistics by column, in the order of ``FileMerge.columns``."""
+
+    path: str
+    rows: int
+    bytes: int
+    stats: tuple[ColumnStats, ...]
+
+    def to_json(self) -> str:
+        """One JSON object; :meth:`from_dict` restores an equal value from it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> WrittenFile:
+        """Inverse of :meth:`to_json`, from the parsed object."""
+        return cls(**{**data, "stats": tuple(ColumnStats(**each) for each in data["stats"])})

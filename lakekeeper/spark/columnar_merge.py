@@ -1,0 +1,68 @@
+"""Columnar merges as Spark tasks: one task for each range between the cuts; rows never enter the JVM.
+
+    range(parts) ─► mapInArrow(merge_part) ─► collect        a row in is the number of a range, a row out a written file
+
+Spark places, repeats and cancels the tasks. Each attempt writes files under names of its own, and only those of the
+attempt whose result Spark accepts are returned; what the others leave is in the run's folder.
+
+The worker's code travels with the task: executors need PyArrow and NumPy, but no installed ``lakekeeper``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakekeeper.columnar.worker import DECLINED, merge_part
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Reason:
+    """The written files in the order of their ranges, or why a worker left the merge to Spark's rows."""
+    parts = spark.range(0, merge.parts, 1, merge.parts)
+    run = _task(_worker(), merge.to_json())
+    found = parts.mapInArrow(run, "part long, number long, file string").collect()  # type: ignore[arg-type]  # PySpark names its own batch type
+    ranked = [row.file for row in sorted(found, key=lambda row: (row.part, row.number))]
+    declined = [text.removeprefix(DECLINED) for text in ranked if text.startswith(DECLINED)]
+    if declined:
+        return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=declined[0])
+    return [WrittenFile.from_dict(json.loads(text)) for text in ranked]
+
+
+@cache
+def _worker() -> bytes:
+    """The worker's function, with all code of this package that it needs."""
+    from pyspark import cloudpickle
+
+    own = sys.modules[__name__.partition(".")[0]]
+    cloudpickle.register_pickle_by_value(own)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+    try:
+        return bytes(cloudpickle.dumps(merge_part))  # type: ignore[no-untyped-call]  # as above
+    finally:
+        cloudpickle.unregister_pickle_by_value(own)  # type: ignore[no-untyped-call]  # as above
+
+
+def _task(worker: bytes, text: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        import pyarrow as pa
+
+        merge_one = pickle.loads(worker)  # noqa: S301 - made by the driver, and sent by Spark as any function is
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                files = merge_one(text, part)
+                numbered = {"part": [part] * len(files), "number": list(range(len(files))), "file": files}
+                yield pa.RecordBatch.from_pydict(numbered)
+
+    return run

@@ -1,0 +1,261 @@
+"""What a byte costs to merge: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
+
+    python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
+
+All merge the same rows: ten files of six columns, by one BIGINT key of random values. Core-seconds are the CPU of the
+driver, the JVM and all Python workers. The session is warmed up by each contestant on a small table first. DuckDB and
+Polars take part if they are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lakekeeper as lk
+from lakekeeper.core.text.formatting import table as page
+
+FILES, ROW_BYTES = 10, 29  # bytes of a row, compressed
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def tree() -> list[int]:
+    """This process and all below it."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(stat[1])
+    found, frontier = [os.getpid()], [os.getpid()]
+    while frontier:
+        frontier = [pid for pid, parent in parents.items() if parent in frontier and pid not in found]
+        found += frontier
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name; empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def core_seconds() -> float:
+    """CPU of all processes of the tree, ended children included."""
+    return sum(int(field) for pid in tree() for field in _stat(pid)[11:15]) / _TICKS
+
+
+def peak_mb() -> int:
+    """The most memory that one Python worker has held so far."""
+    peaks = [0]
+    for pid in tree()[1:]:
+        status = _status(pid)
+        if "python" in status.partition("\n")[0]:
+            peaks += [int(kb) >> 10 for kb in re.findall(r"VmHWM:\s+(\d+) kB", status)]
+    return max(peaks)
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
+
+
+@dataclass
+class Cost:
+    inputs: str
+    name: str
+    mb: float
+    cores: float
+    wall: float
+    files: int
+    peak: int
+
+    def row(self) -> list[str]:
+        per_mb = [f"{1000 * x / self.mb:.1f}" for x in (self.cores, self.wall)]
+        peak = f"{self.peak:,}" if self.peak else ""
+        return [
+            self.inputs,
+            self.name,
+            f"{self.mb:.0f}",
+            f"{self.cores:.1f}",
+            f"{self.wall:.1f}",
+            *per_mb,
+            str(self.files),
+            peak,
+        ]
+
+
+@contextmanager
+def measured(inputs: str, name: str, mb: float, into: list[Cost]) -> Iterator[Cost]:
+    gc.collect()
+    cost = Cost(inputs, name, mb, 0.0, 0.0, 0, 0)
+    cores, wall = core_seconds(), time.perf_counter()
+    yield cost
+    cost.wall, cost.cores = time.perf_counter() - wall, core_seconds() - cores
+    into.append(cost)
+
+
+@dataclass
+class Bench:
+    spark: Any
+    root: Path
+
+    def rows(self, number: int, rows: int, order: str) -> Any:
+        """The rows of one input file."""
+        frame = self.spark.range(0, rows, 1, 1).selectExpr(
+            f"abs(xxhash64(id, {number})) % 1000000000000 AS k",
+            f"timestamp_micros(1700000000000000 + id * 1000 + xxhash64(id, 1, {number}) % 1000) AS at",
+            f"100 + (xxhash64(id, 2, {number}) % 1000000) / 7 AS amount",
+            f"int(abs(xxhash64(id, 3, {number})) % 50) AS qty",
+            f"concat('customer ', lpad(abs(xxhash64(id, 4, {number})) % 20000, 6, '0')) AS who",
+            f"cast(abs(xxhash64(id, 5, {number})) % 10000000 / 100 AS decimal(18,2)) AS price",
+        )
+        return frame.sortWithinPartitions("k") if order == "sorted" else frame
+
+    def delta(self, name: str, rows: int, order: str) -> Path:
+        place = self.root / f"{name}-{order}"
+        for number in range(FILES):
+            frame = self.rows(number, rows // FILES, order)
+            frame.write.format("delta").mode("append").option("compression", "zstd").save(str(place))
+        return place
+
+    def iceberg(self, name: str, rows: int, order: str) -> str:
+        table = f"ice.db.{name}_{order}"
+        self.spark.sql(f"DROP TABLE IF EXISTS {table}")
+        self.rows(0, 1, order).limit(0).writeTo(table).using("iceberg").create()
+        for number in range(FILES):
+            self.rows(number, rows // FILES, order).writeTo(table).append()
+        return table
+
+    def of_delta(self, inputs: str, rows: int, found: list[Cost]) -> None:
+        origin = self.delta(f"d{rows}", rows, inputs)
+        data = sorted(origin.glob("*.parquet"))
+        mb = sum(path.stat().st_size for path in data) / 1e6
+
+        def native(place: Path) -> None:
+            self.spark.sql(f"OPTIMIZE delta.`{place}` ZORDER BY (k)").collect()
+
+        runs: list[tuple[str, Callable[[Path], None]]] = [("Delta OPTIMIZE ZORDER", native)]
+        runs += [(f"Delta, {name}", self.ours(engine)) for name, engine in _PATHS]
+        for name, run in runs:
+            place = self.root / "copy"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(origin, place)
+            with measured(inputs, name, mb, found) as cost:
+                run(place)
+            cost.files = len(self.spark.read.format("delta").load(str(place)).inputFiles())
+            cost.peak = peak_mb() if "columns" in name else 0
+        for name, run_alone in alone():
+            with measured(inputs, name, mb, found) as cost:
+                cost.files = run_alone([str(path) for path in data], self.root / "alone")
+
+    def of_iceberg(self, inputs: str, rows: int, found: list[Cost]) -> None:
+        table = self.iceberg(f"i{rows}", rows, inputs)
+        first = self.spark.sql(f"SELECT sum(file_size_in_bytes) b FROM {table}.files").first()
+        start = self.spark.sql(
+            f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at DESC"
+        ).first()[0]
+
+        def native(name: str) -> None:
+            self.spark.sql(
+                f"CALL ice.system.rewrite_data_files(table => '{name}', strategy => 'sort', sort_order => "
+                "'k ASC NULLS FIRST', options => map('rewrite-all', 'true', 'target-file-size-bytes', '134217728'))"
+            ).collect()
+
+        runs: list[tuple[str, Callable[[Any], None]]] = [("Iceberg sort", native)]
+        runs += [(f"Iceberg, {name}", self.ours(engine)) for name, engine in _PATHS]
+        for name, run in runs:
+            with measured(inputs, name, first["b"] / 1e6, found) as cost:
+                run(table)
+            cost.files = self.spark.sql(f"SELECT count(*) FROM {table}.files").first()[0]
+            cost.peak = peak_mb() if "columns" in name else 0
+            self.spark.sql(f"CALL ice.system.rollback_to_snapshot('{table}', {start})").collect()
+
+    def ours(self, engine: str) -> Callable[[Any], None]:
+        def run(table: Any) -> None:
+            opened = lk.table(self.spark, str(table))
+            report = opened.recluster("k", policy="full", options={"merge-engine": engine})
+            assert report.changed, report
+            assert [group.detail for group in report.groups] == [None], report.to_dict()
+
+        return run
+
+
+_PATHS = (("by rows", "spark"), ("by columns", "auto"))
+
+
+def alone() -> list[tuple[str, Callable[[Sequence[str], Path], int]]]:
+    """Columnar engines without Spark, as far as they are installed: read, sort, write."""
+    found: list[tuple[str, Callable[[Sequence[str], Path], int]]] = []
+    if importlib.util.find_spec("duckdb"):
+        found.append(("DuckDB", _duckdb))
+    if importlib.util.find_spec("polars"):
+        found.append(("Polars", _polars))
+    return found
+
+
+def _duckdb(paths: Sequence[str], out: Path) -> int:
+    import duckdb  # type: ignore[import-not-found]  # installed for this bench alone
+
+    shutil.rmtree(out, ignore_errors=True)
+    duckdb.sql(
+        f"COPY (FROM read_parquet({list(paths)}) ORDER BY k) TO '{out}.parquet' (FORMAT parquet, CODEC zstd)"
+    )
+    return 1
+
+
+def _polars(paths: Sequence[str], out: Path) -> int:
+    import polars as pl  # type: ignore[import-not-found]  # installed for this bench alone
+
+    pl.read_parquet(list(paths)).sort("k").write_parquet(f"{out}.parquet", compression="zstd")
+    return 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=400)
+    parser.add_argument("--inputs", default="unsorted,sorted")
+    parser.add_argument("--formats", default="delta,iceberg")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--memory", default="3g", help="of the driver")
+    given = parser.parse_args()
+    from lakekeeper.spark.session import local_session
+
+    with tempfile.TemporaryDirectory(prefix="lakekeeper-merge-") as folder:
+        spark = local_session(
+            warehouse=Path(folder),
+            app_name="merge",
+            catalogs={"ice": f"jdbc:sqlite:{folder}/ice.db"},
+            conf={"spark.driver.memory": given.memory},
+            master="local[2]",
+        )
+        spark.sparkContext.setLogLevel("OFF")
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
+        bench = Bench(spark, Path(folder))
+        found: list[Cost] = []
+        for inputs in given.inputs.split(","):
+            for name in given.formats.split(","):
+                run = getattr(bench, f"of_{name}")
+                run(inputs, FILES * 2_000, [])  # warms up every contestant
+                for _ in range(given.runs):
+                    run(inputs, given.mb * 1_000_000 // ROW_BYTES, found)
+        spark.stop()
+    head = ["inputs", "merge", "MB", "core-s", "wall s", "core-ms/MB", "wall ms/MB", "files", "worker MB"]
+    print(page([head, *(cost.row() for cost in found)], right=frozenset(range(2, 9))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""The columnar path of Delta tables against the path by rows: the same rows, statistics and marks; what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakekeeper.core.model.file_merge import FileMerge
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.rebase import Rewrite
+from tests.delta.scene import Scene
+from tests.rewrites import recluster, rewritten, tasks_of
+
+pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("on_local_disk")]
+
+COLUMNS = (
+    "k BIGINT, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, f FLOAT, d DOUBLE, n9 DECIMAL(9,2), n18 DECIMAL(18,4), "
+    "n38 DECIMAL(38,10), s STRING, raw BINARY, day DATE, at TIMESTAMP, wall TIMESTAMP_NTZ"
+)
+# NULLs, NaN, infinities, both zeros, the ends of each type, text that is cut, and times of the Julian calendar.
+VALUES = (
+    """
+(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+(5, true, -128, -32768, -2147483648, float('NaN'), double('NaN'), -1.25, 99999999999999.9999,
+ 1234567890123456789012345678.0123456789, repeat('z', 40), X'FF', date'1500-01-01',
+ timestamp'1500-01-01 00:00:00.123456', timestamp_ntz'0001-01-01 00:00:00')
+(-9223372036854775808, false, 127, 32767, 2147483647, float('-Infinity'), -0.0D, 0, -0.0001, -0.0000000001, '', X'',
+ date'9999-12-31', timestamp'2024-02-29 12:00:00.000999', timestamp_ntz'2024-02-29 12:00:00.999999')
+(9223372036854775807, true, 0, 0, 0, float('0.1'), 0.0D, 9999999.99, 0.5, 0.5, concat(repeat('é', 31), '😀😀'),
+ X'00', date'1970-01-01', timestamp'1899-12-31 23:59:59', timestamp_ntz'1582-10-10 00:00:00')
+(0, false, 1, 1, 1, float('Infinity'), double('Infinity'), 1, 1, 1, repeat('\\udbff\\udfff', 40), X'7F80',
+ date'0001-01-01', timestamp'1969-12-31 23:59:59.999999', timestamp_ntz'9999-12-31 23:59:59.999999')
+""".strip()
+    .replace("\n ", " ")
+    .split("\n")
+)
+
+
+def filled(scene: Scene, columns: str = COLUMNS, more: str = "") -> Scene:
+    scene.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more}")
+    for number in range(0, len(VALUES), 2):
+        scene.run(f"INSERT INTO {{t}} VALUES {', '.join(VALUES[number : number + 2])}")
+    return scene
+
+
+def both(scene: Scene, *columns: str, **changed: Any) -> tuple[Rewrite, Rewrite]:
+    """The rewrites of the whole table by columns and by rows."""
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(columns), **changed)
+    planned = adapter.columnar.plan(task, "run-1")
+    assert isinstance(planned, FileMerge), planned
+    by_columns = rewritten(adapter, task)
+    assert by_columns.native.outputs
+    return by_columns, rewritten(adapter, task, columnar=False)
+
+
+def actions_of(rewrite: Rewrite) -> list[dict[str, Any]]:
+    return [json.loads(str(add.json()), parse_float=Decimal)["add"] for add in rewrite.native.outputs]
+
+
+def stats_of(action: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(action["stats"], parse_float=Decimal)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Values of statistics that Delta reads as equal: numbers by value, and times by instant."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, str) and isinstance(other, str):
+        return one.replace("+00:00", "Z") == other.replace("+00:00", "Z")
+    return bool(
+        float(one) == float(other) if isinstance(one, Decimal) and math.isfinite(one) else one == other
+    )
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "",
+        "'delta.enableDeletionVectors'='false'",
+        "'delta.columnMapping.mode'='name'",
+        "'delta.dataSkippingNumIndexedCols'='4'",
+        "'delta.dataSkippingStatsColumns'='k,s,at'",
+        "'delta.dataSkippingNumIndexedCols'='0'",
+    ],
+)
+def test_statistics_are_those_of_deltas_own_writer(scene: Scene, properties: str) -> None:
+    filled(scene, more=f"TBLPROPERTIES ({properties})" if properties else "")
+    by_columns, by_rows = both(scene, *([] if "'0'" in properties else ["k"]))
+    (ours,), (theirs,) = actions_of(by_columns), actions_of(by_rows)
+    assert same(stats_of(ours), stats_of(theirs)), (stats_of(ours), stats_of(theirs))
+    for name in ("partitionValues", "dataChange", "tags"):
+        assert ours.get(name) == theirs.get(name)
+
+
+def test_statistics_of_columns_without_a_value_are_those_of_deltas_own_writer(scene: Scene) -> None:
+    scene.run("CREATE TABLE {t} (k BIGINT, s STRING, d DOUBLE, at TIMESTAMP) USING delta")
+    scene.run(
+        "INSERT INTO {t} VALUES (NULL, NULL, double('NaN'), NULL)",
+        "INSERT INTO {t} VALUES (1, NULL, NULL, NULL)",
+    )
+    (ours,), (theirs,) = (actions_of(each) for each in both(scene, "k"))
+    assert same(stats_of(ours), stats_of(theirs)), (stats_of(ours), stats_of(theirs))
+
+
+@pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "wall", "n38", "i1"])
+def test_rows_and_their_order_are_those_of_spark(scene: Scene, column: str) -> None:
+    filled(scene)
+    before = scene.spark_rows()
+    by_columns, by_rows = both(scene, column)
+    found, keys = [], []
+    for rewrite in (by_columns, by_rows):
+        log = scene.log()
+        state = log.latest()
+        rows = log.scan(state, log.jvm.array_list(rewrite.native.outputs)).collect()
+        found.append(sorted(map(str, rows)))
+        keys.append([str(row[column]).replace("-0.0", "0.0") for row in rows])  # the two are equal in order
+    assert keys[0] == keys[1]
+    assert found[0] == found[1]
+    recluster(scene, (column,))
+    assert scene.spark_rows() == before == scene.log_rows()
+
+
+def test_deleted_rows_are_left_out(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT, v STRING) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+    )
+    for start in (0, 50):
+        scene.run(
+            f"INSERT INTO {{t}} SELECT /*+ REPARTITION(1) */ id, concat('v', id) FROM range({start}, {start + 80})"
+        )
+    scene.run("DELETE FROM {t} WHERE k % 7 = 3")
+    before = scene.spark_rows()
+    by_columns, by_rows = both(scene, "k")
+    assert by_columns.rows_in == by_rows.rows_in == sum(before.values())
+    recluster(scene)
+    assert scene.spark_rows() == before == scene.log_rows()
+
+
+def test_ranges_are_merged_by_one_spark_task_each(scene: Scene) -> None:
+    scene.run("CREATE TABLE {t} (k BIGINT, v STRING) USING delta")
+    for start in (0, 50):
+        scene.run(
+            f"INSERT INTO {{t}} SELECT /*+ REPARTITION(1) */ id, concat('v', id) FROM range({start}, {start + 80})"
+        )
+    before = scene.spark_rows()
+    by_columns, _ = both(scene, "k", cuts=(40, 90), target_bytes=1 << 20)
+    bounds = [stats_of(action) for action in actions_of(by_columns)]
+    assert [(s["minValues"]["k"], s["maxValues"]["k"]) for s in bounds] == [(0, 39), (40, 89), (90, 129)]
+    recluster(scene, cuts=(40, 90))
+    assert scene.spark_rows() == before
+
+
+def test_partitions_keep_their_values(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT, p STRING, d DATE) USING delta PARTITIONED BY (p, d)",
+    )
+    for _ in range(2):
+        scene.run(
+            "INSERT INTO {t} SELECT id % 11, array('a b', 'a%20b', 'ä', null)[int(id % 4)], "
+            "date'2024-02-29' FROM range(60)"
+        )
+    before = scene.spark_rows()
+    recluster(scene)
+    assert scene.spark_rows() == before == scene.log_rows()
+    written = {a["add"]["path"] for a in scene.actions() if "add" in a}
+    assert all(pq.read_schema(scene.path / path).names == ["k"] for path in written)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "uncompressed"])
+def test_the_codec_of_the_inputs_is_kept(scene: Scene, codec: str) -> None:
+    scene.run("CREATE TABLE {t} (k BIGINT) USING delta")
+    for _ in range(2):
+        frame = scene.spark.range(50).selectExpr("id AS k").coalesce(1)
+        frame.write.format("delta").mode("append").option("compression", codec).save(str(scene.path))
+    by_columns, _ = both(scene, "k")
+    (output,) = by_columns.outputs
+    found = pq.read_metadata(scene.path / output.path).row_group(0).column(0).compression
+    assert found == codec.upper()
+    scene.spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
+    try:
+        by_columns, _ = both(scene, "k")
+    finally:
+        scene.spark.conf.unset("spark.sql.parquet.compression.codec")
+    (output,) = by_columns.outputs
+    assert pq.read_metadata(scene.path / output.path).row_group(0).column(0).compression == "ZSTD"
+
+
+def test_a_codec_that_is_not_proven_is_left_to_spark(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT) USING delta", "INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)"
+    )
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    scene.spark.conf.set("spark.sql.parquet.compression.codec", "lz4_raw")
+    try:
+        assert adapter.columnar.plan(task, "run-1") == Reason.of(
+            Code.MERGED_BY_ROWS, cause="the codec lz4_raw"
+        )
+    finally:
+        scene.spark.conf.unset("spark.sql.parquet.compression.codec")
+
+
+REFUSED = {
+    "row tracking": ("k BIGINT", "TBLPROPERTIES ('delta.enableRowTracking'='true')", "row tracking is on"),
+    "struct": ("k BIGINT, a STRUCT<x: INT>", "", "column a is of type struct"),
+    "array": ("k BIGINT, a ARRAY<INT>", "", "column a is of type array"),
+    "map": ("k BIGINT, a MAP<STRING, INT>", "", "column a is of type map"),
+    "char": ("k BIGINT, a CHAR(3)", "", "column a has __CHAR_VARCHAR_TYPE_STRING"),
+    "variant": ("k BIGINT, a VARIANT", "", "column a is of type variant"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_proven_is_merged_by_rows_for_a_reason(scene: Scene, name: str) -> None:
+    columns, more, cause = REFUSED[name]
+    scene.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more}")
+    for k in (2, 1):
+        scene.run(f"INSERT INTO {{t}} (k) VALUES ({k}), (NULL)")
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    refused = adapter.columnar.plan(task, "run-1")
+    assert isinstance(refused, Reason)
+    assert refused["cause"] == cause
+
+
+def test_a_curve_is_followed_by_rows(scene: Scene) -> None:
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT, v BIGINT) USING delta",
+        "INSERT INTO {t} VALUES (1, 2)",
+        "INSERT INTO {t} VALUES (2, 1)",
+    )
+    import lakekeeper as lk
+
+    table = lk.table(scene.spark, str(scene.path))
+    report = table.recluster("hilbert(k, v)", policy="full")
+    (group,) = report.groups
+    assert group.detail is not None
+    assert group.detail["cause"] == "a key of layout hilbert"
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_the_option_chooses_the_engine(scene: Scene, engine: str) -> None:
+    import lakekeeper as lk
+
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT) USING delta",
+        "INSERT INTO {t} VALUES (1), (3)",
+        "INSERT INTO {t} VALUES (2), (NULL)",
+    )
+    before = scene.spark_rows()
+    table = lk.table(scene.spark, str(scene.path))
+    report = table.recluster(columns=["k"], policy="full", options={"merge-engine": engine})
+    assert report.changed
+    assert [group.detail for group in report.groups] == [None]
+    (path,) = [a["add"]["path"] for a in scene.actions() if "add" in a]
+    writer = str(pq.read_metadata(scene.path / path).created_by)
+    assert writer.startswith("parquet-cpp" if engine == "auto" else "parquet-mr")
+    assert scene.spark_rows() == before

@@ -1,0 +1,191 @@
+"""The columnar path of Iceberg tables against the path by rows: the same rows and metrics; and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import lakekeeper as lk
+from lakekeeper.core.model.file_merge import FileMerge
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper_iceberg.native import Iceberg
+from tests.iceberg.scene import Scene, delete_equal
+from tests.rewrites import recluster, rewritten, tasks_of
+
+pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("on_local_disk")]
+
+COLUMNS = (
+    "k BIGINT, b BOOLEAN, i4 INT, f FLOAT, d DOUBLE, n9 DECIMAL(9,2), n18 DECIMAL(18,4), n38 DECIMAL(38,10), "
+    "s STRING, raw BINARY, day DATE, at TIMESTAMP, wall TIMESTAMP_NTZ"
+)
+VALUES = """
+(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+(5, true, -2147483648, float('NaN'), double('NaN'), -1.25, 99999999999999.9999,
+ 1234567890123456789012345678.0123456789, repeat('z', 40), X'FF', date'1500-01-01',
+ timestamp'1500-01-01 00:00:00.123456', timestamp_ntz'0001-01-01 00:00:00')
+(-9223372036854775808, false, 2147483647, float('-Infinity'), -0.0D, 0, -0.0001, -0.0000000001, '', X'',
+ date'9999-12-31', timestamp'2024-02-29 12:00:00.000999', timestamp_ntz'2024-02-29 12:00:00.999999')
+(9223372036854775807, true, 0, float('0.1'), 0.0D, 9999999.99, 0.5, 0.5, concat(repeat('é', 31), '😀😀'),
+ X'00', date'1970-01-01', timestamp'1899-12-31 23:59:59', timestamp_ntz'1582-10-10 00:00:00')
+(0, false, 1, float('Infinity'), double('Infinity'), 1, 1, 1, repeat('\\udbff\\udfff', 40), X'7F80',
+ date'0001-01-01', timestamp'1969-12-31 23:59:59.999999', timestamp_ntz'9999-12-31 23:59:59.999999')
+""".strip().replace("\n ", " ").split("\n")  # fmt: skip
+
+
+def filled(scene: Scene, version: int = 2, **properties: str) -> Scene:
+    scene.create(COLUMNS, version, properties={name.replace("_", "."): v for name, v in properties.items()})
+    for number in range(0, len(VALUES), 2):
+        scene.run(f"INSERT INTO {{t}} VALUES {', '.join(VALUES[number : number + 2])}")
+    return scene
+
+
+def both(scene: Scene, *columns: str, **changed: Any) -> tuple[Rewrite, Rewrite]:
+    """The rewrites of the whole table by columns and by rows."""
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(columns or None), **changed)
+    planned = adapter.columnar.plan(task, "run-1")
+    assert isinstance(planned, FileMerge), planned
+    return rewritten(adapter, task), rewritten(adapter, task, columnar=False)
+
+
+def metrics_of(scene: Scene, rewrite: Rewrite) -> list[dict[str, Any]]:
+    """DataFiles as plain data, without what two writers may differ in: names, sizes and offsets."""
+    jvm, table = Iceberg(scene.spark), scene.java()
+    to_json = jvm.static("org.apache.iceberg.ContentFileParser", "toJson")
+    plain = [json.loads(str(to_json(f, table.specs().get(f.specId())))) for f in rewrite.native.files]
+    for file in plain:
+        for name in ("file-path", "file-size-in-bytes", "column-sizes", "split-offsets"):
+            assert file.pop(name)
+    return plain
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
+def test_metrics_are_those_of_icebergs_own_writer(scene: Scene, version: int, mode: str) -> None:
+    filled(scene, version)
+    scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.metadata.metrics.default'='{mode}')")
+    by_columns, by_rows = both(scene, *(["k"] if mode in ("full", "truncate(16)") else []))
+    ours, theirs = metrics_of(scene, by_columns), metrics_of(scene, by_rows)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "n38"])
+def test_rows_are_those_of_spark(scene: Scene, column: str) -> None:
+    filled(scene)
+    before = scene.every_version()
+    rows = scene.spark_rows(), scene.log_rows()
+    both(scene, column)
+    done = recluster(scene, (column,))
+    after = scene.every_version()
+    assert {v: after[v] for v in before} == before
+    assert after[done.version] == rows
+
+
+def test_deleted_rows_are_left_out(scene: Scene) -> None:
+    scene.create("k BIGINT, v STRING")
+    for start in (0, 50):
+        scene.run(f"INSERT INTO {{t}} SELECT id, concat('v', id) FROM range({start}, {start + 80}, 1, 1)")
+    scene.run("DELETE FROM {t} WHERE k % 7 = 3")
+    before = scene.spark_rows()
+    by_columns, _ = both(scene, "k")
+    assert by_columns.rows_in == sum(before.values())
+    recluster(scene)
+    assert scene.spark_rows() == before == scene.log_rows()
+
+
+def test_partitions_and_renamed_columns_stay(scene: Scene) -> None:
+    scene.create("k INT, p STRING, ts TIMESTAMP", more="PARTITIONED BY (p, days(ts))")
+    for _ in range(2):
+        scene.run(
+            "INSERT INTO {t} SELECT int(id % 11), array('a b', 'ä/', null)[int(id % 3)], "
+            "timestamp_seconds(id % 2 * 86400) FROM range(60)"
+        )
+    scene.run("ALTER TABLE {t} RENAME COLUMN k TO key", "ALTER TABLE {t} ALTER COLUMN key TYPE BIGINT")
+    scene.run("ALTER TABLE {t} ADD COLUMN later STRING")
+    before = scene.spark_rows()
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["key"])
+    tasks = tasks_of(snapshot)
+    assert all(isinstance(adapter.columnar.plan(task, "run-1"), FileMerge) for task in tasks)
+    recluster(scene, ("key",))
+    assert scene.spark_rows() == before == scene.log_rows()
+    assert scene.leftovers() == set()
+
+
+def test_the_codec_of_the_inputs_is_kept(scene: Scene) -> None:
+    scene.create("k BIGINT", properties={"write.parquet.compression-codec": "snappy"})
+    scene.run("INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)")
+    for codec in ("SNAPPY", "ZSTD"):
+        by_columns, _ = both(scene, "k")
+        (output,) = by_columns.outputs
+        found = pq.read_metadata(output.path.removeprefix("file:")).row_group(0).column(0).compression
+        assert found == codec
+        scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
+
+
+REFUSED = {
+    "row ids": ("k BIGINT", 3, {}, "rows have ids"),
+    "nested": ("k BIGINT, a STRUCT<x: INT>", 2, {}, "column a is of type struct"),
+    "list": ("k BIGINT, a ARRAY<INT>", 2, {}, "column a is of type list"),
+    "map": ("k BIGINT, a MAP<STRING, INT>", 2, {}, "column a is of type map"),
+    "bloom filter": (
+        "k BIGINT",
+        2,
+        {"write.parquet.bloom-filter-enabled.column.k": "true"},
+        "the table sets write.parquet.bloom-filter-enabled.column.k",
+    ),
+    "level": (
+        "k BIGINT",
+        2,
+        {"write.parquet.compression-level": "9"},
+        "the table sets write.parquet.compression-level",
+    ),
+    "object store": (
+        "k BIGINT",
+        2,
+        {"write.object-storage.enabled": "true"},
+        "the table sets write.object-storage.enabled",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_proven_is_merged_by_rows_for_a_reason(scene: Scene, name: str) -> None:
+    columns, version, properties, cause = REFUSED[name]
+    scene.create(columns, version, properties=properties)
+    scene.run("INSERT INTO {t} (k) VALUES (2)", "INSERT INTO {t} (k) VALUES (1)")
+    assert refused(scene) == cause
+
+
+def refused(scene: Scene) -> str:
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    found = adapter.columnar.plan(task, "run-1")
+    assert isinstance(found, Reason)
+    return str(found["cause"])
+
+
+def test_equality_deletes_are_left_to_spark(scene: Scene) -> None:
+    scene.create("k INT, v STRING")
+    scene.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')", "INSERT INTO {t} VALUES (3, 'c')")
+    delete_equal(scene, "k", [1])
+    assert refused(scene) == "equality deletes"
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_the_option_chooses_the_engine(scene: Scene, engine: str) -> None:
+    scene.create("k BIGINT").run("INSERT INTO {t} VALUES (1), (3)", "INSERT INTO {t} VALUES (2), (NULL)")
+    before = scene.spark_rows()
+    report = lk.table(scene.spark, scene.sql).recluster(
+        ["k"], policy="full", options={"merge-engine": engine}
+    )
+    assert report.changed
+    assert [group.detail for group in report.groups] == [None]
+    (file,) = scene.data_files(scene.java())
+    writer = str(pq.read_metadata(str(file.location()).removeprefix("file:")).created_by)
+    assert writer.startswith("parquet-cpp" if engine == "auto" else "parquet-mr")
+    assert scene.spark_rows() == before
