@@ -21,6 +21,7 @@ from lakekeeper.core.model.plan import (
     Prediction,
     Tasks,
 )
+from lakekeeper.core.text.formatting import significant
 from lakekeeper.core.units import Floats
 from lakekeeper.core.workload.workload import Scan, Workload, collect
 
@@ -96,7 +97,7 @@ def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
 
 
 def _basis(workload: Workload | None, scale: Scale) -> str:
-    rate = f"{scale.rate * 3600:,.3g} an hour"
+    rate = f"{significant(scale.rate * 3600)} an hour"
     if workload is None:
         return f"queries of 1 % of the data, {rate} (no workload is known)"
     unread = f", {workload.unread:,} not understood" if workload.unread else ""

@@ -52,7 +52,10 @@ class Line:
 
     def part(self, inside: Floats) -> Floats:
         """A measure as a share of the total, 0 to 1."""
-        return np.asarray(np.minimum(inside / max(self.total, 1e-300), 1.0))
+        whole = max(
+            self.total, 1e-300
+        )  # where the sums cancel out, the total may be zero and a part of it may not
+        return np.asarray(np.minimum(inside, whole) / whole)
 
 
 def data_mass(intervals: Intervals, place: Floats, size: Ints) -> Line:

@@ -87,7 +87,12 @@ def duration(seconds: float) -> str:
     for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return "more than 100 years" if seconds > 100 * 31_557_600 else f"{seconds / length:,.0f} {unit}"
-    return f"{seconds:,.0f} seconds"
+    return counted(round(seconds), "second")
+
+
+def significant(number: float) -> str:
+    """``3600.0`` → ``3,600``, ``0.12345`` → ``0.123``: three significant digits, and no exponent above one."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def indent(text: str, by: int = 4) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakekeeper.core.layout.key_distribution import Line
 from lakekeeper.core.layout.snapshot_index import data_line, table_line
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES
@@ -78,3 +79,10 @@ def test_text_lies_along_its_values() -> None:
     assert inside[0] == pytest.approx(2 * TARGET)
     assert inside[1] == pytest.approx(TARGET * 1.001, rel=0.01)
     assert pa.types.is_string(snapshot.blocks.lo[0].type)
+
+
+def test_a_part_of_a_total_that_cancelled_out_is_all_of_it() -> None:
+    """Sums of large sizes may cancel out to nothing, and the part of a range may not: its share is still a share."""
+    line = Line(np.zeros(1), np.zeros(1), 0.0)
+    assert line.part(np.array([0.0, 1.0, 1e300])).tolist() == [0.0, 1.0, 1.0]
+    assert Line(np.zeros(1), np.zeros(1), 4.0).part(np.array([0.0, 1.0, 5.0])).tolist() == [0.0, 0.25, 1.0]

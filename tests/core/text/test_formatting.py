@@ -11,6 +11,7 @@ from lakekeeper.core.text.formatting import (
     duration,
     indent,
     percent,
+    significant,
     size,
     table,
     wrapped,
@@ -53,6 +54,7 @@ def test_a_share_below_a_threshold_never_reads_as_equal_to_it(share: float, text
     "seconds, text",
     [
         (0, "0 seconds"),
+        (1, "1 second"),
         (119, "119 seconds"),
         (120, "2 minutes"),
         (7199, "120 minutes"),
@@ -64,6 +66,21 @@ def test_a_share_below_a_threshold_never_reads_as_equal_to_it(share: float, text
 )
 def test_a_duration_is_in_the_largest_unit_of_which_there_are_two(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [
+        (0, "0"),
+        (0.012345, "0.0123"),
+        (1.5, "1.5"),
+        (99.94, "99.9"),
+        (3600.0, "3,600"),
+        (1.2e8, "120,000,000"),
+    ],
+)
+def test_a_number_has_three_significant_digits_and_no_exponent(number: float, text: str) -> None:
+    assert significant(number) == text
 
 
 def test_counts_agree_with_their_noun() -> None:
