@@ -319,7 +319,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
     assert (gone.code, gone.json["deleted_rows_count"], gone.json["touched_data_files_count"]) == (0, 50, 2)
     assert f"{table}: committed version {gone.json['version_after']}, 50 rows deleted" in gone.err
     again = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes")
-    assert (again.code, "no row matches, nothing was committed" in again.out) == (0, True)
+    assert (again.code, "no row matches; nothing was committed" in again.out) == (0, True)
     assert spark.table(table).count() == 250
     masked = (
         lk.table(spark, table).blocks().where("deleted_rows > 0").count()

@@ -1,0 +1,127 @@
+"""A pass that finds nothing due: 100 tables of 1,000 files each, half of them Delta, half Iceberg.
+
+    python tests/bench/fleet.py [tables] [files]
+
+The tables consist of metadata alone: whatever opened a data file would fail, and the table with it. The bound is 60 s
+on two cores, without the start of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import lakekeeper as lk
+
+BOUND_S = 60.0
+SIZE, STEP = 128 << 20, 1_000
+
+
+def delta_log(root: Path, files: int) -> None:
+    """A table whose files are full, and do not overlap."""
+    fields = [{"name": "k", "type": "long", "nullable": True, "metadata": {}}]
+    meta = {
+        "id": root.name,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": {"lakekeeper.cluster-by": "k"},
+        "createdTime": 0,
+    }
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": meta},
+    ]
+    for i in range(files):
+        low, high = {"k": i * STEP}, {"k": i * STEP + STEP - 1}
+        stats = {"numRecords": STEP, "minValues": low, "maxValues": high, "nullCount": {"k": 0}}
+        add = {
+            "path": f"part-{i:05d}-c000.snappy.parquet",
+            "partitionValues": {},
+            "size": SIZE,
+            "modificationTime": i,
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+        lines.append({"add": add})
+    log = root / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def iceberg_logs(catalog: str, warehouse: str, tables: int, files: int) -> None:
+    """The same in Iceberg tables, through pyiceberg's manifests."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.conversions import to_bytes
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.schema import Schema
+    from pyiceberg.typedef import Record
+    from pyiceberg.types import LongType, NestedField
+
+    home = SqlCatalog("ice", uri=f"sqlite:///{catalog}", warehouse=warehouse)
+    home.create_namespace("db")
+    for number in range(tables):
+        schema = Schema(NestedField(1, "k", LongType(), required=False))
+        table = home.create_table(f"db.t{number:03d}", schema)
+        with table.transaction() as change:
+            change.set_properties({"lakekeeper.cluster-by": "k"})
+            with change.update_snapshot().fast_append() as append:
+                for i in range(files):
+                    append.append_data_file(
+                        DataFile.from_args(
+                            content=DataFileContent.DATA,
+                            file_path=f"{table.location()}/data/{i:05d}.parquet",
+                            file_format=FileFormat.PARQUET,
+                            partition=Record(),
+                            record_count=STEP,
+                            file_size_in_bytes=SIZE,
+                            column_sizes={1: 100},
+                            value_counts={1: STEP},
+                            null_value_counts={1: 0},
+                            nan_value_counts={},
+                            lower_bounds={1: to_bytes(LongType(), i * STEP)},
+                            upper_bounds={1: to_bytes(LongType(), i * STEP + STEP - 1)},
+                            split_offsets=[4],
+                            sort_order_id=None,
+                            spec_id=0,
+                            equality_ids=None,
+                            key_metadata=None,
+                        )
+                    )
+
+
+def main(tables: int, files: int) -> int:
+    """Make the tables, and time two passes over them; 1 if a table was not idle or the bound was exceeded."""
+    from lakekeeper.spark.session import local_session
+
+    home = Path(tempfile.mkdtemp(prefix="lakekeeper-fleet-"))
+    started = time.monotonic()
+    for number in range(tables // 2):
+        delta_log(home / "delta" / f"t{number:03d}", files)
+    (home / "ice").mkdir()
+    iceberg_logs(str(home / "catalog.db"), str(home / "ice"), tables - tables // 2, files)
+    print(f"made {tables} tables of {files:,} files in {time.monotonic() - started:.0f} s")
+    spark = local_session(
+        app_name="lakekeeper-fleet", master="local[2]", catalogs={"ice": f"jdbc:sqlite:{home}/catalog.db"}
+    )
+    spark.range(1).count()
+    names = ["ice.db.*", *(str(path) for path in sorted((home / "delta").iterdir()))]
+    bad = 0
+    for what in ("first pass", "second pass"):
+        started, cpu = time.monotonic(), time.process_time()
+        report = lk.run(spark, names)
+        took = time.monotonic() - started
+        print(f"{what}: {took:.1f} s (bound {BOUND_S:.0f} s), {time.process_time() - cpu:.1f} s in Python")
+        wrong = [table for table in report.tables if table.status != "idle"]
+        print("\n".join(f"  {table.table}: {table.status}, {table.reason}" for table in wrong[:5]))
+        bad += len(wrong) + (len(report.tables) != tables) + (took > BOUND_S)
+    spark.stop()
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(text) for text in (sys.argv[1:] + ["100", "1000"][len(sys.argv) - 1 :]))))
