@@ -114,7 +114,11 @@ class IcebergColumnar:
         level = folder(home, task.key.key_id if task.key else "", task.level)
         placed = self.jvm.pinned(table, {"write.data.path": level})
         spec = table.specs().get(like.specId())
-        location = str(placed.locationProvider().newDataLocation(spec, like.partition(), "file"))
+        provider = placed.locationProvider()
+        if spec.isUnpartitioned():  # with an empty partition, the path would have an empty step
+            location = str(provider.newDataLocation("file"))
+        else:
+            location = str(provider.newDataLocation(spec, like.partition(), "file"))
         if not location.startswith(f"{level}/"):
             raise _Refused("the table chooses the folders of its files")
         return location.rpartition("/")[0]

@@ -107,7 +107,14 @@ class Inputs:
         return sum(file.rows for file in self._files) - sum(map(len, self._dead))
 
     @property
-    def stored_bytes(self) -> int:
+    def row_bytes(self) -> float:
+        """Stored bytes of a row, with its share of the footers."""
+        rows = sum(file.rows for file in self._files)
+        footers = sum(int(file.footer.serialized_size) for file in self._files)
+        return (self._stored_bytes + footers) / max(rows, 1)
+
+    @property
+    def _stored_bytes(self) -> int:
         """Compressed bytes of the columns that are read."""
         return sum(
             self._files[group.file].bytes_of(group.group, leaves)

@@ -63,7 +63,7 @@ class _Merge:
             self.inputs.types,
             self.task.codec or self.inputs.codec(),
             self.inputs.repetitive(),
-            row_bytes=self.inputs.stored_bytes / max(live, 1),
+            row_bytes=self.inputs.row_bytes,
         ) as outputs:
             if not self.task.key:
                 outputs.expect(live)

@@ -274,9 +274,10 @@ def test_rows_lie_in_key_order_within_a_file(scene: Scene, partitioned: bool) ->
         assert keys == sorted(keys)
 
 
-def test_codec_is_zstd_unless_told_otherwise(scene: Scene) -> None:
+def test_codec_by_rows_is_zstd_unless_told_otherwise(scene: Scene) -> None:
+    """Columnar workers keep the codec of the inputs: see test_columnar."""
     scene.run(*_plain(_DV))
-    recluster(scene)
+    recluster(scene, columnar=False)
     assert all(".zstd." in b.path for b in scene.adapter().snapshot().blocks)
     scene.spark.conf.set("spark.sql.parquet.compression.codec", "gzip")
     try:
