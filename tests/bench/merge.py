@@ -106,6 +106,7 @@ def measured(inputs: str, name: str, mb: float, into: list[Cost]) -> Iterator[Co
     yield cost
     cost.wall, cost.cores = time.perf_counter() - wall, core_seconds() - cores
     into.append(cost)
+    print(*cost.row(), sep="  ", flush=True)
 
 
 @dataclass
