@@ -80,6 +80,8 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("advise", _one(rows.ADVICE)),
         Procedure("blocks", lambda _, frame: frame),
         Procedure("plan", lambda spark, plan: plan.to_frame(spark)),
+        Procedure("history", lambda spark, history: history.to_frame(spark)),
+        Procedure("cost", lambda spark, costs: costs.to_frame(spark)),
     )
 }
 

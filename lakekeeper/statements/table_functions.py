@@ -26,6 +26,8 @@ FUNCTIONS: Mapping[str, str] = {
     "clustering_depth": "clustering_depth",
     "lakekeeper_advise": "advise",
     "lakekeeper_blocks": "blocks",
+    "lakekeeper_cost": "cost",
+    "lakekeeper_history": "history",
     "lakekeeper_plan": "plan",
     "lakekeeper_streams": "streams",
     "lakekeeper_trash": "trash",

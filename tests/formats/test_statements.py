@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import NotFound, OptionError
@@ -124,6 +126,17 @@ def test_the_trash_by_sql(lake: Lake) -> None:
     assert (entry["kind"], entry["where"], entry["state"]) == ("partition", "k < 500", "dropped")
     back = only(lake, f"CALL lakekeeper.system.restore('{name}', '{entry['name']}')")
     assert (back["status"], lake.fingerprint(name)) == ("done", before)
+
+
+def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path: Path) -> None:
+    confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
+    name = lake.overlapping(3, 40)
+    done = lake.table(name).compact()
+    statement = f"SELECT operation_type, operation_status FROM lakekeeper_history('{name}', limit => 1)"
+    assert only(lake, statement) == {"operation_type": "compact", "operation_status": "done"}
+    cost = lk.sql(lake.spark, f"SELECT * FROM lakekeeper_cost('{name}')").collect()
+    assert done.changed
+    assert len(cost) == 1
 
 
 @pytest.mark.parametrize(
