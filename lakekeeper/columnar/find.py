@@ -31,6 +31,16 @@ MOST_BYTES = 256 << 20
 _TELLING = 4.0  # encoded bytes per row from which a column is assumed to distinguish most rows
 _NUMBERED = 1.5  # values per row between a column's bounds, below which it is assumed to number the rows
 _LOOKED_AT = 32  # columns whose statistics are compared if the outputs have no key
+_MICROSECONDS = (
+    "INT64",
+    (
+        "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, is_from_converted_type=false, "
+        "force_set_converted_type=false)"
+    ),
+    0,
+    -1,
+    -1,
+)
 _SAMPLE = 4  # outputs whose footers give the width of columns
 
 
@@ -225,7 +235,7 @@ class _Search:
             outputs = tuple(file.find(column) for file in self._outputs)
         except Declined:
             return None
-        same = len({leaves.shape for leaves in (*inputs, *outputs)}) == 1
+        same = len({_as_compared(leaves.shape) for leaves in (*inputs, *outputs)}) == 1
         return _Shared(column, inputs, outputs) if same else None
 
     def _key(self, identity: Identity) -> list[_Shared]:
@@ -295,6 +305,13 @@ class _Search:
             if by_place is None
             else np.where(stored.is_null().to_numpy(zero_copy_only=False), by_place, plain)
         )
+
+
+def _as_compared(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """How a column's values are compared: INT96 is read as the microseconds that a columnar merge writes for it."""
+    return tuple(
+        (inside, *_MICROSECONDS) if stored[0] == "INT96" else (inside, *stored) for inside, *stored in shape
+    )
 
 
 def _joined(positions: Sequence[Longs]) -> Longs:

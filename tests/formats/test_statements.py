@@ -115,7 +115,7 @@ def test_results_are_tables_in_a_query(lake: Lake) -> None:
     plan = lk.sql(lake.spark, f"SELECT action, count(*) FROM lakekeeper_plan('{name}') GROUP BY 1").collect()
     assert dict(map(tuple, plan)) == {"merge": 3}
     assert lk.sql(lake.spark, f"SELECT * FROM lakekeeper_streams('{name}')").count() == 0
-    assert [v.name for v in lake.spark.catalog.listTables() if "lakekeeper_result" in v.name] == []
+    assert lake.spark.sql("SHOW VIEWS LIKE 'lakekeeper_result*'").collect() == []
 
 
 def test_the_trash_by_sql(lake: Lake) -> None:

@@ -49,6 +49,7 @@ from lakekeeper.core.units import Floats, Ints
 DUE = 0.7
 """Of the work of a merge: the rent from which on it is due."""
 _NOISE = 1e-9  # of the work: gains below it are rounding
+_ROUNDING = 1e-12  # of a sum over the whole line: a difference of two such sums that is smaller is rounding
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 
 
@@ -247,7 +248,9 @@ def _oldest(field: Field, at: Index, hull: tuple[Ints, Ints], batch: Ints | None
         atoms = np.cumsum(atom)
         inside = atoms[last] - atoms[first] + atom[first] + stretches[last] - stretches[first]
     held = upto[last] - before[first]
-    return np.where(held > 0, np.maximum(inside, 0.0) / np.maximum(held, 1e-300), at_point[first])
+    # Of sums that cancel out, the rest is rounding: nothing is held there.
+    some = held > _ROUNDING * upto[last]
+    return np.where(some, np.maximum(inside, 0.0) / np.where(some, held, 1.0), at_point[first])
 
 
 def oldest_over(lo: Ints, hi: Ints, age: Floats, points: int) -> tuple[Floats, Floats]:
