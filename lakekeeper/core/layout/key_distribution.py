@@ -123,10 +123,9 @@ def _within_cells(first: Floats, group: Ints) -> Floats:
 
 def _values(blocks: BlockSet, intervals: Intervals) -> Floats:
     """The value at each point as a double, or its curve position; not finite where the point has no value."""
-    if blocks.placed_by:
-        lo, hi = (np.where(intervals.missing, np.nan, end) for end in (blocks.curve_lo, blocks.curve_hi))
-    else:
-        lo, hi = numbers(blocks.lo[0], blocks.hi[0])
+    # A block without statistics of one column covers its group: its first column's bounds are not those of the ends.
+    ends = (blocks.curve_lo, blocks.curve_hi) if blocks.placed_by else numbers(blocks.lo[0], blocks.hi[0])
+    lo, hi = (np.where(intervals.missing, np.nan, end) for end in ends)
     at = np.full(intervals.points, np.nan)
     whole = not (np.isnan(lo).any() or np.isnan(hi).any())
     known = slice(None) if whole else ~(np.isnan(lo) | np.isnan(hi))

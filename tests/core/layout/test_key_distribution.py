@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.layout.key_distribution import Line
+from lakekeeper.core.layout.key_distribution import Line, places
 from lakekeeper.core.layout.snapshot_index import data_line, table_line
-from lakekeeper.testing.draws import Shape, draw_snapshot
+from lakekeeper.testing.draws import Shape, draw_snapshot, picture
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token
 from tests.core.paper import MB, TARGET, snapshot_of
@@ -86,3 +86,13 @@ def test_a_part_of_a_total_that_cancelled_out_is_all_of_it() -> None:
     line = Line(np.zeros(1), np.zeros(1), 0.0)
     assert line.part(np.array([0.0, 1.0, 1e300])).tolist() == [0.0, 1.0, 1.0]
     assert Line(np.zeros(1), np.zeros(1), 4.0).part(np.array([0.0, 1.0, 5.0])).tolist() == [0.0, 0.25, 1.0]
+
+
+def test_ends_of_a_block_without_statistics_of_a_later_column_have_no_place_of_their_own() -> None:
+    """It covers its group, but its first column's bounds are not those of the group: the order of blocks decided."""
+    for seed in (1073, 1080, 1110, 1222):
+        snapshot = draw_snapshot(random.Random(seed), Shape(most=40, columns=2, partitions=2))
+        order = np.random.default_rng(seed).permutation(len(snapshot.blocks))
+        shuffled = picture(snapshot.blocks.take(order.astype(np.intp)), snapshot.key)
+        one, other = (places(each.blocks, table_line(each)) for each in (snapshot, shuffled))
+        assert one.tolist() == other.tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import Options, resolve
@@ -122,11 +122,7 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
         assert task.level == task.input_level + (task.policy not in ("sizes", "deletes"))
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="of drawn tables 0.8 % have sums that are rounding (bounds of ±2⁶³ beside blocks of one byte)",
-)
-@settings(many, phases=(Phase.explicit, Phase.generate))  # a known failure is not worth minutes of shrinking
+@many
 @given(snapshots(CROWDED), policies, st.sampled_from(OPTIONS).map(resolve), st.randoms(use_true_random=False))
 def test_shuffling_blocks_changes_nothing(
     snapshot: Snapshot, chosen: tuple[Policy, ...], options: Options, rng: random.Random
