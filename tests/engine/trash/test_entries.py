@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Version, Versions
-from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash.entries import (
@@ -28,48 +25,16 @@ from lakekeeper.engine.trash.entries import (
     put,
     restore_files,
 )
-from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import intent, written
-
-DAY = 24 * HOUR_MS
-WIDE = {"vacuum.max-share": 1}
+from tests.engine.vacuums import DAY, readable, run
 
 
 class _Crash(BaseException):
     pass
-
-
-@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
-def table(request: pytest.FixtureRequest) -> MemoryTable:
-    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
-    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
-    for day in range(5):
-        made.later(DAY)
-        made.overwrite([{"k": day * 10 + i} for i in range(3)])
-    return made
-
-
-def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
-    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
-    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    observer = wanted.pop("observer", None)
-    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
-
-
-def readable(table: MemoryTable) -> list[int]:
-    """Versions that can be read."""
-    found = []
-    for version in table.versions:
-        try:
-            table.rows(version.number)
-        except NotFound:
-            continue
-        found.append(version.number)
-    return found
 
 
 def test_the_trash_and_back(table: MemoryTable) -> None:

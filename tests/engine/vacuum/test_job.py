@@ -12,47 +12,15 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Stream
-from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import Conflict, LostRace, NotFound, RetentionError, Unsupported
+from lakekeeper.errors import Conflict, LostRace, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import Scene, intent, written
-
-DAY = 24 * HOUR_MS
-WIDE = {"vacuum.max-share": 1}
-
-
-@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
-def table(request: pytest.FixtureRequest) -> MemoryTable:
-    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
-    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
-    for day in range(5):
-        made.later(DAY)
-        made.overwrite([{"k": day * 10 + i} for i in range(3)])
-    return made
-
-
-def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
-    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
-    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    observer = wanted.pop("observer", None)
-    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
-
-
-def readable(table: MemoryTable) -> list[int]:
-    """Versions that can be read."""
-    found = []
-    for version in table.versions:
-        try:
-            table.rows(version.number)
-        except NotFound:
-            continue
-        found.append(version.number)
-    return found
+from tests.engine.vacuums import DAY, WIDE, readable, run
 
 
 def test_the_grace_keeps_what_was_the_newest_within_it(table: MemoryTable) -> None:

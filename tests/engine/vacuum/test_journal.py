@@ -8,42 +8,19 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
-from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
-from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.testing.lake import MemoryTable, Settings
-from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import intent
-
-DAY = 24 * HOUR_MS
-WIDE = {"vacuum.max-share": 1}
+from tests.engine.vacuums import DAY, run
 
 
 class _Crash(BaseException):
     pass
-
-
-@pytest.fixture(params=[True, False], ids=["linear", "expiring"])
-def table(request: pytest.FixtureRequest) -> MemoryTable:
-    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
-    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
-    for day in range(5):
-        made.later(DAY)
-        made.overwrite([{"k": day * 10 + i} for i in range(3)])
-    return made
-
-
-def run(table: MemoryTable, *, options: Mapping[str, Any] | None = None, **wanted: Any) -> VacuumReport:
-    resolved = resolve({**WIDE, **(options or {})}, {}, table.current.properties)
-    clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
-    observer = wanted.pop("observer", None)
-    return vacuum(MemoryAdapter(table), VacuumRequest(resolved, **wanted), observer=observer, clock=clock)
 
 
 def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: MemoryTable) -> None:
