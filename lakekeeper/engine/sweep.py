@@ -111,14 +111,14 @@ class _Pass:
         turn.plan(self._open, self._settings, self._clock.now_ms())
         self._context.planned(turn.name)
         now_ms = self._clock.now_ms()
-        for verb, task in turn.tasks.items():
-            if task.state != "queued":
+        for verb, planned in turn.tasks.items():
+            if planned.state != "queued":
                 continue
-            task = renewed(task, self._context.before.get(task.key))  # noqa: PLW2901 - the same task, with its past
-            if task.is_parked(now_ms):
-                task = parked(task, now_ms)  # noqa: PLW2901 - the same
-                turn.held[verb] = task.reason or Reason.of(Code.NOT_REACHED)
-            turn.tasks[verb] = task
+            task = renewed(planned, self._context.before.get(planned.key))
+            waits = task.is_parked(now_ms)
+            turn.tasks[verb] = left = parked(task, now_ms) if waits else task
+            if waits:
+                turn.held[verb] = left.reason or Reason.of(Code.NOT_REACHED)
 
     def carry_out(self) -> None:
         """Run the tasks that are due, at most one for each table at a time."""
