@@ -91,11 +91,26 @@ class Inputs:
         for number, file in enumerate(self._files):
             same = number > 0 and file.layout == self._files[number - 1].layout
             self._leaves.append(self._leaves[-1] if same else self._found(file))
+        self.read_types = [self._read_type(c) for c in range(len(self.types))]
+        self._keep_dictionaries()
         self._open: ParquetFile | None = None
         self._dead = [unpack(each.deleted) for each in merge.inputs]
         for file, dead in zip(self._files, self._dead, strict=True):
             if len(dead) and not 0 <= dead[0] <= dead[-1] < file.rows:
                 raise Declined("a deleted row beyond the end of its file")
+
+    def _read_type(self, column: int) -> pa.DataType:
+        """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it."""
+        compared = {*self._merge.key, self._merge.cut_column}
+        kind = self.types[column]
+        if _is_text(kind) and column not in compared and self._repeats(column):
+            return pa.dictionary(pa.int32(), kind)
+        return kind
+
+    def _keep_dictionaries(self) -> None:
+        kept = [c for c, kind in enumerate(self.read_types) if pa.types.is_dictionary(kind)]
+        for file, leaves in zip(self._files, self._leaves, strict=True):
+            file.keep_dictionaries([found.path[0] for c in kept if (found := leaves[c]) is not None])
 
     def close(self) -> None:
         if self._open is not None:
@@ -159,7 +174,7 @@ class Inputs:
         """About the bytes of a row group as Arrow arrays."""
         total, rows = 0, self.rows(group)
         for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
-            if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            if not _is_text(kind):
                 total += rows * max(kind.bit_width, 8) // 8
             elif leaves is not None:
                 footer = self._files[group.file].footer.row_group(group.group)
@@ -181,7 +196,7 @@ class Inputs:
         return [
             column.name
             for c, (column, kind) in enumerate(zip(self._merge.columns, self.types, strict=True))
-            if (pa.types.is_string(kind) or pa.types.is_binary(kind)) and self._repeats(c)
+            if _is_text(kind) and self._repeats(c)
         ]
 
     def _repeats(self, column: int) -> bool:
@@ -200,7 +215,10 @@ class Inputs:
         return size <= _FEW_DISTINCT * rows + _DICTIONARY
 
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
-        """The live rows of a row group: all columns of the outputs, or some, by number. Raises Declined."""
+        """The live rows of a row group: all columns of the outputs, or some, by number, in :attr:`read_types`.
+
+        Raises Declined.
+        """
         wanted = range(len(self.types)) if columns is None else columns
         file, leaves = self._file(group), self._leaves[group.file]
         there = {c: found for c in wanted if (found := leaves[c]) is not None}
@@ -208,7 +226,7 @@ class Inputs:
         arrays = [
             self._as_output(file, c, values.column(there[c].path[0]))
             if c in there
-            else pa.nulls(self.rows(group), self.types[c])
+            else pa.nulls(self.rows(group), self.read_types[c])
             for c in wanted
         ]
         table = pa.table(arrays, names=[str(c) for c in wanted])
@@ -233,8 +251,8 @@ class Inputs:
         return live
 
     def _as_output(self, file: ParquetFile, column: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The values in the type of the outputs."""
-        kind = self.types[column]
+        """The values in the type of the outputs, or as a dictionary of it."""
+        kind = self.read_types[column]
         if self._merge.spark_calendar and self._merge.columns[column].kind in _DATED and not _is_modern(file):
             try:
                 for chunk in values.chunks:
@@ -279,6 +297,10 @@ class Inputs:
         elif not _readable(stored, kind, column.kind):
             raise Declined(f"column {column.name} stored as {stored}")
         return leaves
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _readable(stored: pa.DataType, kind: pa.DataType, name: str) -> bool:

@@ -118,7 +118,9 @@ class _Merge:
 
     def _read(self, groups: Iterable[Group], own: Range) -> pa.Table:
         """The rows of a range, one chunk per column."""
-        return _whole([self._inside(self.inputs.read(group), own) for group in groups], self.inputs.types)
+        return _whole(
+            [self._inside(self.inputs.read(group), own) for group in groups], self.inputs.read_types
+        )
 
     def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
         if own.whole:
@@ -150,7 +152,7 @@ class _Merge:
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
             try:
                 for group in groups:
-                    rows = self._inside(self.inputs.read(group), own)
+                    rows = self._inside(self.inputs.read(group), own).cast(schema)
                     number = buckets(ordered(_single(rows.column(column))), cuts)
                     for i, some in _by_bucket(rows, number, len(paths)):
                         writers[i].write_table(some.combine_chunks())
@@ -183,8 +185,9 @@ def _whole(tables: list[pa.Table], types: Sequence[pa.DataType]) -> pa.Table:
     for kind in types:
         chunks = [chunk for table in tables for chunk in table.column(0).chunks]
         tables = [table.remove_column(0) for table in tables]
-        columns.append(pa.chunked_array(chunks, kind).combine_chunks())
-        del chunks
+        column = pa.chunked_array(chunks, kind)
+        columns.append(column.unify_dictionaries().combine_chunks())
+        del chunks, column
     return pa.table(columns, names=[str(c) for c in range(len(types))])
 
 

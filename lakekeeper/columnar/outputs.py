@@ -104,7 +104,11 @@ class Outputs:
 
     def _write_group(self, rows: pa.Table) -> None:
         file = self._file or self._start()
-        group = pa.Table.from_arrays(rows.columns, schema=self._schema)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)  # dictionaries as their values
+            for column, field in zip(rows.columns, self._schema, strict=True)
+        ]
+        group = pa.Table.from_arrays(columns, schema=self._schema)
         file.writer.write_table(group, row_group_size=rows.num_rows)
         for c, column in enumerate(rows.columns):
             if pa.types.is_floating(column.type):

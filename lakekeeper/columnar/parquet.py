@@ -61,6 +61,7 @@ class ParquetFile:
         """``open_`` returns a local path, which is mapped into memory, or a file object."""
         self._open = open_
         self._opened: tuple[Any, pq.ParquetFile] | None = None
+        self._dictionaries: list[str] = []
         self.footer: pq.FileMetaData = footer or self._file().metadata
         self._schema = self.footer.schema
         groups = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
@@ -71,7 +72,11 @@ class ParquetFile:
             source = self._open()
             # INT96 has a wider range than 64-bit nanoseconds since 1970.
             file = pq.ParquetFile(
-                source, metadata=footer, memory_map=isinstance(source, str), coerce_int96_timestamp_unit="us"
+                source,
+                metadata=footer,
+                memory_map=isinstance(source, str),
+                coerce_int96_timestamp_unit="us",
+                read_dictionary=self._dictionaries,
             )
             self._opened = (source, file)
         return self._opened[1]
@@ -83,6 +88,11 @@ class ParquetFile:
             if not isinstance(source, str):
                 source.close()
             self._opened = None
+
+    def keep_dictionaries(self, names: Sequence[str]) -> None:
+        """Read these top-level columns of text as dictionaries from the next opening on."""
+        self.close()
+        self._dictionaries = list(names)
 
     @property
     def groups(self) -> int:

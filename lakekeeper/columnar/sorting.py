@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lakekeeper.columnar.values import SHORT_DECIMAL, Longs, canonical
 
 Token = int | bytes
+_RUNS = 64  # ascending runs up to which merging them is cheaper than sorting all values
 _NAN = int(np.array([0x7FF8_0000_0000_0000], np.int64)[0])  # above the bits of every number and of infinity
 
 
@@ -139,6 +140,26 @@ def _of_longs(key: pa.Array) -> Longs | None:
         inner = _of_longs(key.drop_null())
         return np.concatenate([np.flatnonzero(null), rest if inner is None else rest[inner]])
     values: Longs = key.to_numpy()
-    if (values[1:] >= values[:-1]).all():
+    descents = np.count_nonzero(values[1:] < values[:-1])
+    if descents == 0:
         return None
+    if descents >= _RUNS and (found := _packed(values)) is not None:
+        return found
     return np.argsort(values, kind="stable")  # it finds ascending runs, and merges them
+
+
+def _packed(values: Longs) -> Longs | None:
+    """The order by a sort of numbers that hold a value and its position, a quarter of the work of an argsort.
+
+    ├─ value − least ─┼─ position ─┤      None if both do not fit into 64 bits
+    """
+    least, bits = int(values.min()), (len(values) - 1).bit_length()
+    if (int(values.max()) - least).bit_length() + bits > 64:
+        return None
+    packed = (values - np.int64(least)).view(np.uint64)
+    packed <<= np.uint64(bits)
+    packed |= np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    packed &= np.uint64((1 << bits) - 1)
+    order: Longs = packed.view(np.int64)
+    return order
