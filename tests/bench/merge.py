@@ -3,7 +3,7 @@
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
 
 All merge the same rows: ten files of six columns, by one BIGINT key of random values. Core-seconds are the CPU of the
-driver, the JVM and all Python workers. The session is warmed up by each contestant on a small table first. DuckDB and
+driver, the JVM and all Python workers. Each contestant first merges a small table three times. DuckDB and
 Polars take part if they are installed.
 """
 
@@ -12,65 +12,21 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
-import os
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import lakekeeper as lk
 from lakekeeper.core.text.formatting import table as page
+from tests.bench.processes import Cpu, cpu, peak_of_workers_mb
 
 FILES, ROW_BYTES = 10, 29  # bytes of a row, compressed
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def tree() -> list[int]:
-    """This process and all below it."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
-            parents[int(entry.name)] = int(stat[1])
-    found, frontier = [os.getpid()], [os.getpid()]
-    while frontier:
-        frontier = [pid for pid, parent in parents.items() if parent in frontier and pid not in found]
-        found += frontier
-    return found
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields after the name; empty for a process that has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def core_seconds() -> float:
-    """CPU of all processes of the tree, ended children included."""
-    return sum(int(field) for pid in tree() for field in _stat(pid)[11:15]) / _TICKS
-
-
-def peak_mb() -> int:
-    """The most memory that one Python worker has held so far."""
-    peaks = [0]
-    for pid in tree()[1:]:
-        status = _status(pid)
-        if "python" in status.partition("\n")[0]:
-            peaks += [int(kb) >> 10 for kb in re.findall(r"VmHWM:\s+(\d+) kB", status)]
-    return max(peaks)
-
-
-def _status(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return ""
+WARM_UPS = 3
 
 
 @dataclass
@@ -78,19 +34,20 @@ class Cost:
     inputs: str
     name: str
     mb: float
-    cores: float
-    wall: float
-    files: int
-    peak: int
+    cpu: Cpu = field(default_factory=Cpu)
+    wall: float = 0.0
+    files: int = 0
+    peak: int = 0
 
     def row(self) -> list[str]:
-        per_mb = [f"{1000 * x / self.mb:.1f}" for x in (self.cores, self.wall)]
+        per_mb = [f"{1000 * x / self.mb:.1f}" for x in (self.cpu.total, self.wall)]
+        shares = [f"{x:.1f}" for x in (self.cpu.total, self.cpu.jvm, self.cpu.workers)]
         peak = f"{self.peak:,}" if self.peak else ""
         return [
             self.inputs,
             self.name,
             f"{self.mb:.0f}",
-            f"{self.cores:.1f}",
+            *shares,
             f"{self.wall:.1f}",
             *per_mb,
             str(self.files),
@@ -101,10 +58,10 @@ class Cost:
 @contextmanager
 def measured(inputs: str, name: str, mb: float, into: list[Cost]) -> Iterator[Cost]:
     gc.collect()
-    cost = Cost(inputs, name, mb, 0.0, 0.0, 0, 0)
-    cores, wall = core_seconds(), time.perf_counter()
+    cost = Cost(inputs, name, mb)
+    before, wall = cpu(), time.perf_counter()
     yield cost
-    cost.wall, cost.cores = time.perf_counter() - wall, core_seconds() - cores
+    cost.wall, cost.cpu = time.perf_counter() - wall, cpu() - before
     into.append(cost)
     print(*cost.row(), sep="  ", flush=True)
 
@@ -158,7 +115,7 @@ class Bench:
             with measured(inputs, name, mb, found) as cost:
                 run(place)
             cost.files = len(self.spark.read.format("delta").load(str(place)).inputFiles())
-            cost.peak = peak_mb() if "columns" in name else 0
+            cost.peak = peak_of_workers_mb() if "columns" in name else 0
         for name, run_alone in alone():
             with measured(inputs, name, mb, found) as cost:
                 cost.files = run_alone([str(path) for path in data], self.root / "alone")
@@ -182,7 +139,7 @@ class Bench:
             with measured(inputs, name, first["b"] / 1e6, found) as cost:
                 run(table)
             cost.files = self.spark.sql(f"SELECT count(*) FROM {table}.files").first()[0]
-            cost.peak = peak_mb() if "columns" in name else 0
+            cost.peak = peak_of_workers_mb() if "columns" in name else 0
             self.spark.sql(f"CALL ice.system.rollback_to_snapshot('{table}', {start})").collect()
 
     def ours(self, engine: str) -> Callable[[Any], None]:
@@ -250,12 +207,25 @@ def main() -> None:
         for inputs in given.inputs.split(","):
             for name in given.formats.split(","):
                 run = getattr(bench, f"of_{name}")
-                run(inputs, FILES * 2_000, [])  # warms up every contestant
+                for _ in range(WARM_UPS):
+                    run(inputs, FILES * 2_000, [])
                 for _ in range(given.runs):
                     run(inputs, given.mb * 1_000_000 // ROW_BYTES, found)
         spark.stop()
-    head = ["inputs", "merge", "MB", "core-s", "wall s", "core-ms/MB", "wall ms/MB", "files", "worker MB"]
-    print(page([head, *(cost.row() for cost in found)], right=frozenset(range(2, 9))))
+    head = [
+        "inputs",
+        "merge",
+        "MB",
+        "core-s",
+        "of JVM",
+        "of workers",
+        "wall s",
+        "core-ms/MB",
+        "wall ms/MB",
+        "files",
+        "worker MB",
+    ]
+    print(page([head, *(cost.row() for cost in found)], right=frozenset(range(2, 11))))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ the second what it costs to look, also where there is nothing to merge. Iceberg'
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+from tests.bench.processes import cpu
+
 # How plans name the reading of data files. That of logs: DeltaLogFileIndex, Delta Table State, ice.db.t.entries.
 _DATA = ("TahoeBatchFileIndex", "IcebergStagedScan")
 
@@ -23,8 +22,8 @@ _DATA = ("TahoeBatchFileIndex", "IcebergStagedScan")
 class Meter:
     """Sums over all stretches.
 
-    task_seconds   CPU of the tasks (executorCpuTime)
-    merge_seconds  CPU of those tasks whose SQL execution reads data files of a table
+    task_seconds   CPU of the tasks (executorCpuTime) and of their Python workers, in which columnar merges run
+    merge_seconds  CPU of those tasks whose SQL execution reads data files of a table, and of Python workers
     jvm_seconds    CPU of the whole JVM: planning, commits, compilation and garbage collection too
     peak_bytes     the most execution memory that the tasks of one stage took at their peaks
     """
@@ -36,26 +35,24 @@ class Meter:
     peak_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self._pid = int(self.spark.sparkContext._jvm.ProcessHandle.current().pid())
         self._last = -1
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Measure what happens inside."""
         self._stages()
-        before = self._jvm_seconds()
+        before = cpu()
         yield
-        self.jvm_seconds += self._jvm_seconds() - before
+        used = cpu() - before
+        self.jvm_seconds += used.jvm
+        self.task_seconds += used.workers
+        self.merge_seconds += used.workers
         stages = self._stages()
         merging = self._merging() if stages else set()
-        for number, cpu, peak in stages:
-            self.task_seconds += cpu
-            self.merge_seconds += cpu if number in merging else 0.0
+        for number, seconds, peak in stages:
+            self.task_seconds += seconds
+            self.merge_seconds += seconds if number in merging else 0.0
             self.peak_bytes = max(self.peak_bytes, peak)
-
-    def _jvm_seconds(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def _merging(self) -> set[int]:
         """Numbers of the stages of all executions that read data files."""

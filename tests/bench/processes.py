@@ -1,0 +1,73 @@
+"""CPU and memory of the processes of a session: this driver, its JVM, and the Python workers below it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Core-seconds since the processes began, ended children included."""
+
+    driver: float = 0.0
+    jvm: float = 0.0
+    workers: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.driver + self.jvm + self.workers
+
+    def __sub__(self, other: Cpu) -> Cpu:
+        return Cpu(self.driver - other.driver, self.jvm - other.jvm, self.workers - other.workers)
+
+
+def cpu() -> Cpu:
+    """What all processes of the session have used so far."""
+    used = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
+    for pid in _tree():
+        kind = "driver" if pid == os.getpid() else "jvm" if _name(pid) == "java" else "workers"
+        used[kind] += sum(map(int, _stat(pid)[11:15])) / _TICKS
+    return Cpu(**used)
+
+
+def peak_of_workers_mb() -> int:
+    """The most memory that one Python worker has held so far."""
+    peaks = [0]
+    for pid in _tree()[1:]:
+        if _name(pid).startswith("python"):
+            peaks += [int(kb) >> 10 for kb in re.findall(r"VmHWM:\s+(\d+) kB", _read(pid, "status"))]
+    return max(peaks)
+
+
+def _tree() -> list[int]:
+    """This process and all below it."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(stat[1])
+    found, frontier = [os.getpid()], [os.getpid()]
+    while frontier:
+        frontier = [pid for pid, parent in parents.items() if parent in frontier and pid not in found]
+        found += frontier
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name; empty for a process that has ended."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _name(pid: int) -> str:
+    return _read(pid, "comm").strip()
+
+
+def _read(pid: int, file: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text()
+    except OSError:
+        return ""
