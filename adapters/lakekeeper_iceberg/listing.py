@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
 
-from lakekeeper.core.units import Ints
-from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.native import Iceberg
 
 _PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
@@ -63,51 +60,6 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
     live = entries.where("status < 2").select(*columns).toArrow()
     is_data = pc.equal(live["content"], 0)
     return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
-
-
-@dataclass(frozen=True, slots=True)
-class Commits:
-    """Commits recorded in the table's metadata.
-
-    at          snapshot id → time of its commit in ms since the epoch, for all snapshots in the metadata
-    of_writers  commit times of the current snapshot and its ancestors that changed data, ascending
-    rewritten   (2, K): times of our own rewrites among these, ascending, and the bytes that each removed
-    """
-
-    at: dict[int, int]
-    of_writers: Ints
-    rewritten: Ints
-
-
-def known_commits(jvm: Iceberg, table: Any, current: int | None) -> Commits:
-    """The commits of a pinned table: one Arrow collect of its ``snapshots`` metadata table.
-
-    Snapshots that are not ancestors of ``current`` (other branches, rolled back) do not count as commits of the table.
-    The operation ``replace`` changes no rows.
-    """
-    if current is None:
-        return Commits({}, np.zeros(0, np.int64), np.zeros((2, 0), np.int64))
-    summary = F.col("summary")
-    rows = jvm.metadata_table(table, "SNAPSHOTS").select(
-        "snapshot_id",
-        "parent_id",
-        F.unix_millis("committed_at").alias("at"),
-        (F.col("operation") == "replace").alias("layout"),
-        (summary[RUN_ID].isNotNull() & summary["removed-files-size"].isNotNull()).alias("ours"),
-        F.coalesce(summary["removed-files-size"].try_cast("bigint"), F.lit(0)).alias("bytes"),
-    )
-    by_id = {row["snapshot_id"]: row for row in rows.toArrow().to_pylist()}
-    line: list[dict[str, Any]] = []
-    seen = current
-    while (row := by_id.get(seen)) is not None and len(line) < len(by_id):
-        line.append(row)
-        seen = row["parent_id"]
-    ours = sorted((row["at"], row["bytes"]) for row in line if row["layout"] and row["ours"])
-    return Commits(
-        {snapshot: row["at"] for snapshot, row in by_id.items()},
-        np.sort(np.array([row["at"] for row in line if not row["layout"]], np.int64)),
-        np.array(ours, np.int64).reshape(-1, 2).T,
-    )
 
 
 def _optional(entries: DataFrame, field: str, kind: str) -> Column:

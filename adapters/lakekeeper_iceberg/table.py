@@ -42,6 +42,7 @@ from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.columnar import IcebergColumnar
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.features import check_supported, refused
 from lakekeeper_iceberg.file_changes import exchange_of
@@ -251,7 +252,7 @@ class IcebergTable:
             key, modes, problem = None, (), unusable(error).problem
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
-        commits = listing.known_commits(self._jvm, pinned, version)
+        commits = known_commits(self._jvm, metadata, version)
         blocks = self._blocks(pinned, version, key, modes, commits.at)
         if where is not None and version is not None:
             chosen = files_that_may_match(self._jvm, pinned, where)
