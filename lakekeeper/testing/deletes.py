@@ -198,23 +198,32 @@ class MemoryDeletes:
         goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
         run = run_folder(snapshot.table_uuid, run_id)
         with self._store.lock:
-            self.require_unchanged(goes, snapshot, where)
+            self.require_live(goes, snapshot)
+            self.require_none_came(snapshot, where)
             files = dict(self._store.current.files)
             added: list[str] = []
             for path, made in goes.items():
-                entry = files.pop(path)
-                if made is None:
-                    continue
-                now = made if isinstance(made, Entry) else self._without(entry, made, run)
-                files[now.file.path] = now
-                added.append(now.file.path)
+                now = self._replaced(files.pop(path, None), made, run)
+                if now is not None:
+                    files[now.file.path] = now
+                    added.append(now.file.path)
             number = self._store.apply("DELETE", lambda at: replace(at, files=files), run_id)
         if outcome == "unknown, landed":
             raise Unknown(f"{self._adapter.table}: no answer to the commit")
         return Commit(number, run_id, tuple(goes), tuple(added))
 
-    def require_unchanged(self, goes: Collection[str], snapshot: Snapshot, where: str) -> None:
-        """Raise Conflict where a file has changed, or rows came that should have been searched."""
+    def _replaced(self, entry: Entry | None, made: Entry | frozenset[int] | None, run: str) -> Entry | None:
+        """What takes the place of a file: a copy, or the file with more deletes.
+
+        As in the formats, only ``require_live`` sees that the file is gone: positions in it delete nothing then, and
+        a copy doubles its rows.
+        """
+        if isinstance(made, frozenset):
+            return None if entry is None else self._without(entry, made, run)
+        return made
+
+    def require_live(self, goes: Collection[str], snapshot: Snapshot) -> None:
+        """Raise Conflict where a file that is to go was changed, or is gone already."""
         name = self._adapter.table
         then, now = self._store.version(snapshot.version), self._store.current
         for path in goes:
@@ -222,8 +231,12 @@ class MemoryDeletes:
             if entry is None or entry.delete_id != then.files[path].delete_id:
                 winner = self._adapter.toucher(path, then.files[path].delete_id)
                 raise Conflict(f"{name}: {path} was changed by {winner}", winner)
+
+    def require_none_came(self, snapshot: Snapshot, where: str) -> None:
+        """Raise Conflict where rows came that should have been searched."""
         if not self._store.settings.serializable:
             return
+        name, then = self._adapter.table, self._store.version(snapshot.version)
         for before, version in pairwise(self._store.versions[then.number :]):
             if version.operation in LAYOUT:
                 continue

@@ -42,6 +42,8 @@ class Settings:
     truncate         characters that bounds of text and binary keep (None: all)
     milliseconds     timestamps' bounds are kept no finer
     no_statistics    columns that no file has statistics for
+    measured         users' writers store statistics with their files, and so their number of rows; rewrites always do
+    location         the table's folder, as the file system spells it ("": the table's name)
     byte_scale       bytes that a measured byte of text represents: small rows, large files
     row_deletes, stores_level, native_key    as in the capabilities
     stores_curve     each file a rewrite makes has its own range on the key's curve with it
@@ -56,6 +58,8 @@ class Settings:
     truncate: int | None = None
     milliseconds: bool = False
     no_statistics: frozenset[str] = frozenset()
+    measured: bool = True
+    location: str = ""
     byte_scale: int = 1
     row_deletes: bool = True
     row_ids: bool = True
@@ -97,6 +101,7 @@ class MemoryTable:
         self.name = name
         self.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         self.settings = settings or Settings()
+        self.location = self.settings.location or name
         self.lock = threading.RLock()
         self.disk: dict[str, DataFile] = {}
         self.made_at: dict[str, int] = {}
@@ -319,8 +324,9 @@ class MemoryTable:
     ) -> DataFile:
         """Put a file on the disk, in the folder of a run if one is given; no version names it yet.
 
-        Its rows are of one partition.
+        Its rows are of one partition. Only runs store statistics where the table's writers store none.
         """
+        with_statistics = with_statistics and (self.settings.measured or bool(run))
         measured = tuple(c for c in at.schema.columns if with_statistics and self._has_statistics(c))
         built = DataFile(
             path=self._next("file", f"data/{run}/f" if run else "data/f"),

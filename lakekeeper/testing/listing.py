@@ -26,14 +26,16 @@ def must_match(means: Predicate, file: DataFile, at: Version) -> bool:
     return means.must_match(of_columns(file, at), len(file.rows))
 
 
-def blocks_of(entries: Sequence[Entry], key: ClusterKey | None, *, stores_level: bool) -> BlockSet:
-    """Live files with their deletes; without ``stores_level`` every file is of level 0."""
+def blocks_of(
+    entries: Sequence[Entry], rows: Sequence[int], key: ClusterKey | None, *, stores_level: bool
+) -> BlockSet:
+    """Live files with their ``rows`` and deletes; without ``stores_level`` every file is of level 0."""
     files = [entry.file for entry in entries]
     columns: dict[str, Any] = {
         "path": [f.path for f in files],
         "partition": [f.partition for f in files],
         "spec": np.array([f.spec for f in files], np.int32),
-        "rows": np.array([len(f.rows) for f in files], np.int64),
+        "rows": np.array(rows, np.int64),
         "bytes": np.array([f.bytes for f in files], np.int64),
         "deleted_rows": np.array([len(e.deleted) for e in entries], np.int64),
         "delete_bytes": np.array([_DELETE_BYTES * len(e.deleted) for e in entries], np.int64),

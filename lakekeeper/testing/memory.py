@@ -20,7 +20,8 @@ import numpy as np
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.block_changes import changed_blocks
-from lakekeeper.core.model.blocks import Snapshot, no_blocks
+from lakekeeper.core.model.blocks import BlockSet, Snapshot, no_blocks
+from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -37,6 +38,7 @@ from lakekeeper.testing.listing import blocks_of, may_match
 from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.restores import MemoryRestores
+from lakekeeper.testing.row_counts import physical_rows
 from lakekeeper.testing.storage import MemoryStorage
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import LAYOUT, DataFile, Entry, Kinds, Version, row_bytes
@@ -128,7 +130,7 @@ class MemoryAdapter:
             table_uuid=self.store.uuid,
             schema_id=f"{now.schema.id}.{now.spec}",
             key=key,
-            blocks=blocks_of(entries, key, stores_level=self.store.settings.stores_level),
+            blocks=self.blocks(entries, key),
             complete=where is None,
             properties=dict(now.properties),
             commits_ms=self._commits_ms(),
@@ -148,10 +150,13 @@ class MemoryAdapter:
         fresh_entries = [
             entry for path, entry in now.files.items() if path in touched or path not in then.files
         ]
-        stores_level = self.store.settings.stores_level
-        added = blocks_of(fresh_entries, snapshot.key, stores_level=stores_level)
-        blocks = changed_blocks(snapshot.blocks, touched, added)
+        blocks = changed_blocks(snapshot.blocks, touched, self.blocks(fresh_entries, snapshot.key))
         return replace(snapshot, version=now.number, blocks=blocks, commits_ms=self._commits_ms())
+
+    def blocks(self, entries: Sequence[Entry], key: ClusterKey | None) -> BlockSet:
+        """Live files; rows are counted where the log records no number of them."""
+        rows = physical_rows(self.store, [entry.file for entry in entries])
+        return blocks_of(entries, rows, key, stores_level=self.store.settings.stores_level)
 
     def _commits_ms(self) -> Ints:
         written = [v.at_ms for v in self.store.versions if v.operation in ("WRITE", "OVERWRITE", "DELETE")]
@@ -191,6 +196,8 @@ class MemoryAdapter:
 
     def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
         """Write each part on its own, cut at the task's targets, under the spec that the table has now."""
+        if not task.live_rows and self.none_lives(task):
+            return Rewrite(task, (), rows_in=0, native=(), run_id=run_id)
         pinned, now = self.store.version(task.read_version), self.store.current
         run = run_folder(task.table_uuid, run_id)
         files: list[DataFile] = []
@@ -205,6 +212,11 @@ class MemoryAdapter:
         outputs = tuple(Output(f.path, len(f.rows), f.bytes) for f in files)
         live = sum(len(pinned.files[path].live) for path in task.inputs)
         return Rewrite(task, outputs, rows_in=live, native=self._entries(files, task), run_id=run_id)
+
+    def none_lives(self, task: MergeTask) -> bool:
+        """Whether no row of the inputs is live, as the files show it, whatever the plan counted."""
+        pinned = self.store.version(task.read_version)
+        return not any(pinned.files[path].live for path in task.inputs)
 
     def _entries(self, files: Sequence[DataFile], task: MergeTask) -> tuple[Entry, ...]:
         """Files that no version names yet, each with its range on the curve where the table keeps such."""

@@ -1,6 +1,6 @@
 """The files of a table of the memory lake, as a vacuum sees them: ``lakekeeper.spi.Storage`` over a dictionary.
 
-Locations are ``mem:/<table>/<file>``. Versions leave the metadata as Iceberg's snapshots do, or stay named as Delta's
+Locations are ``mem:/<folder>/<file>``. Versions leave the metadata as Iceberg's snapshots do, or stay named as Delta's
 do (``Settings.linear``); in both cases a version that went can be read as long as its files are there.
 """
 
@@ -41,7 +41,7 @@ class MemoryStorage:
     @property
     def grounds(self) -> Grounds:
         """The table's own folder."""
-        return Grounds((f"mem:/{self._table.name}",))
+        return Grounds((f"mem:/{self._table.location}",))
 
     def allowing(self, locations: Sequence[str]) -> MemoryStorage:
         """The same: the lake's tables have one folder each."""
@@ -235,10 +235,10 @@ class MemoryStorage:
         return FileInfo(self._full(path), file.bytes, self._table.made_at.get(path, 0))
 
     def _full(self, path: str) -> str:
-        return f"mem:/{self._table.name}/{path}"
+        return f"mem:/{self._table.location}/{path}"
 
     def _short(self, full: str) -> str:
-        return full.removeprefix(f"mem:/{self._table.name}/")
+        return full.removeprefix(f"mem:/{self._table.location}/")
 
 
 def named_by(table: MemoryTable, number: int) -> dict[str, str]:

@@ -264,7 +264,7 @@ def test_a_vector_of_an_unknown_kind(table: ByHand) -> None:
         storage.versions()
 
 
-def test_a_storage_that_fails_tells_nothing(table: ByHand) -> None:
+def test_a_storage_that_fails_reports_nothing(table: ByHand) -> None:
     """Loss 81: each call of the log and of the files once."""
     before = on_disk(table.path)
     with faulty_storage(table.scene.spark) as faults:
@@ -286,7 +286,7 @@ def test_a_storage_that_fails_tells_nothing(table: ByHand) -> None:
     assert on_disk(table.path) == before
 
 
-def test_what_was_not_deleted_is_not_told(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_deleted_is_not_reported(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loss 69: a store that answers "done"."""
     looked = look(table.scene)
     monkeypatch.setattr(Disk, "remove", lambda _disk, _paths: None)

@@ -98,7 +98,7 @@ def test_a_deletion_vector_by_its_absolute_path(table: ByHand) -> None:
     assert table.scene.spark_rows() == rows
 
 
-def test_paths_that_lead_elsewhere_are_told_and_left_alone(table: ByHand, tmp_path: Path) -> None:
+def test_paths_that_lead_elsewhere_are_reported_and_left_alone(table: ByHand, tmp_path: Path) -> None:
     victim = tmp_path / "other" / "x.parquet"
     victim.parent.mkdir()
     victim.write_text("mine")

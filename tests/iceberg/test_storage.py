@@ -326,7 +326,7 @@ def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
     assert check(scene).of_kind("data") == 1
 
 
-def test_only_what_is_really_gone_is_told(scene: Scene) -> None:
+def test_only_what_is_really_gone_is_reported(scene: Scene) -> None:
     """Loss 69: a delete that says yes and does nothing."""
     rows(scene.create("k INT, v STRING"), 1).run("DELETE FROM {t}")
     with patch.object(Disk, "delete_all", lambda *_: None):
@@ -347,7 +347,7 @@ def test_a_vacuum_lists_nothing(scene: Scene) -> None:
     assert len(done.gone) > 8
 
 
-def test_a_storage_that_does_not_answer_tells_nothing(scene: Scene) -> None:
+def test_a_storage_that_does_not_answer_reports_nothing(scene: Scene) -> None:
     rows(scene.create("k INT, v STRING"), 1)
     storage = scene.adapter().storage
     path = str(next((location(scene) / "data").glob("*.parquet")))

@@ -15,6 +15,8 @@ from unittest.mock import patch
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning import rebase as core_rebase
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.engine.delete.row_delete import RowDelete
@@ -22,15 +24,18 @@ from lakekeeper.engine.merge import committer as engine_commit
 from lakekeeper.engine.merge import executor as engine_rewrite
 from lakekeeper.engine.merge import replay as engine_replay
 from lakekeeper.engine.merge.committer import Committer
+from lakekeeper.engine.merge.executor import Failed
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict, Unknown
 from lakekeeper.spi import Lost, Matched, Places, Traces
 from lakekeeper.testing import memory
 from lakekeeper.testing.deletes import MemoryDeletes
+from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter, Parts
+from lakekeeper.testing.row_counts import scanned
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import text
-from lakekeeper.testing.versions import Version
+from lakekeeper.testing.versions import DataFile, Version
 
 Patch = tuple[Any, str, Any]
 """What is patched: an object, its attribute, and what stands there instead."""
@@ -302,17 +307,84 @@ def _delete_keeps_positions() -> list[Patch]:
 
 def _delete_ignores_what_was_appended() -> list[Patch]:
     """A format that asks for no isolation of a delete, whatever the table asks for."""
-    real = MemoryDeletes.require_unchanged
+    return [(MemoryDeletes, "require_none_came", lambda *_args: None)]
 
-    def check(self: MemoryDeletes, goes: Any, snapshot: Snapshot, _where: str) -> None:
-        real(self, goes, snapshot, "k = 1000000")
 
-    return [(MemoryDeletes, "require_unchanged", check)]
+def _delete_replaces_what_is_gone() -> list[Patch]:
+    """An overwrite that is not validated: copies are added, whatever became of their files."""
+    return [(MemoryDeletes, "require_live", lambda *_args: None)]
+
+
+# -- files whose number of rows the log does not record ------------------------------------------------------------
+
+
+def _counts_by_text() -> list[Patch]:
+    """Addresses are compared as they are spelled, and a file that is not found has no row."""
+
+    def physical_rows(table: MemoryTable, files: Sequence[DataFile]) -> list[int]:
+        counted = scanned(table, [file.path for file in files])
+        return [
+            len(file.rows) if file.statistics else counted.get(f"/{table.location}/{file.path}", 0)
+            for file in files
+        ]
+
+    return [(memory, "physical_rows", physical_rows)]
+
+
+def _reads_by_text() -> list[Patch]:
+    """What is read matches nothing, and nobody counted what was read."""
+    real = MemoryAdapter.write
+
+    def write(self: MemoryAdapter, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+        return replace(real(self, rows, task, run_id), rows_in=None)
+
+    return [
+        *_counts_by_text(),
+        (MemoryAdapter, "read", lambda *_args: []),
+        (MemoryAdapter, "write", write),
+    ]
+
+
+def _traces_by_text() -> list[Patch]:
+    """Rows that died are looked up by a scan, which shows none of their files."""
+    real = MemoryDeletes.traces
+
+    def traces(self: MemoryDeletes, lost: Lost) -> Traces[Parts]:
+        return replace(real(self, lost), lost=[])
+
+    return [(MemoryDeletes, "traces", traces)]
+
+
+def _plans_are_believed() -> list[Patch]:
+    """A rewrite without outputs is made of inputs that have no row, as far as the plan knows."""
+    return [(MemoryAdapter, "none_lives", lambda *_args: True)]
+
+
+def _no_outputs_need_no_proof() -> list[Patch]:
+    def checked(_work: Any, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
+        if rewrite.rows_out == (task.live_rows if rewrite.rows_in is None else rewrite.rows_in):
+            return rewrite
+        return Failed(task, Reason.of(Code.ROWS_NOT_PROVEN))
+
+    return [(engine_rewrite, "checked", checked)]
+
+
+def _vectors_are_not_counted() -> list[Patch]:
+    """A replay expects as many rows as it was shown."""
+    real = MemoryDeletes.lost
+
+    def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+        return replace(real(self, rewrite, snapshot, changes), rows=None)
+
+    return [(MemoryDeletes, "lost", lost)]
 
 
 _RECLUSTER = ("recluster, masks", "recluster, files by value")
 _FAULTS = ("recluster with faults, masks", "recluster with faults, files")
 _DELETE = ("delete, recluster and users, masks",)
+_BESIDE = ("delete beside another engine, files", "delete beside another engine, files by value")
+_UNCOUNTED = ("recluster, uncounted",)
+_PROOF_OF_NONE = "a rewrite without outputs has to be proven by its inputs: that proof is broken too"
 _NO_PROOF_WHY = "the engine counts what was masked, and drops the group: that check is broken too"
 
 BUGS: tuple[Bug, ...] = (
@@ -347,4 +419,25 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug("a delete keeps the positions of a changed file", _delete_keeps_positions, _DELETE),
     Bug("a delete ignores what was appended", _delete_ignores_what_was_appended, _DELETE),
+    Bug("a delete replaces files that are gone", _delete_replaces_what_is_gone, _BESIDE),
+    Bug(
+        "a file whose rows were not counted has none",
+        lambda: [*_counts_by_text(), *_plans_are_believed()], _UNCOUNTED, _PROOF_OF_NONE,
+    ),
+    Bug(
+        "a rewrite that read nothing needs no proof",
+        lambda: [*_reads_by_text(), *_no_outputs_need_no_proof()], _UNCOUNTED, _PROOF_OF_NONE,
+    ),
+    Bug(
+        "a replay expects as many rows as a scan shows",
+        lambda: [*_traces_by_text(), *_vectors_are_not_counted()], _UNCOUNTED,
+        "the cardinality of the vectors says how many rows there are to find: it is not looked at",
+    ),
 )  # fmt: skip
+
+DEFECTS: Mapping[str, tuple[Callable[[], Sequence[Patch]], tuple[str, ...]]] = {
+    "rows are counted by text": (_counts_by_text, _UNCOUNTED),
+    "rows are read by text": (_reads_by_text, _UNCOUNTED),
+    "rows that died are looked up by text": (_traces_by_text, _UNCOUNTED),
+}
+"""Defects of an adapter that cost work and no row: what guards against each is in its place; and where to search."""

@@ -40,6 +40,8 @@ TABLES = {
     "files": Settings(row_deletes=False, finds_rows=False),
     "files by value": Settings(row_deletes=False, row_ids=False),
 }
+UNCOUNTED = {"uncounted": Settings(measured=False, location="lake/a%20b", finds_rows=False)}
+"""The log records no number of rows, and a scan spells the folder as ``a%2520b``."""
 
 
 def rewrite(policy: Policy = FULL, *, final: bool = False, watchful: bool = False, **options: Any) -> Run:
@@ -92,6 +94,18 @@ def scopes(depth: int = 0) -> list[Scope]:
                 f"partitions, {name}", settings,
                 {"r": rewrite(watchful=True)},
                 ("delete_equal", "drop_file", "restore", "foreign"), users=2 + depth, files=PARTS, partitioned=True,
+            ),
+            Scope(
+                f"delete beside another engine, {name}", settings, {"d": delete()},
+                ("append", "delete_equal", "cow_delete", "cow_update", "foreign"), users=1 + depth, faults=1,
+            ),
+        ]  # fmt: skip
+    for name, settings in UNCOUNTED.items():
+        found += [
+            Scope(f"recluster, {name}", settings, {"r": rewrite()}, (*ROWS, "foreign", "undo"), users=2 + depth),
+            Scope(
+                f"delete and recluster, {name}", settings, {"d": delete(), "r": rewrite(SIZES, max_rows_per_file=10)},
+                ("append", *ROWS[:4]), users=1 + depth,
             ),
         ]  # fmt: skip
     found += [

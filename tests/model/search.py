@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import logging
 import multiprocessing
 import resource
 import sys
@@ -145,7 +146,13 @@ def depth_of(chosen: Sequence[Scope]) -> int:
 def _by_name(what: tuple[str, int]) -> Found:
     """A scope holds functions, which do not go from one process to another: it is looked up there."""
     name, depth = what
+    quiet()
     return search(next(scope for scope in all_scopes(depth) if scope.name == name))
+
+
+def quiet() -> None:
+    """The engine logs each conflict of each history: these would be millions of lines."""
+    logging.getLogger("lakekeeper").setLevel(logging.CRITICAL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--states", type=int, default=1_000_000, help="distinct states to be seen in a round")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args(arguments)
+    quiet()
     for depth in itertools.count():
         started = time.perf_counter()
         total = Found(f"all scopes, depth {depth}")

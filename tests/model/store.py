@@ -210,7 +210,7 @@ class ModelTable(MemoryTable):
 
         def make() -> DataFile:
             self._forced = path
-            return MemoryTable.write_file(self, at, stored, with_statistics=with_statistics)
+            return MemoryTable.write_file(self, at, stored, with_statistics=with_statistics, run=run)
 
         file = self.registry.file(key, make)
         self.disk[path] = file

@@ -162,12 +162,12 @@ def _any_entry() -> Sequence[tuple[Any, str, Any]]:
 
 
 BUGS: dict[str, Callable[[], Sequence[tuple[Any, str, Any]]]] = {
-    "runs of another table are settled, by a listing of the folder (finding 1)": lambda: [
+    "runs of another table are settled, by a listing of the folder": lambda: [
         *_any_uuid(), *_whole_folder()
     ],
-    "orphans are searched beside another table (finding 2)": _no_neighbours,
-    "what a dead run left is all that the table does not name (findings 1 and 2)": _whole_folder,
-    "a drop that did not happen is restored (finding 5)": _any_entry,
+    "orphans are searched beside another table": _no_neighbours,
+    "what a dead run left is all that the table does not name": _whole_folder,
+    "a drop that did not happen is restored": _any_entry,
     "files of strangers are orphans": _any_name,
     "a list is believed": _any_list,
     "a cursor beyond the retention is believed": _any_cursor,

@@ -5,11 +5,12 @@ That nothing is found in these scopes without a bug is shown by ``test_search``.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from unittest.mock import patch
 
 import pytest
 
-from tests.model.bugs import BUGS, Bug, trusting
+from tests.model.bugs import BUGS, DEFECTS, Bug, trusting
 from tests.model.cells import scopes
 from tests.model.search import Found, search
 
@@ -34,3 +35,16 @@ def test_a_seeded_bug_is_found(bug: Bug, guarded: bool) -> None:
         assert not any(each.counts[bug.missing] for each in found)
     else:
         assert found[-1].violation
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_costs_work_and_no_row_while_its_guard_stands(defect: str) -> None:
+    patches, names = DEFECTS[defect]
+    with ExitStack() as stack:
+        stack.enter_context(trusting())
+        for owner, name, instead in patches():
+            stack.enter_context(patch.object(owner, name, instead))
+        found = [search(SCOPES[name]) for name in names]
+    assert all(search(SCOPES[name]).counts["replay landed"] for name in names)
+    assert not any(each.violation for each in found)
+    assert not any(each.counts["replay landed"] for each in found)

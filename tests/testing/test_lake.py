@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakekeeper.errors import AdapterError, NotFound, OptionError
@@ -7,6 +9,7 @@ from lakekeeper.spi import TableName
 from lakekeeper.testing.harness import task_for
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import Lake, MemoryAdapter, MemoryFormat
+from lakekeeper.testing.row_counts import physical_rows, scanned
 from lakekeeper.testing.runner import MemoryRunner
 
 
@@ -103,3 +106,28 @@ def test_what_is_touched_is_counted() -> None:
     assert (t.touched.snapshots, t.touched.data_reads) == (1, [])
     adapter.read(task_for(snapshot))
     assert t.touched.data_reads == list(t.current.files)
+
+
+UNCOUNTED = Settings(measured=False, location="lake/a%20b")
+
+
+def test_rows_of_files_without_statistics_are_counted() -> None:
+    t = MemoryTable("db.t", {"k": "int"}, settings=UNCOUNTED)
+    t.append([{"k": 1}, {"k": 2}], [{"k": 3}])
+    t.delete("k = 2")
+    snapshot = MemoryAdapter(t).snapshot(["k"])
+    assert sorted(snapshot.blocks.rows.tolist()) == [1, 2]
+    assert snapshot.blocks.live_rows.tolist() == [1, 1]
+    assert [block.lo for block in snapshot.blocks] == [(None,), (None,)]
+
+
+def test_a_file_that_a_scan_does_not_show_is_opened() -> None:
+    t = MemoryTable("db.t", {"k": "int"}, settings=UNCOUNTED)
+    t.append([{"k": 1}])
+    (empty,) = (replace(entry.file, rows=()) for entry in t.current.files.values())
+    t.disk[empty.path] = empty
+    assert scanned(t, [empty.path]) == {}
+    assert physical_rows(t, [empty]) == [0]
+    del t.disk[empty.path]
+    with pytest.raises(AdapterError, match=r"rows of data.*and the file is gone"):
+        MemoryAdapter(t).snapshot()

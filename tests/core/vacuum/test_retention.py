@@ -118,7 +118,7 @@ def test_a_negative_grace_is_refused_even_so() -> None:
         (replace(line(10), refused="gc.enabled is false"), "gc.enabled is false"),
     ],
 )
-def test_a_picture_that_is_not_whole_is_refused(versions: Versions, said: str) -> None:
+def test_incomplete_versions_are_refused(versions: Versions, said: str) -> None:
     with pytest.raises(RetentionError, match=said):
         kept(versions)
 
