@@ -291,7 +291,9 @@ def _run(trace: Trace) -> list[Question | Done]:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace)
     passing = _Passing(_MOMENT)
-    clock = Clock(now_ms=lambda: adapter.seen.now + passing.tick(), wait=passing.wait)
+    # In a shared world time is the world's.
+    wait = (lambda _seconds: None) if trace.shared else passing.wait
+    clock = Clock(now_ms=lambda: adapter.seen.now + passing.tick(), wait=wait)
     Names.current = trace.name
     done = Done()
     try:

@@ -17,7 +17,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot

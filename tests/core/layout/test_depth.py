@@ -12,6 +12,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.strategies import snapshots
 from tests.core import oracle
+from tests.sampling import fewer
 
 WELL_KNOWN = Shape(missing=0.0)
 EVERYTHING = Shape()
@@ -70,7 +71,7 @@ def test_depth_equals_brute_force_on_2000_random_cases(part: int) -> None:
             raise AssertionError(f"seed {seed}: {wrong}") from wrong
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(snapshots())
 def test_depth_equals_brute_force_on_what_hypothesis_draws(snapshot: Snapshot) -> None:
     check(snapshot)

@@ -35,6 +35,7 @@ from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.strategies import snapshots
 from lakekeeper.testing.values import token
+from tests.sampling import fewer
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
 POLICIES: list[tuple[Policy, ...]] = [
@@ -62,7 +63,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"universal.num-sorted-run.compaction-trigger": 2},
 ]
 
-many = settings(max_examples=150, derandomize=True, deadline=None)
+many = settings(max_examples=fewer(150), derandomize=True, deadline=None)
 policies = st.sampled_from(POLICIES)
 choices = st.sampled_from(OPTIONS).map(resolve)
 
