@@ -29,7 +29,7 @@ _OFTEN = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.register_profile("daily", max_examples=fewer(settings.default.max_examples))
+    settings.register_profile("daily", max_examples=fewer(settings().max_examples))
     settings.load_profile("daily")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # the order of the modules is ours, see `_longest_first`
