@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ OF_OTHERS = {
 _PATCHES = {"setattr", "delattr", "getattr", "patch", "object"}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def private(name: str) -> bool:
     """Whether a name, or the last step of a dotted one, is private."""
     last = name.rpartition(".")[2]
@@ -81,7 +88,7 @@ def imported_tests(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("rule", [private_attributes, private_imports, patched_private_names, imported_tests])
 def test_all_tests_keep_the_rule(rule: Rule) -> None:
-    broken = {str(path.relative_to(ROOT)): list(rule(ast.parse(path.read_text()))) for path in FILES}
+    broken = {str(path.relative_to(ROOT)): list(rule(parsed(path))) for path in FILES}
     assert {path: found for path, found in broken.items() if found} == {}
     assert len(broken) > 200
 
