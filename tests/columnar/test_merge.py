@@ -369,6 +369,7 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_named(tmp_path: Path,
     assert of(named) == "ZSTD"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("of_input", [0.2, 1.0])
 def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: str, of_input: float) -> None:

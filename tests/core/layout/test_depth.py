@@ -60,6 +60,7 @@ def _check_order(covered: list[oracle.Covered], intervals: Intervals) -> None:
                 assert (intervals.lo[i] <= intervals.hi[j]) == (mine.lo <= theirs.hi)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(8))
 def test_depth_equals_brute_force_on_2000_random_cases(part: int) -> None:
     for seed in range(250 * part, 250 * (part + 1)):
@@ -77,6 +78,7 @@ def test_depth_equals_brute_force_on_what_hypothesis_draws(snapshot: Snapshot) -
     check(snapshot)
 
 
+@pytest.mark.sampled
 def test_the_cases_are_mixed() -> None:
     """The loop above is worth something only if it meets what it is for."""
     drawn = [draw_snapshot(random.Random(seed)) for seed in range(2000)]

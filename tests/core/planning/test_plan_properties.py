@@ -195,6 +195,7 @@ def test_drawn_blocks_parse_as_they_print(snapshot: Snapshot) -> None:
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", [RANGES, PEAKS, ADAPTIVE], ids=lambda p: p.name)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
@@ -231,6 +232,7 @@ def _depths(snapshot: Snapshot) -> list[int]:
     return [sum(b.lo[0] <= k <= b.hi[0] for b in blocks) for k in range(130)]
 
 
+@pytest.mark.sampled
 def test_the_pictures_make_plans() -> None:
     """The properties above are worth something only if there are tasks to hold them."""
     for chosen in POLICIES:
