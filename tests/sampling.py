@@ -14,6 +14,7 @@ The slice depends on the date alone: the workers of one run agree on it. The hea
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -64,18 +65,27 @@ def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -
 
 def take_slice(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the cases of other days."""
-    if config.option.markexpr or named(config.args):
+    if selects(config.option.markexpr) or named(config.args):
         return
-    day = chosen_day()
-    marked = [item for item in items if item.get_closest_marker(MARKER) is not None]
-    cases = [item for item in items if "[" in item.nodeid and (expensive(item) or item in marked)]
-    _, left = sliced([(item, family(item)) for item in cases], day)
-    if day != ALL:
-        left += [item for item in marked if "[" not in item.nodeid]
+    left = of_other_days(items, chosen_day())
     if left:
         config.hook.pytest_deselected(items=left)
         skipped = set(map(id, left))
         items[:] = [item for item in items if id(item) not in skipped]
+
+
+def of_other_days(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
+    """The tests that do not run on this day."""
+    if day == ALL:
+        return []
+    cases, whole = [], []
+    for item in items:
+        sampled = item.get_closest_marker(MARKER) is not None
+        if "[" not in item.nodeid:
+            whole += [item] * sampled
+        elif sampled or expensive(item):
+            cases.append((item, family(item)))
+    return sliced(cases, day)[1] + whole
 
 
 def expensive(item: pytest.Item) -> bool:
@@ -92,6 +102,11 @@ def family(item: pytest.Item) -> str:
 def fewer(examples: int) -> int:
     """How many of so many drawn examples a run takes."""
     return examples if chosen_day() == ALL else -(-examples // SMALL)
+
+
+def selects(expression: str) -> bool:
+    """Whether an expression of markers (``-m``) asks for marked tests; ``not spark and not delta`` leaves some out."""
+    return re.sub(r"\bnot\s+\w+|\band\b|[\s()]", "", expression) != ""
 
 
 def named(arguments: Sequence[str]) -> bool:

@@ -232,6 +232,7 @@ ASKED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", ["adaptive", "ranges", "full", "sizes"])
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 @pytest.mark.parametrize("under", STORED, ids=str)
