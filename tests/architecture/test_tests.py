@@ -125,8 +125,6 @@ ELSEWHERE = {
     "core/model/plan_text.py": "core/test_goldens.py",
     "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
-    "core/text/chart.py": "core/simulation/test_simulation_text.py",
-    "core/text/result.py": "core/simulation/test_simulation_text.py",
     # what every policy has in common
     "core/planning/policy.py": "core/planning/test_planner.py",
     # values without behaviour of their own
@@ -148,12 +146,9 @@ ELSEWHERE = {
     "core/cost/partition_pruning.py": "core/planning/policies/test_adaptive.py",
     "core/cost/read_model.py": "core/cost/test_workload_reads.py",
     "core/cost/unfiltered_keys.py": "core/planning/policies/test_adaptive.py",
-    "core/model/block_changes.py": "engine/test_table_session.py",
     "core/layout/adjacency.py": "core/test_goldens.py",
-    "core/layout/ranks.py": "core/layout/test_depth.py",
     "core/layout/snapshot_index.py": "core/layout/test_single_run.py",
     "core/scheduling/auto_report.py": "engine/test_sweep.py",
-    "core/scheduling/outcome.py": "engine/test_sweep.py",
     "engine/auto_settings.py": "engine/test_service.py",
     "engine/table_turn.py": "engine/test_sweep.py",
     "core/workload/plan_scans.py": "engine/test_event_log.py",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
-from lakekeeper.core.layout.ranks import Intervals, rank_blocks
+from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.strategies import snapshots
@@ -46,18 +46,6 @@ def check(snapshot: Snapshot) -> None:
     if not intervals.missing.any():
         assert len(curve.group) == len(oracle.points(covered))
         assert curve.average == pytest.approx(oracle.average(covered))
-    _check_order(covered, intervals)
-
-
-def _check_order(covered: list[oracle.Covered], intervals: Intervals) -> None:
-    """Ranks order as the values do, in each group."""
-    known = [(i, b) for i, b in enumerate(covered) if not b.missing]
-    for i, a in known:
-        for j, b in known:
-            if a.group == b.group:
-                mine, theirs = a.intervals[0], b.intervals[0]
-                assert (intervals.lo[i] < intervals.lo[j]) == (mine.lo < theirs.lo)
-                assert (intervals.lo[i] <= intervals.hi[j]) == (mine.lo <= theirs.hi)
 
 
 @pytest.mark.sampled
