@@ -40,7 +40,7 @@ SOMETIMES = (
     "kept: is named by the caller", "kept: was the newest within the grace", "ended: Rejected", "ended: Unknown",
     "ended: AdapterError",
 )  # fmt: skip
-"""A refused vacuum is not among them: few random histories meet one, and ``test_vacuum_search`` meets it for certain."""
+"""Not that a vacuum is refused: few random histories meet that, and `test_vacuum_search` meets it for certain."""
 
 
 def programs(keep: Keep) -> dict[str, Run]:
