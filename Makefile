@@ -13,7 +13,7 @@ setup: ## create .venv and install everything, with Java if it is missing
 demo: setup ## recluster a Delta and an Iceberg table of real flights; show before and after
 	$(PYTHON_BIN) examples/demo.py
 
-test: setup ## run the tests in two processes; of parametrized tests with a JVM, the slice of the day
+test: setup ## run the tests in two processes; of cases with a JVM, and of the model, the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
 full: setup ## run the tests with every case

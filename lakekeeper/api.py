@@ -9,13 +9,11 @@ print(t.recluster())
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper import arguments
-from lakekeeper.arguments import merge_request, required_predicate
+from lakekeeper import arguments, operations
 from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
@@ -27,32 +25,22 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.compact_metadata import compact_metadata
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.planning import look, plan_for
-from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.simulate import Course, simulate_table
-from lakekeeper.engine.table_session import TableSession
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import drop_rows, settle
 from lakekeeper.engine.trash.entries import TrashEntry
-from lakekeeper.engine.trash.restore import restore
-from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import Costs, costs_of
 from lakekeeper.history.history import History
 from lakekeeper.opening import open_adapter
 from lakekeeper.recording import configured_store, prices_of, recorder_of
-from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spark.where import checked_where
 from lakekeeper.spi import Adapter, Observer, TableName
+from lakekeeper.table_context import TableContext
 from lakekeeper.workloads import EventLogs, Queries, workload_of
 
 if TYPE_CHECKING:
@@ -81,27 +69,22 @@ class Table:
         logs: EventLogs | None = None,
         origin: str = "call",
     ) -> None:
-        self._spark = spark
-        self._name = name
-        self._adapter = adapter
-        self._session = TableSession(adapter)
-        self._clock = clock or Clock()
-        self._backoff = backoff
-        self._logs = logs
-        self._recorder = recorder_of(spark, name, self._clock, origin)
+        clock = clock or Clock()
+        recorder = recorder_of(spark, name, clock, origin)
+        self._context = TableContext(spark, name, adapter, clock, recorder, backoff, logs)
 
     def __repr__(self) -> str:
-        return f"<lakekeeper {self._name.provider} table {self._name.text}>"
+        return f"<lakekeeper {self._context.name.provider} table {self._context.name.text}>"
 
     @property
     def format(self) -> str:
         """``delta``, ``iceberg``, or another adapter's name."""
-        return self._name.provider
+        return self._context.name.provider
 
     @property
     def automatic(self) -> bool:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
-        setting = self._adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
+        setting = self._context.adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return setting is None or bool(lookup("auto.enabled").parse(setting))
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
@@ -109,8 +92,7 @@ class Table:
 
         Raises OptionError for an invalid option; with ``lenient``, invalid table properties are ignored instead.
         """
-        properties = patiently(self._adapter.properties, self._clock, BEFORE_WORK)
-        return table_options(self._spark, self._name.text, properties, call, lenient=lenient)
+        return self._context.options(call, lenient=lenient)
 
     def cluster_by(
         self,
@@ -137,13 +119,13 @@ class Table:
         ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
         """
         named = arguments.key_columns(columns)
-        report = self._adapter.set_cluster_key(named, layout, native=native, dry_run=True)
+        report = self._context.adapter.set_cluster_key(named, layout, native=native, dry_run=True)
         if dry_run:
             return report
-        self._adapter.require_writable(self.options(options, lenient=True))
+        self._context.adapter.require_writable(self.options(options, lenient=True))
         if report.changes:
             _LOG.warning("%s", report)
-        return self._adapter.set_cluster_key(named, layout, native=native)
+        return self._context.adapter.set_cluster_key(named, layout, native=native)
 
     def clustering_information(
         self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
@@ -154,8 +136,8 @@ class Table:
         the result to blocks that may hold a match. Reads no data file. Raises OptionError if the table has no key and
         no ``columns`` are given.
         """
-        request = self._request("recluster", columns, where)
-        return measure(look(self._session, request))
+        request = self._context.request("recluster", columns, where)
+        return measure(look(self._context.session, request))
 
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
@@ -165,7 +147,9 @@ class Table:
 
     def blocks(self) -> DataFrame:
         """One row per live data file: path, sizes, deletes, level, key id, depth, and bounds as text."""
-        return blocks_frame(self._spark, look(self._session, self._request("compact")))
+        return blocks_frame(
+            self._context.spark, look(self._context.session, self._context.request("compact"))
+        )
 
     def plan(
         self,
@@ -182,8 +166,10 @@ class Table:
         Writes nothing. The plan predicts what a query opens before and after it; ``to_frame(spark)`` has one row per
         block. ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
         """
-        request = self._request("recluster", columns, where, policy, budget_bytes, options)
-        return plan_for(self._session, self._weighed(request, workload), self._clock)[1]
+        request = self._context.request("recluster", columns, where, policy, budget_bytes, options)
+        return plan_for(
+            self._context.session, self._context.with_workload(request, workload), self._context.clock
+        )[1]
 
     def simulate(
         self,
@@ -207,8 +193,8 @@ class Table:
         no history to replay.
         """
         course = Course(stream, commits, every, seed, final)
-        request = self._request("recluster", columns, policy=policy, options=options)
-        return simulate_table(self._session, request, course)
+        request = self._context.request("recluster", columns, policy=policy, options=options)
+        return simulate_table(self._context.session, request, course)
 
     def advise(
         self,
@@ -223,14 +209,16 @@ class Table:
         file and changes nothing. Raises OptionError if the workload is missing, is empty or filters no column of the
         table, and for columns that cannot be a key.
         """
-        request = self._weighed(self._request("recluster", columns, options=options), workload)
+        request = self._context.with_workload(
+            self._context.request("recluster", columns, options=options), workload
+        )
         if request.workload is None:
             raise OptionError(
                 "workload",
                 workload,
                 "paths of Spark event logs, a Workload, or a session that listen(spark) listens to",
             )
-        return advise_table(self._session, request, request.workload, self._clock)
+        return advise_table(self._context.session, request, request.workload, self._context.clock)
 
     def workload(
         self, source: Queries | None = None, *, options: Mapping[str, Any] | None = None
@@ -240,7 +228,7 @@ class Table:
         Without ``source``: what ``listen(spark)`` has recorded for the table, else the files that the option
         ``workload`` names, else None. Raises OptionError for a file that is not an event log.
         """
-        return workload_of(self._spark, self._name, source, self.options(options))
+        return workload_of(self._context.spark, self._context.name, source, self.options(options))
 
     def recluster(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -262,7 +250,7 @@ class Table:
         called at each phase; ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any
         write, and CommitError after.
         """
-        request = self._request(
+        request = self._context.request(
             "recluster",
             columns=columns,
             where=where,
@@ -272,7 +260,7 @@ class Table:
             final=final,
             dry_run=dry_run,
         )
-        return self._run(self._weighed(request, workload), observer)
+        return operations.merge(self._context, self._context.with_workload(request, workload), observer)
 
     def compact(
         self,
@@ -289,7 +277,7 @@ class Table:
 
         Parameters and errors as for :meth:`recluster`.
         """
-        request = self._request(
+        request = self._context.request(
             "compact",
             where=where,
             policy=policy,
@@ -298,7 +286,7 @@ class Table:
             final=final,
             dry_run=dry_run,
         )
-        return self._run(self._weighed(request), observer)
+        return operations.merge(self._context, self._context.with_workload(request), observer)
 
     def merge_deletes(
         self,
@@ -318,7 +306,7 @@ class Table:
         one if the table has it. ``where`` and ``budget_bytes`` limit the files that are rewritten. Other parameters
         and errors as for :meth:`recluster`.
         """
-        request = self._request(
+        request = self._context.request(
             "merge_deletes",
             where=where,
             policy=policy,
@@ -326,14 +314,7 @@ class Table:
             options=options,
             dry_run=dry_run,
         )
-        runner = SparkRunner(self._spark)
-        weighed = self._weighed(request)
-        return self._recorder.run(
-            "merge_deletes",
-            lambda seen: merge_deletes(self._session, runner, weighed, observer=seen, clock=self._clock),
-            observer,
-            dry_run=dry_run,
-        )
+        return operations.merge_deletes(self._context, self._context.with_workload(request), observer)
 
     def delete(
         self,
@@ -351,7 +332,7 @@ class Table:
         predicate that depends on the current time or on the session is rejected. Raises OptionError, NotFound or
         Unsupported before any write, and CommitError after.
         """
-        return self._delete("delete", delete_rows, where, observer, options)
+        return operations.delete(self._context, "delete", delete_rows, where, observer, options)
 
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
@@ -379,27 +360,19 @@ class Table:
         a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
         AdapterError or CommitError; nothing was deleted then.
         """
-        age_ms, older_than_ms = arguments.retention(retention_hours, older_than)
-        last = {} if retain_last is None else {"retain-last": retain_last}
-        resolved = self.options({**(options or {}), **last})
-        request = VacuumRequest(
-            options=resolved,
-            age_ms=age_ms,
-            older_than_ms=older_than_ms,
-            named=arguments.version_numbers(keep_versions),
-            streams=arguments.streams_to_keep(self._spark, self._name.text, resolved),
-            users=[open_adapter(self._spark, name).adapter for name in arguments.table_names(shared_with)],
+        request = self._context.vacuum_request(
+            retention_hours=retention_hours,
+            older_than=older_than,
+            retain_last=retain_last,
+            keep_versions=keep_versions,
+            shared_with=shared_with,
+            options=options,
             orphans=orphans,
             trash=trash,
             dry_run=dry_run,
             allow_unsafe=allow_unsafe_retention,
         )
-        return self._recorder.run(
-            "vacuum",
-            lambda seen: vacuum(self._adapter, request, observer=seen, clock=self._clock),
-            observer,
-            dry_run=dry_run,
-        )
+        return operations.vacuum(self._context, request, observer)
 
     def drop_partition(
         self,
@@ -414,7 +387,8 @@ class Table:
         ``where`` (as for :meth:`delete`) may name any columns. ``force`` bypasses the trash: the next vacuum that no
         longer retains the previous version deletes the files. Raises as :meth:`delete`.
         """
-        return self._delete("drop_partition", delete_rows if force else drop_rows, where, observer, options)
+        act = delete_rows if force else drop_rows
+        return operations.delete(self._context, "drop_partition", act, where, observer, options)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.
@@ -423,12 +397,7 @@ class Table:
         checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
         CommitError.
         """
-        options = self.options(lenient=True)
-        return self._recorder.run(
-            "compact_metadata",
-            lambda _: compact_metadata(self._adapter, options, dry_run=dry_run, clock=self._clock),
-            dry_run=dry_run,
-        )
+        return operations.compact_metadata(self._context, self.options(lenient=True), dry_run=dry_run)
 
     def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
         """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.
@@ -436,9 +405,9 @@ class Table:
         Only streams that record in the table's log how far they have come. Raises AdapterError if the log does not
         respond.
         """
-        found = sorted(self._adapter.storage.sinks(), key=lambda each: each.at_ms or 0, reverse=True)
+        found = sorted(self._context.adapter.storage.sinks(), key=lambda each: each.at_ms or 0, reverse=True)
         keep_ms = self.options(options, lenient=True).vacuum.sink_retention_ms
-        return StreamsReport(self._adapter.table, tuple(found), keep_ms, self._clock.now_ms())
+        return StreamsReport(self._context.adapter.table, tuple(found), keep_ms, self._context.clock.now_ms())
 
     def trash(self, *, options: Mapping[str, Any] | None = None) -> tuple[TrashEntry, ...]:
         """The entries of the trash, oldest first.
@@ -446,8 +415,8 @@ class Table:
         The ``state`` of a dropped partition is ``pending`` (the outcome of its delete is not known yet, so it cannot be
         restored), ``dropped`` or ``restoring``. Raises AdapterError if the log or the storage does not respond.
         """
-        settle(self._adapter, self.options(options, lenient=True), self._clock.now_ms())
-        return tuple(trash_entries.entries(self._adapter).values())
+        settle(self._context.adapter, self.options(options, lenient=True), self._context.clock.now_ms())
+        return tuple(trash_entries.entries(self._context.adapter).values())
 
     def restore(
         self, name: str, *, observer: Observer | None = None, options: Mapping[str, Any] | None = None
@@ -460,12 +429,7 @@ class Table:
         The entry is kept after an error, so the call can be repeated.
         """
         resolved = self.options(options, lenient=True)
-        runner = SparkRunner(self._spark)
-        return self._recorder.run(
-            "restore",
-            lambda seen: restore(self._adapter, runner, name, resolved, observer=seen, clock=self._clock),
-            observer,
-        )
+        return operations.restore(self._context, name, resolved, observer)
 
     def empty_trash(
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
@@ -476,8 +440,8 @@ class Table:
         is kept.
         """
         keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
-        now_ms, locations = self._clock.now_ms(), self.options(options).vacuum.allowed_locations
-        return tuple(trash_entries.empty(self._adapter, keep_ms, now_ms, locations))
+        now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations
+        return tuple(trash_entries.empty(self._context.adapter, keep_ms, now_ms, locations))
 
     def history(self, limit: int | None = None) -> History:
         """Operations on this table, newest first, at most ``limit``: calls and automatic runs, of any session.
@@ -485,7 +449,7 @@ class Table:
         Reads the file that the conf ``spark.lakekeeper.history.path`` names; raises OptionError without it.
         """
         store = configured_store(self.options(lenient=True).history)
-        return History(store.operations(self._recorder.table, limit=limit))
+        return History(store.operations(self._context.recorder.table, limit=limit))
 
     def cost(self, since: datetime | None = None) -> Costs:
         """What the recorded operations on this table have cost by verb; with ``since``, those that ended after it.
@@ -494,66 +458,8 @@ class Table:
         """
         options = self.options(lenient=True).history
         since_ms = arguments.moment_ms(since, "since")
-        operations = configured_store(options).operations(self._recorder.table, since_ms=since_ms)
+        operations = configured_store(options).operations(self._context.recorder.table, since_ms=since_ms)
         return costs_of(operations, prices_of(options))
-
-    def _weighed(self, request: Request, source: Queries | None = None) -> Request:
-        """The request with the workload that its plan is based on."""
-        found = workload_of(self._spark, self._name, source, request.options, self._logs)
-        return replace(request, workload=found)
-
-    def _delete(
-        self,
-        verb: str,
-        act: Callable[..., DeleteReport],
-        where: str | Column,
-        observer: Observer | None,
-        options: Mapping[str, Any] | None,
-    ) -> DeleteReport:
-        """Delete rows with one of the engine's deletes, once all arguments of the call are checked."""
-        required = required_predicate(where)
-        resolved = self.options(options, lenient=True)
-        predicate = checked_where(self._spark, self._name, required, steady=True)
-        runner = SparkRunner(self._spark)
-        return self._recorder.run(
-            verb,
-            lambda seen: act(self._adapter, runner, predicate, resolved, observer=seen, clock=self._clock),
-            observer,
-        )
-
-    def _run(self, request: Request, observer: Observer | None) -> MergeReport:
-        runner = SparkRunner(self._spark)
-        return self._recorder.run(
-            request.verb,
-            lambda seen: maintain(self._session, runner, request, observer=seen, clock=self._clock),
-            observer,
-            dry_run=request.dry_run,
-        )
-
-    def _request(
-        self,
-        verb: str,
-        columns: Sequence[str] | str | None = None,
-        where: str | Column | None = None,
-        policy: str | Sequence[str] | None = None,
-        budget_bytes: int | str | None = None,
-        options: Mapping[str, Any] | None = None,
-        *,
-        final: bool = False,
-        dry_run: bool = False,
-    ) -> Request:
-        """The request of a verb. All arguments of the call are checked before the table's snapshot is read."""
-        resolved = self.options(arguments.given_options(options, policy, budget_bytes))
-        return merge_request(
-            verb,
-            resolved,
-            columns=columns,
-            where=None if where is None else checked_where(self._spark, self._name, where),
-            final=final,
-            dry_run=dry_run,
-            parallelism=self._spark.sparkContext.defaultParallelism,
-            backoff=self._backoff,
-        )
 
 
 def table(spark: SparkSession, name: str) -> Table:

@@ -157,7 +157,7 @@ class _Tables:
         """Keep the snapshot that the plan was made on, unless those of the pass already take much memory."""
         found = self._opened.get(name)
         if isinstance(found, Table):
-            session = found._session  # noqa: SLF001 - the table is ours
+            session = found._context.session  # noqa: SLF001 - the table is ours
             if self._kept + session.nbytes > _KEPT_BYTES:
                 session.forget()  # read again at its turn
             else:
@@ -167,18 +167,18 @@ class _Tables:
         """Free the snapshot of a table that has no more work in this pass."""
         found = self._opened.get(name)
         if isinstance(found, Table):
-            found._session.forget()  # noqa: SLF001 - the table is ours
+            found._context.session.forget()  # noqa: SLF001 - the table is ours
 
     def notes(self, name: str) -> Notes:
         """The notes beside a table."""
-        return self.open(name)._adapter.notes  # noqa: SLF001 - the table is ours
+        return self.open(name)._context.adapter.notes  # noqa: SLF001 - the table is ours
 
     def _known_as(self) -> dict[str, tuple[str, ...]]:
         """What event logs may call each table of the pass that can be opened."""
         found = {}
         for name in self._names:
             with suppress(Exception):  # reported when its turn comes
-                found[name] = aliases(self._spark, self.open(name)._name)  # noqa: SLF001 - the table is ours
+                found[name] = aliases(self._spark, self.open(name)._context.name)  # noqa: SLF001 - the table is ours
         return found
 
 

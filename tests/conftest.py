@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from lakekeeper.spark import jvm
 from lakekeeper.spark.jvm import Package
-from tests.sampling import VARIABLE, chosen_day, expensive, take_slice
+from tests.sampling import VARIABLE, chosen_day, expensive, fewer, take_slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,8 @@ _OFTEN = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    chosen_day()
+    settings.register_profile("daily", max_examples=fewer(settings().max_examples))
+    settings.load_profile("daily")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # the order of the modules is ours, see `_longest_first`
 

@@ -1,7 +1,10 @@
 """The daily slice: of the cases of a parametrized JVM test, each run takes a third; of five or more, a fifth.
 
+So it is with the cases of tests without a JVM that are marked ``sampled``, the deep parts of the model. A test marked
+so that has no cases looks at all of them together: it runs where they do. Of drawn examples, each run takes a third.
+
 The next run of the day takes the same cases, the next day's the following ones, so that each case runs at least once in
-five days. Tests without parameters, tests without a JVM, and tests that are selected by name or by marker always run.
+five days. Other tests, and tests that are selected by name or by marker, always run.
 
 The slice depends on the date alone: the workers of one run agree on it. The header of a run prints the date;
 ``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every case, as does
@@ -11,6 +14,7 @@ The slice depends on the date alone: the workers of one run agree on it. The hea
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +25,7 @@ import pytest
 
 VARIABLE = "LAKEKEEPER_SAMPLE"
 ALL = "all"
+MARKER = "sampled"
 SMALL, LARGE = 3, 5
 """One case in so many runs on a day: in a family of fewer than LARGE cases, and in any other.
 
@@ -60,15 +65,27 @@ def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -
 
 def take_slice(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the cases of other days."""
-    if config.option.markexpr or named(config.args):
+    if selects(config.option.markexpr) or named(config.args):
         return
-    _, left = sliced(
-        [(item, family(item)) for item in items if "[" in item.nodeid and expensive(item)], chosen_day()
-    )
+    left = of_other_days(items, chosen_day())
     if left:
         config.hook.pytest_deselected(items=left)
         skipped = set(map(id, left))
         items[:] = [item for item in items if id(item) not in skipped]
+
+
+def of_other_days(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
+    """The tests that do not run on this day."""
+    if day == ALL:
+        return []
+    cases, whole = [], []
+    for item in items:
+        sampled = item.get_closest_marker(MARKER) is not None
+        if "[" not in item.nodeid:
+            whole += [item] * sampled
+        elif sampled or expensive(item):
+            cases.append((item, family(item)))
+    return sliced(cases, day)[1] + whole
 
 
 def expensive(item: pytest.Item) -> bool:
@@ -77,8 +94,19 @@ def expensive(item: pytest.Item) -> bool:
 
 
 def family(item: pytest.Item) -> str:
-    """The test function that a test is one case of."""
-    return item.nodeid.partition("[")[0]
+    """The test function that a test is one case of, or what the argument of its mark says: these take equal slices."""
+    mark = item.get_closest_marker(MARKER)
+    return str(mark.args[0]) if mark is not None and mark.args else item.nodeid.partition("[")[0]
+
+
+def fewer(examples: int) -> int:
+    """How many of so many drawn examples a run takes."""
+    return examples if chosen_day() == ALL else -(-examples // SMALL)
+
+
+def selects(expression: str) -> bool:
+    """Whether an expression of markers (``-m``) asks for marked tests; ``not spark and not delta`` leaves some out."""
+    return re.sub(r"\bnot\s+\w+|\band\b|[\s()]", "", expression) != ""
 
 
 def named(arguments: Sequence[str]) -> bool:

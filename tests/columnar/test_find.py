@@ -23,6 +23,7 @@ from lakekeeper.columnar.find import Identity, Lost, Source, Written, find
 from lakekeeper.columnar.parquet import Column
 from lakekeeper.columnar.rows import Budget
 from lakekeeper.columnar.values import Declined
+from tests.sampling import fewer
 
 NAN, OTHER_NAN = float("nan"), struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 _UTC = dt.timezone.utc
@@ -100,7 +101,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 @given(tables(), st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=fewer(250), deadline=None)
 def test_lost_rows_are_found_each_at_a_place_of_its_own(table: pa.Table, data: st.DataObject) -> None:
     """Inputs cut anyhow, outputs in any order of the rows; some rows were masked before, and some are lost now."""
     disk, count = Disk(), table.num_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import math
-import os
 import struct
 import tempfile
 from collections import Counter
@@ -29,6 +28,7 @@ from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
 from lakekeeper.core.model.keys import to_json_value
+from tests.sampling import fewer
 
 NAN = float("nan")
 
@@ -163,7 +163,7 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("room")
 def test_rows_order_and_statistics_are_those_of_a_brute_force_merge() -> None:
-    @settings(max_examples=int(os.environ.get("LK_EXAMPLES", "120")), deadline=None)
+    @settings(max_examples=fewer(120), deadline=None)
     @given(jobs())
     def check(job: Any) -> None:
         kinds, files, said = job
@@ -369,6 +369,7 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_named(tmp_path: Path,
     assert of(named) == "ZSTD"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("of_input", [0.2, 1.0])
 def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: str, of_input: float) -> None:

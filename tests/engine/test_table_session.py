@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
-from lakekeeper.core.model.block_changes import changed_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.job import maintain
@@ -101,12 +97,3 @@ def test_what_is_kept_is_bounded_and_can_be_forgotten() -> None:
     assert session.nbytes == sum(scene.adapter.snapshot(c).blocks.nbytes for c in (["v"], ["v", "k"]))
     session.forget()
     assert session.nbytes == 0
-
-
-def test_blocks_under_different_keys_are_not_joined() -> None:
-    scene = overlapping(2)
-    one, two = scene.adapter.snapshot(["k"]).blocks, scene.adapter.snapshot(["k", "v"]).blocks
-    with pytest.raises(ValueError, match="under one key"):
-        changed_blocks(one, (), two)
-    none = two.take(np.zeros(len(two), np.bool_))
-    assert len(changed_blocks(two, two.path.to_pylist()[:1], none)) == len(two) - 1

@@ -59,11 +59,11 @@ class Lake:
         frame.coalesce(1).writeTo(name).append()
 
     def overlapping(self, files: int, rows: int, *, columns: str = "id bigint, k int, v string") -> str:
-        """``files`` files of ``rows`` rows, each over the whole domain of ``k``."""
+        """``files`` files of ``rows`` rows, each over the whole domain of ``k``; written by one commit."""
         name = self.create(columns)
-        for i in range(files):
-            made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
-            self.append(name, self.spark.range(i * rows, (i + 1) * rows).selectExpr(*made))
+        made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
+        ids = self.spark.range(0, files * rows, 1, numPartitions=files)
+        ids.selectExpr(*made).writeTo(name).append()
         return name
 
     def fingerprint(self, name: str, version: int | None = None) -> tuple[Any, ...]:

@@ -1,14 +1,17 @@
-"""How histories of many steps are drawn and played: the same ones in every run."""
+"""How histories of many steps are drawn and played: the same ones in every run, or a share by the day."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from tests.sampling import ALL, chosen_day
 
 
 def one_of_each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
@@ -32,3 +35,14 @@ def play(machine: type[RuleBasedStateMachine], examples: int, steps: int, *, shr
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def play_daily(machine: type[RuleBasedStateMachine], examples: int, steps: int, share: int = 5) -> bool:
+    """So many histories, or one in ``share`` of as many, other ones each day; whether it was all of them."""
+    day = chosen_day()
+    if day == ALL or share == 1:
+        play(machine, examples, steps, shrink=True)
+        return True
+    of_today = seed(date.fromisoformat(day).toordinal())(type(machine.__name__, (machine,), {}))
+    play(of_today, examples // share, steps, shrink=True)
+    return False

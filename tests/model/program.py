@@ -10,14 +10,15 @@ trace, whatever else happened to the table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 from unittest.mock import patch
 
-from lakekeeper.core.config.options import OPTIONS
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost import prediction
 from lakekeeper.core.layout import clustering_info
 from lakekeeper.core.model.blocks import Snapshot
@@ -44,6 +45,7 @@ _MOMENT = 5_000  # ms, when programs begin: version 4 is as old as that, later o
 _SLOTS = 4  # of intents and of the trash: looking at 64 of them each time would be most of the work
 
 
+_PARTS = tuple(get_type_hints(Options).keys() - {"origins", "ignored"})
 _DIRTY = ("error after", "stop before", "stop after", "down", "down after")
 
 
@@ -269,13 +271,29 @@ class Scripted:
         return self.ask("changes_since", snapshot)
 
 
+@dataclass(slots=True)
+class _Passing:
+    """Time of a program: a millisecond passes with each look at the clock, and all of a wait at once."""
+
+    ms: int
+
+    def tick(self) -> int:
+        self.ms += 1
+        return self.ms - 1
+
+    def wait(self, seconds: float) -> None:
+        self.ms += int(1000 * seconds)
+
+
 def _run(trace: Trace) -> list[Question | Done]:
     """What the engine asks after the answers of ``trace``: words to the observer, then a question or its end."""
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace)
-    ticks = iter(range(_MOMENT, 2_000_000))
-    clock = Clock(now_ms=lambda: adapter.seen.now + next(ticks), wait=lambda _seconds: None)
+    passing = _Passing(_MOMENT)
+    # In a shared world time is the world's.
+    wait = (lambda _seconds: None) if trace.shared else passing.wait
+    clock = Clock(now_ms=lambda: adapter.seen.now + passing.tick(), wait=wait)
     Names.current = trace.name
     done = Done()
     try:
@@ -371,14 +389,11 @@ def deterministic() -> Iterator[None]:
     make_plan, mean_depth, explained = planner.make_plan, clustering_info.mean_depth, prediction.explained
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
-        key = (
-            id(snapshot),
-            tuple(p.name for p in policies),
-            tuple(option.of(options) for option in OPTIONS),
-            env,
-        )
+        # Of a call's options only the budget changes: what is left of it.
+        rest = tuple(id(getattr(options, part)) for part in _PARTS if part != "budget")
+        key = (id(snapshot), tuple(p.name for p in policies), rest, options.budget, env)
         if key not in plans:
-            plans[key] = (make_plan(snapshot, policies, options, env), snapshot)
+            plans[key] = (make_plan(snapshot, policies, options, env), snapshot, options)
         return plans[key][0]
 
     def predicted(plan: Any, *rest: Any) -> Any:
@@ -412,5 +427,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_maintain, "mean_depth", depth),
         patch.object(planner, "mean_depth", depth),
         patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for people
+        # pytest keeps the text of each lost race: hundreds of thousands
+        patch.object(logging.getLogger("lakekeeper.events"), "disabled", new=True),
     ):
         yield

@@ -16,7 +16,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,18 +108,6 @@ def moves_of(history: History) -> list[Move]:
         history, move = history
         found.append(move)
     return found[::-1]
-
-
-def search_soundly(chosen: Iterable[Scope]) -> tuple[int, Counter[str]]:
-    """Distinct states of all scopes, and what happened how often; AssertionError with the first broken promise."""
-    counts: Counter[str] = Counter()
-    states = 0
-    for scope in chosen:
-        found = search(scope)
-        assert not found.violation, found.violation
-        counts += found.counts
-        states += found.states
-    return states, counts
 
 
 def search_all(chosen: Sequence[Scope], processes: int = 1) -> Iterator[Found]:

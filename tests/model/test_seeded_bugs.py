@@ -26,6 +26,7 @@ def _found(bug: Bug) -> list[Found]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "trusting"])
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_found(bug: Bug, guarded: bool) -> None:

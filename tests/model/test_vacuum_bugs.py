@@ -12,6 +12,7 @@ from tests.model.vacuum_bugs import VACUUM_BUGS
 SCOPES = {scope.name: scope for scope in sweep_scopes()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bug", VACUUM_BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_of_a_vacuum_is_found(bug: Bug) -> None:
     with bug.planted():

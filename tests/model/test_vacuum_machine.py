@@ -17,7 +17,7 @@ from tests.model.bugs import Bug
 from tests.model.cells import ROWS, delete, rewrite
 from tests.model.keeping import Keep
 from tests.model.oracle import Violation
-from tests.model.playing import one_of_each, play
+from tests.model.playing import one_of_each, play, play_daily
 from tests.model.program import Run, deterministic
 from tests.model.sweeps import LINES, WEEKS, restore, sweep, write
 from tests.model.vacuum_bugs import VACUUM_BUGS
@@ -38,8 +38,9 @@ SOMETIMES = (
     "crash", "died late", "vacuum deleted", "expired", "leftovers deleted",
     "settled runs", "settled files", "kept: is read by", "kept: is tagged t", "kept: is one of the last",
     "kept: is named by the caller", "kept: was the newest within the grace", "ended: Rejected", "ended: Unknown",
-    "ended: RetentionError", "ended: AdapterError",
+    "ended: AdapterError",
 )  # fmt: skip
+"""Not that a vacuum is refused: few random histories meet that, and `test_vacuum_search` meets it for certain."""
 
 
 def programs(keep: Keep) -> dict[str, Run]:
@@ -166,8 +167,8 @@ class Sweeps(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_long_random_histories_with_vacuums() -> None:
     Sweeps.counts.clear()
-    play(Sweeps, EXAMPLES, STEPS, shrink=True)
-    assert {what for what in SOMETIMES if not Sweeps.counts[what]} == set()
+    if play_daily(Sweeps, EXAMPLES, STEPS):
+        assert {what for what in SOMETIMES if not Sweeps.counts[what]} == set()
 
 
 @pytest.mark.parametrize("name", ["tags are forgotten", "what the dead have left is forgotten"])

@@ -50,6 +50,7 @@ def drawn(part: int) -> Iterator[Drawn]:
         yield Drawn(seed, scene, ["ranges", "peaks"][seed // PARTS % 2], options)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
     for case in drawn(part):
@@ -67,6 +68,7 @@ def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
         scene.untouched(lambda s=scene, c=case: s.run(c.policy, final=True, options=c.options))  # type: ignore[misc]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", ["adaptive", "universal"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_final_run_of_adaptive_or_universal_ends_and_a_second_call_finds_nothing(

@@ -68,6 +68,7 @@ def _rival(users: Users, chance: float) -> Any:
     return observer
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(150))
 def test_no_history_loses_doubles_or_brings_back_a_row(seed: int) -> None:
     rng = random.Random(seed)

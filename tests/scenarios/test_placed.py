@@ -33,10 +33,13 @@ from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Adapter
 from tests.engine.scene import POLICIES
+from tests.sampling import fewer
 
 MB = 10**6
 ROWS = 200  # of a block
-CASES = settings(max_examples=15, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+CASES = settings(
+    max_examples=fewer(15), deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate)
+)
 COLUMNS = {name: KeyColumn((name,), "int", str(i)) for i, name in enumerate("abc")}
 
 
@@ -229,6 +232,7 @@ ASKED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", ["adaptive", "ranges", "full", "sizes"])
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 @pytest.mark.parametrize("under", STORED, ids=str)

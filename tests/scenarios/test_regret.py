@@ -17,6 +17,7 @@ SLICE = ("windows", "hot range", "drift", "rest", "2 columns")
 run = cache(run_once)
 
 
+@pytest.mark.sampled("streams of the regret")
 @pytest.mark.parametrize("stream", SLICE)
 def test_the_default_costs_little_more_than_the_best_choice_in_hindsight(stream: str) -> None:
     """At 0.1 to 100 queries a commit; before rent decided, a hot range was 860 times too dear at the lowest rate."""
@@ -29,6 +30,7 @@ def test_the_default_costs_little_more_than_the_best_choice_in_hindsight(stream:
     assert min(ratios) <= 0.9, ratios
 
 
+@pytest.mark.sampled("streams of the regret")
 @pytest.mark.parametrize("stream", SLICE)
 def test_a_rate_that_is_wrong_by_ten_costs_a_few_times_the_best_choice(stream: str) -> None:
     """Ten times too low stays within three times the best; ten times too high does not on a hot range."""
@@ -41,6 +43,7 @@ def test_a_rate_that_is_wrong_by_ten_costs_a_few_times_the_best_choice(stream: s
     assert max(regret(high, low) for low, high in pairwise(RATES)) <= 4.3
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stream", ["drift", "2 columns"])
 def test_no_course_is_cheaper_than_the_bound_on_all_policies(stream: str) -> None:
     """Whatever a scan weighs against a rewrite; without maintenance, where no rewrite is worth it, as dear as it."""

@@ -89,6 +89,7 @@ def check(table: MemoryTable, rows: Mapping[int, Any], said: str) -> None:
     assert not [name for name in table.notes if "/list-" in name], said
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("linear", [True, False], ids=["linear", "expiring"])
 @pytest.mark.parametrize("kind", sorted(CALLS))
 def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:

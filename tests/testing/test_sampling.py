@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sampling import ALL, VARIABLE, chosen_day, named, sliced
+from tests.sampling import ALL, MARKER, VARIABLE, chosen_day, fewer, named, of_other_days, selects, sliced
 
 FIRST = date(2026, 11, 24)
 
@@ -58,3 +59,51 @@ def test_the_day_is_handed_to_the_workers(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_named_test_always_runs() -> None:
     assert named(["tests/core/model/test_keys.py::test_x"])
     assert not named(["tests/core", "-q"])
+
+
+class Item:
+    """A test as pytest collects it, sampled or not marked at all."""
+
+    def __init__(self, nodeid: str, *args: str, sampled: bool = True) -> None:
+        self.nodeid = nodeid
+        self._mark = pytest.mark.sampled(*args).mark if sampled else None
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self._mark if name == MARKER else None
+
+
+def test_of_marked_tests_the_cases_take_turns_and_what_looks_at_all_of_them_runs_with_all() -> None:
+    cases: list[Any] = [Item(f"test_a[{n}]") for n in range(5)]
+    whole: Any = Item("test_all")
+    plain: Any = Item("test_b[0]", sampled=False)
+    left = [of_other_days([*cases, whole, plain], day) for day in days(5)]
+    assert all(len(each) == 5 and whole in each and plain not in each for each in left)
+    assert all(sum(case not in each for each in left) == 1 for case in cases)
+    assert of_other_days([*cases, whole, plain], ALL) == []
+
+
+def test_tests_of_one_family_take_equal_slices() -> None:
+    items: list[Any] = [Item(f"{name}[{n}]", "streams") for name in "ab" for n in range(5)]
+    left = {item.nodeid for item in of_other_days(items, days(1)[0])}
+    assert {name[1:] for name in left if name[0] == "a"} == {name[1:] for name in left if name[0] == "b"}
+
+
+@pytest.mark.parametrize(
+    "expression, asks",
+    [
+        ("", False),
+        ("not spark", False),
+        ("not spark and (not delta)", False),
+        ("deep", True),
+        ("not spark or deep", True),
+    ],
+)
+def test_an_expression_that_only_leaves_tests_out_asks_for_none(expression: str, asks: bool) -> None:
+    assert selects(expression) == asks
+
+
+def test_a_daily_run_draws_a_third_of_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "2026-02-03")
+    assert [fewer(n) for n in (1, 3, 100)] == [1, 1, 34]
+    monkeypatch.setenv(VARIABLE, ALL)
+    assert fewer(100) == 100

@@ -126,15 +126,16 @@ class BlockSet:
     def take(self, index: Index | Bools) -> BlockSet:
         """The blocks at ``index`` (positions or a mask), in that order; code tables are kept whole."""
         at = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        indices = pa.array(at)
         changed: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray):
                 changed[f.name] = value[at]
             elif isinstance(value, pa.Array):
-                changed[f.name] = value.take(pa.array(at))
+                changed[f.name] = value.take(indices)
             elif f.name in ("lo", "hi"):
-                changed[f.name] = tuple(column.take(pa.array(at)) for column in value)
+                changed[f.name] = tuple(column.take(indices) for column in value)
             elif f.name in ("null_count", "exact"):
                 changed[f.name] = tuple(column[at] for column in value)
         return replace(self, **changed)

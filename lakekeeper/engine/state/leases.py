@@ -17,7 +17,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
@@ -72,7 +72,7 @@ class Intent:
         return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)})
 
 
 def read_intent(text: str) -> Intent | None:

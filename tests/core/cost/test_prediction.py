@@ -23,6 +23,7 @@ from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from lakekeeper.testing.draws import Shape
 from lakekeeper.testing.strategies import snapshots
+from tests.sampling import fewer
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
 POLICIES: list[tuple[Policy, ...]] = [(RANGES,), (PEAKS, SIZES), (SIZES, DELETES), (FULL,)]
@@ -45,7 +46,7 @@ def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
     return collect("t", [Scan(i, {column.name: (Span(v, v),)}) for i, v in enumerate(values)], source="drawn")
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=fewer(150), derandomize=True, deadline=None)
 @given(snapshots(CROWDED), st.sampled_from(POLICIES), st.randoms(use_true_random=False))
 def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
     snapshot: Snapshot, chosen: tuple[Policy, ...], rng: random.Random
@@ -80,7 +81,7 @@ def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
     assert str(plan)
 
 
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=fewer(50), derandomize=True, deadline=None)
 @given(snapshots(CROWDED))
 def test_a_task_with_its_worth_goes_through_json(snapshot: Snapshot) -> None:
     for task in explain(snapshot, (RANGES, SIZES)).tasks:

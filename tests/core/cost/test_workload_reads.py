@@ -15,6 +15,7 @@ from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import Scan, Span, collect
 from tests.core.cost.boxes import ONE, one_column, picture, workload
+from tests.sampling import fewer
 
 
 def _span(rng: random.Random) -> Span:
@@ -37,7 +38,7 @@ def _holds(span: Span, box: Any) -> bool:
     return lo_bound <= hi_bound and lo * 2 <= hi_bound and hi * 2 >= lo_bound
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=fewer(200), derandomize=True, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_share_of_queries_that_read_a_block_is_that_of_a_plain_count(rng: random.Random) -> None:
     boxes = []
@@ -65,7 +66,7 @@ def test_the_share_of_queries_that_read_a_block_is_that_of_a_plain_count(rng: ra
         assert shares[j] == pytest.approx(met / len(filters))
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_a_merge_into_one_file_is_read_by_whoever_meets_its_union(rng: random.Random) -> None:
     boxes = [tuple(tuple(sorted(rng.choices(range(20), k=2))) for _ in range(2)) for _ in range(6)]

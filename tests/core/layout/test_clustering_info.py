@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from lakekeeper.core.layout.clustering_info import measure
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.strategies import snapshots
+from tests.sampling import fewer
 
 
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=fewer(50), derandomize=True, deadline=None)
 @given(snapshots())
 def test_information_adds_up(snapshot: Snapshot) -> None:
     found = measure(snapshot)

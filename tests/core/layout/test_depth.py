@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
-from lakekeeper.core.layout.ranks import Intervals, rank_blocks
+from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.strategies import snapshots
 from tests.core import oracle
+from tests.sampling import fewer
 
 WELL_KNOWN = Shape(missing=0.0)
 EVERYTHING = Shape()
@@ -45,20 +46,9 @@ def check(snapshot: Snapshot) -> None:
     if not intervals.missing.any():
         assert len(curve.group) == len(oracle.points(covered))
         assert curve.average == pytest.approx(oracle.average(covered))
-    _check_order(covered, intervals)
 
 
-def _check_order(covered: list[oracle.Covered], intervals: Intervals) -> None:
-    """Ranks order as the values do, in each group."""
-    known = [(i, b) for i, b in enumerate(covered) if not b.missing]
-    for i, a in known:
-        for j, b in known:
-            if a.group == b.group:
-                mine, theirs = a.intervals[0], b.intervals[0]
-                assert (intervals.lo[i] < intervals.lo[j]) == (mine.lo < theirs.lo)
-                assert (intervals.lo[i] <= intervals.hi[j]) == (mine.lo <= theirs.hi)
-
-
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(8))
 def test_depth_equals_brute_force_on_2000_random_cases(part: int) -> None:
     for seed in range(250 * part, 250 * (part + 1)):
@@ -70,12 +60,13 @@ def test_depth_equals_brute_force_on_2000_random_cases(part: int) -> None:
             raise AssertionError(f"seed {seed}: {wrong}") from wrong
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(snapshots())
 def test_depth_equals_brute_force_on_what_hypothesis_draws(snapshot: Snapshot) -> None:
     check(snapshot)
 
 
+@pytest.mark.sampled
 def test_the_cases_are_mixed() -> None:
     """The loop above is worth something only if it meets what it is for."""
     drawn = [draw_snapshot(random.Random(seed)) for seed in range(2000)]

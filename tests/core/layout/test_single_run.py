@@ -41,6 +41,7 @@ def one_run(files: list[list[Row]]) -> bool:
     return bool(Boxes(snapshot).one_run(at, np.array([0, len(at)]))[0])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_files_cut_from_one_sorted_run_are_one(width: int) -> None:
     rng = random.Random(width)
@@ -52,6 +53,7 @@ def test_files_cut_from_one_sorted_run_are_one(width: int) -> None:
         assert one_run(files), files
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_of_files_that_are_one_run_no_two_hold_the_same_stretch(width: int) -> None:
     """What is called one run could be cut from one: some rows within its boxes, sorted, have these bounds."""

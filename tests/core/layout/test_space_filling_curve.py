@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lakekeeper.core.layout.space_filling_curve import CURVES, box_range, index
 from lakekeeper.core.model.boundaries import BITS
 from lakekeeper.core.units import Ints
+from tests.sampling import fewer
 
 SMALL = [(2, 1), (2, 2), (2, 4), (3, 1), (3, 3), (4, 2)]  # (columns, bits) of grids that fit on a page
 
@@ -34,7 +35,7 @@ def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column(column
     assert (np.abs(np.diff(walk, axis=0)).sum(axis=1) == 1).all()
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=fewer(200))
 @given(st.lists(st.integers(0, (1 << BITS) - 1), min_size=2, max_size=4))
 def test_z_order_takes_bits_by_turns(cell: list[int]) -> None:
     woven = "".join(f"{v:0{BITS}b}"[i] for i in range(BITS) for v in cell)

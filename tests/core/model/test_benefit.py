@@ -13,9 +13,10 @@ from lakekeeper.core.model.benefit import (
     worth,
 )
 from lakekeeper.core.model.coefficients import DEFAULTS
+from tests.sampling import fewer
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(st.floats(0, 1e12), st.floats(1, 1e15), st.floats(1.01, 100))
 @example(323896650646.0102, 1.0, 15.6875)  # 100 and more than that, in doubles
 @example(5e-324, 1e15, 2.0)

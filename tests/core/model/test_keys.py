@@ -27,17 +27,18 @@ from lakekeeper.errors import OptionError
 from lakekeeper.testing.draws import draw_key
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import from_json_value, token
+from tests.sampling import fewer
 
 steps = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4)
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=fewer(300))
 @given(steps)
 def test_a_column_parses_as_it_is_quoted(path: list[str]) -> None:
     assert parse_column(".".join(map(quote, path))) == tuple(path)
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=fewer(300))
 @given(st.lists(steps, min_size=1, max_size=4))
 def test_columns_split_as_they_are_joined(paths: list[list[str]]) -> None:
     names = [".".join(map(quote, path)) for path in paths]

@@ -17,12 +17,13 @@ from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.testing.draws import MIB, Shape
 from lakekeeper.testing.strategies import snapshots
+from tests.sampling import fewer
 
 CROWDED = Shape(most=40, columns=1, partitions=3)
 BYTES = st.integers(1, 4000).map(lambda n: n * MIB)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=fewer(150), derandomize=True, deadline=None)
 @given(
     snapshots(CROWDED),
     st.sampled_from([(ADAPTIVE,), (RANGES, SIZES), (SIZES,), (DELETES, SIZES)]),

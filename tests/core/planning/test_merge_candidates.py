@@ -15,6 +15,7 @@ from lakekeeper.core.planning.merge_candidates import find, ladder
 from lakekeeper.core.planning.ski_rental import DUE, field_of, weigh
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from tests.core.paper import BEGAN, DAY_MS
+from tests.sampling import fewer
 
 
 def test_the_ladder_goes_down_past_every_run_size_but_the_smallest() -> None:
@@ -25,7 +26,7 @@ def test_the_ladder_goes_down_past_every_run_size_but_the_smallest() -> None:
     assert held == sorted(set(held), reverse=True) == [4, 3, 1]
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.1, 1000))
 def test_what_is_taken_is_due_connected_and_in_bounds_and_nothing_due_is_left(seed: int, rate: float) -> None:
     """No task that its own model says does not pay; what is left alone is due in none of the sets looked at."""

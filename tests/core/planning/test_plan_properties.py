@@ -35,6 +35,7 @@ from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.strategies import snapshots
 from lakekeeper.testing.values import token
+from tests.sampling import fewer
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
 POLICIES: list[tuple[Policy, ...]] = [
@@ -62,7 +63,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"universal.num-sorted-run.compaction-trigger": 2},
 ]
 
-many = settings(max_examples=150, derandomize=True, deadline=None)
+many = settings(max_examples=fewer(150), derandomize=True, deadline=None)
 policies = st.sampled_from(POLICIES)
 choices = st.sampled_from(OPTIONS).map(resolve)
 
@@ -194,6 +195,7 @@ def test_drawn_blocks_parse_as_they_print(snapshot: Snapshot) -> None:
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", [RANGES, PEAKS, ADAPTIVE], ids=lambda p: p.name)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
@@ -230,6 +232,7 @@ def _depths(snapshot: Snapshot) -> list[int]:
     return [sum(b.lo[0] <= k <= b.hi[0] for b in blocks) for k in range(130)]
 
 
+@pytest.mark.sampled
 def test_the_pictures_make_plans() -> None:
     """The properties above are worth something only if there are tasks to hold them."""
     for chosen in POLICIES:

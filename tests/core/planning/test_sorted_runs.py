@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.planning.sorted_runs import Rules, pick
 from tests.core.planning.paimon import Paimon, Run
+from tests.sampling import fewer
 
-many = settings(max_examples=300, derandomize=True, deadline=None)
+many = settings(max_examples=fewer(300), derandomize=True, deadline=None)
 
 
 sizes = st.sampled_from([1, 5, 10, 99, 100, 101, 102, 150, 300, 1000, 5000])

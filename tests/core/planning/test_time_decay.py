@@ -24,6 +24,7 @@ from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from tests.core.drawn_deletes import with_deletes
+from tests.sampling import fewer
 
 DAY = 86_400_000
 NOW = 100 * DAY
@@ -68,7 +69,7 @@ def test_the_curve_is_that_of_the_seed() -> None:
     assert set(young.between(0.02, 0.05).tolist()) == {0.02}, "an old threshold above the fresh one is none"
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=fewer(60), derandomize=True, deadline=None)
 @given(
     st.integers(0, 10_000),
     st.lists(st.tuples(st.floats(0, 30), st.floats(0, 30)), min_size=1, max_size=8),

@@ -24,6 +24,7 @@ from lakekeeper.core.simulation.table_history import continued
 from tests.core.simulation.paper_runs import OPTIONS, table
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stream", STREAMS)
 def test_bounds_alone_tell_what_the_keys_would(stream: str) -> None:
     exact = named_stream(stream, 150)
@@ -36,6 +37,7 @@ def test_bounds_alone_tell_what_the_keys_would(stream: str) -> None:
     assert guessed.range_files == pytest.approx(known.range_files, rel=0.15)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stream", STREAMS)
 def test_files_are_as_wide_as_their_rows_and_not_as_the_keys_that_are_kept(stream: str) -> None:
     """What was simulated of 128 rows a file was not what real tables of the same stream then did."""

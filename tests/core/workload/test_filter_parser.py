@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
 from lakekeeper.core.workload.predicates import Meaning
 from lakekeeper.core.workload.workload import Span
+from tests.sampling import fewer
 
 
 def drawn(meaning: Meaning) -> dict[str, list[str]]:
@@ -125,7 +126,7 @@ def test_what_can_not_be_read_is_no_filter_and_says_so(
     assert not meaning.understood
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=fewer(300), derandomize=True, deadline=None)
 @given(st.text(alphabet="[]()kc#1L=<> ,'ANDORINEqualTo", max_size=40))
 def test_no_text_makes_a_reader_fail(text: str) -> None:
     for read in (pushed_filters, printed_expressions, iceberg_filters):
@@ -135,7 +136,7 @@ def test_no_text_makes_a_reader_fail(text: str) -> None:
 _VALUE = st.text(alphabet="ab, ()'", min_size=1, max_size=8).filter(lambda v: v != "null")
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=fewer(200), derandomize=True, deadline=None)
 @given(_VALUE, _VALUE)
 def test_text_with_commas_and_brackets_comes_back_as_it_was(one: str, two: str) -> None:
     meaning = pushed_filters(f"[IsNotNull(a), EqualTo(a,{one}), GreaterThan(b,{two})]")

@@ -11,6 +11,7 @@ from lakekeeper.core.workload.workload import (
     Span,
     union,
 )
+from tests.sampling import fewer
 
 _SPAN = st.builds(
     lambda lo, hi, after, before: Span(lo, hi, after and lo is not None, before and hi is not None),
@@ -29,7 +30,7 @@ def _in(value: int, found: tuple[Span, ...]) -> bool:
     )
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=fewer(300), derandomize=True, deadline=None)
 @given(st.lists(_SPAN, min_size=1, max_size=3), st.lists(_SPAN, min_size=1, max_size=3))
 def test_and_is_the_intersection_and_or_the_union(one: list[Span], other: list[Span]) -> None:
     left, right = spans("a", *one), spans("a", *other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -50,6 +51,12 @@ def due(snapshot: Snapshot, i: int, options: Options) -> bool:
     return dead >= options.planning.delete_ratio * block.rows
 
 
+@cache
+def drawn(seed: int) -> Snapshot:
+    rng = random.Random(seed)
+    return with_deletes(rng, draw_snapshot(rng, ONE_COLUMN))
+
+
 def plan_of(snapshot: Snapshot, options: Options) -> Plan:
     return make_plan(snapshot, [DELETES], options, Env())
 
@@ -58,8 +65,7 @@ def plan_of(snapshot: Snapshot, options: Options) -> Plan:
 def test_exactly_the_blocks_that_are_due_are_written_anew(given: dict[str, float]) -> None:
     options, merged = resolve(given), 0
     for seed in range(80):
-        rng = random.Random(seed)
-        snapshot = with_deletes(rng, draw_snapshot(rng, ONE_COLUMN))
+        snapshot = drawn(seed)
         plan = plan_of(snapshot, options)
         taken = {path for task in plan.tasks for path in task.inputs}
         everything = enumerate(snapshot.blocks.path.to_pylist())
@@ -92,8 +98,7 @@ def test_a_change_of_the_key_holds_back_neither_purge_nor_packing(policy: str) -
 def test_no_block_that_stays_lies_wholly_within_a_gap_of_a_group(given: dict[str, float]) -> None:
     options, together = resolve(given), 0
     for seed in range(80):
-        rng = random.Random(seed)
-        snapshot = with_deletes(rng, draw_snapshot(rng, ONE_COLUMN))
+        snapshot = drawn(seed)
         plan = plan_of(snapshot, options)
         level = dict(
             zip(

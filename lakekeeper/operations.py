@@ -1,0 +1,95 @@
+"""The calls that change a table: the engine carries each out, and the history records it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.arguments import required_predicate
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.report import DeleteReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine import compact_metadata as metadata
+from lakekeeper.engine.merge import delete_files, job
+from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.trash import restore as trash
+from lakekeeper.engine.vacuum import job as vacuum_job
+from lakekeeper.engine.vacuum.job import VacuumRequest
+from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spark.where import checked_where
+from lakekeeper.spi import Observer
+from lakekeeper.table_context import TableContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def merge(context: TableContext, request: Request, observer: Observer | None) -> MergeReport:
+    """Carry out a recluster or a compact."""
+    runner, clock = SparkRunner(context.spark), context.clock
+    return context.recorder.run(
+        request.verb,
+        lambda seen: job.maintain(context.session, runner, request, observer=seen, clock=clock),
+        observer,
+        dry_run=request.dry_run,
+    )
+
+
+def merge_deletes(context: TableContext, request: Request, observer: Observer | None) -> MergeReport:
+    """Rewrite the files that are due, then tidy the delete files."""
+    runner, clock = SparkRunner(context.spark), context.clock
+    return context.recorder.run(
+        request.verb,
+        lambda seen: delete_files.merge_deletes(context.session, runner, request, observer=seen, clock=clock),
+        observer,
+        dry_run=request.dry_run,
+    )
+
+
+def delete(
+    context: TableContext,
+    verb: str,
+    act: Callable[..., DeleteReport],
+    where: str | Column,
+    observer: Observer | None,
+    options: Mapping[str, Any] | None,
+) -> DeleteReport:
+    """Delete rows with one of the engine's deletes, once all arguments of the call are checked."""
+    required = required_predicate(where)
+    resolved = context.options(options, lenient=True)
+    predicate = checked_where(context.spark, context.name, required, steady=True)
+    runner, clock = SparkRunner(context.spark), context.clock
+    return context.recorder.run(
+        verb,
+        lambda seen: act(context.adapter, runner, predicate, resolved, observer=seen, clock=clock),
+        observer,
+    )
+
+
+def vacuum(context: TableContext, request: VacuumRequest, observer: Observer | None) -> VacuumReport:
+    """Expire versions and delete files."""
+    return context.recorder.run(
+        "vacuum",
+        lambda seen: vacuum_job.vacuum(context.adapter, request, observer=seen, clock=context.clock),
+        observer,
+        dry_run=request.dry_run,
+    )
+
+
+def compact_metadata(context: TableContext, options: Options, *, dry_run: bool) -> MetadataReport:
+    """Compact manifests, or write a checkpoint."""
+    return context.recorder.run(
+        "compact_metadata",
+        lambda _: metadata.compact_metadata(context.adapter, options, dry_run=dry_run, clock=context.clock),
+        dry_run=dry_run,
+    )
+
+
+def restore(context: TableContext, name: str, options: Options, observer: Observer | None) -> RestoreReport:
+    """Restore an entry of the trash."""
+    runner, clock = SparkRunner(context.spark), context.clock
+    return context.recorder.run(
+        "restore",
+        lambda seen: trash.restore(context.adapter, runner, name, options, observer=seen, clock=clock),
+        observer,
+    )

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lakekeeper.core.model.block_changes import changed_blocks
+from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.testing.draws import draw_blocks
+
+KEY = ClusterKey((KeyColumn(("k",), "int", "1"), KeyColumn(("s",), "string", "2")))
+
+
+def drawn(seed: int) -> BlockSet:
+    return draw_blocks(random.Random(seed), KEY)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_stays_is_followed_by_what_came_whatever_codes_each_has(seed: int) -> None:
+    rng = random.Random(seed)
+    blocks, other = drawn(seed), drawn(seed + 1_000)
+    # The same names under other codes, and names that the first does not know.
+    added = replace(
+        other,
+        partitions=(*blocks.partitions[::-1], *(f"{name}+" for name in other.partitions)),
+        partition=other.partition + np.int32(len(blocks.partitions)),
+        key_ids=("unused", *other.key_ids),
+        key_id=np.where(other.key_id < 0, other.key_id, other.key_id + 1).astype(np.int32),
+    )
+    gone = [path for path in blocks.path.to_pylist() if rng.random() < 0.4]
+    made = changed_blocks(blocks, [*gone, "never there"], added)
+    came = [replace(block, partition=f"{block.partition}+") for block in other]
+    assert list(made) == [*(block for block in blocks if block.path not in gone), *came]
+
+
+def test_without_a_change_the_blocks_are_the_same() -> None:
+    blocks = drawn(1)
+    nothing = blocks.take(np.zeros(len(blocks), np.bool_))
+    assert len(blocks) > 1
+    assert list(changed_blocks(blocks, (), nothing)) == list(blocks)
+    assert list(changed_blocks(nothing, (), blocks)) == list(blocks)
+    assert len(changed_blocks(blocks, blocks.path.to_pylist(), nothing)) == 0
+
+
+def test_blocks_under_keys_of_different_columns_are_not_joined() -> None:
+    other = draw_blocks(random.Random(2), ClusterKey(KEY.columns[:1]))
+    with pytest.raises(ValueError, match="under one key"):
+        changed_blocks(drawn(1), (), other)

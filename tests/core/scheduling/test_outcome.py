@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.scheduling.outcome import outcome
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+
+
+def merge(*statuses: str, **given: Any) -> MergeReport:
+    """A compaction whose groups ended so; it committed if one of them did."""
+    groups = tuple(GroupResult(str(n), status, 4, 400) for n, status in enumerate(statuses))
+    plain: dict[str, Any] = {"commits": int("committed" in statuses), "groups": groups}
+    return MergeReport("db.t", "compact", dry_run=False, version_before=1, version_after=2, **plain | given)
+
+
+def vacuum(deleted: int = 0, failed: int = 0, *, dry_run: bool = False) -> VacuumReport:
+    return VacuumReport(
+        "db.t", dry_run, 2, deleted_files_count=deleted, deleted_bytes_count=9 * deleted, failed_files_count=failed
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "reports, freed, status, codes",
+    [
+        ([], None, "idle", ["nothing_requested"]),
+        ([merge()], None, "idle", ["verb_not_due"]),
+        ([merge("planned")], None, "idle", ["groups_due"]),
+        ([merge("committed")], None, "done", ["rewrote"]),
+        ([merge("committed", "dropped")], None, "partial", ["rewrote"]),
+        ([merge("failed")], None, "failed", ["no_progress"]),
+        ([merge()], vacuum(), "idle", ["verb_not_due", "not_vacuumed"]),
+        ([merge()], vacuum(3), "done", ["vacuumed", "verb_not_due"]),
+        ([merge("committed")], vacuum(3, 1), "partial", ["rewrote", "vacuumed"]),
+        ([merge("failed")], vacuum(3), "failed", ["no_progress", "vacuumed"]),
+        ([], vacuum(3, dry_run=True), "idle", ["vacuum_due"]),
+    ],
+)
+def test_the_worst_of_the_verbs_is_the_status_and_what_was_done_comes_first(
+    reports: list[MergeReport], freed: VacuumReport | None, status: str, codes: list[str]
+) -> None:
+    found = outcome("db.t", reports, freed)
+    assert found.status == status
+    assert [code for code in found.reason.codes if code in codes] == codes
+
+
+def test_an_error_is_the_reason_and_what_was_done_before_it_is_said_too() -> None:
+    found = outcome("db.t", [merge("committed")], error="no space left")
+    assert found.status == "failed"
+    assert [*found.reason.codes][:2] == ["failed", "rewrote"]
+    assert "no space left" in str(found.reason)
+
+
+def test_the_counts_of_all_verbs_add_up() -> None:
+    counts = ("rewritten_bytes_count", "rewritten_data_files_count", "added_data_files_count")
+    reports = [
+        merge("committed", run_ids=(run,), **dict(zip(counts, numbers, strict=True)))
+        for run, numbers in (("a", (400, 4, 1)), ("b", (50, 2, 1)))
+    ]
+    found = outcome("db.t", reports, vacuum(3))
+    assert (found.rewritten_bytes_count, found.rewritten_data_files_count) == (450, 6)
+    assert (found.added_data_files_count, found.run_ids) == (2, ("a", "b"))
+    assert (found.deleted_files_count, found.deleted_bytes_count) == (3, 27)
+    assert outcome("db.t", reports, vacuum(3, dry_run=True)).deleted_files_count == 0
