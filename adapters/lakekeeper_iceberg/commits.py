@@ -61,5 +61,5 @@ def known_commits(jvm: Iceberg, metadata: Any, current: int | None) -> Commits:
 
 
 def _whole(text: str) -> int:
-    """A number of a summary, which any writer may have written; 0 if it is none."""
+    """A number of a summary, which any writer may have written; 0 if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < len(str(1 << 63)) else 0
