@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -30,6 +31,8 @@ class Maintained(Protocol):
     def automatic(self) -> bool: ...
 
     def options(self, call: Any = None) -> Options: ...
+
+    def one_look(self) -> AbstractContextManager[None]: ...
 
     def recluster(
         self,
@@ -96,9 +99,10 @@ class TableTurn:
         """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
         try:
             table = open_table(self.name)
-            self.refused = self._switched_off(table, settings)
-            if self.refused is None:
-                self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
+            with table.one_look():
+                self.refused = self._switched_off(table, settings)
+                if self.refused is None:
+                    self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
             # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
