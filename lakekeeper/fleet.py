@@ -107,17 +107,24 @@ def one_pass(
     stopping: Callable[[], bool] = lambda: False,
     backoffs: Backoffs | None = None,
     memory: FleetMemory | None = None,
+    only: Callable[[str], bool] = lambda _: True,
+    over: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes."""
+    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes.
+
+    ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: what failed with it counts
+    against no table.
+    """
     clock = Clock()
     memory = memory or fleet_memory(spark)
     expanded = expand(spark, settings.tables)
-    names = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+    known = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+    names = tuple(filter(only, known))
     tables = _Tables(spark, names, backoffs, memory.sessions)
     context = PassContext(
         dry_run=dry_run,
         observer=observer,
-        stopping=stopping,
+        stopping=lambda: stopping() or over(),
         before=memory.tasks(),
         spent_today_bytes=memory.rewritten_bytes(clock.now_ms()),
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
@@ -125,11 +132,12 @@ def one_pass(
         ended=tables.used,
     )
     report = sweep(names, tables.open, settings, clock, context)
-    memory.sessions = tables.sessions()
+    left = {name: session for name, session in memory.sessions.items() if name in known}
+    memory.sessions = left | tables.sessions()
     report = replace(
         report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern))
     )
-    if not dry_run:
+    if not dry_run and not over():
         memory.keep(report, clock.now_ms())
     return report
 
@@ -149,7 +157,7 @@ class _Tables:
     ) -> None:
         self._spark, self._names, self._backoffs, self._earlier = spark, names, backoffs, earlier
         self._opened: dict[str, Table | Exception] = {}
-        self._kept_bytes: dict[str, int] = {}
+        self._kept_bytes = {name: session.nbytes for name, session in earlier.items()}
         self._lock = threading.Lock()
         self._logs = EventLogs(self._known_as)
 

@@ -25,7 +25,7 @@ def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     return jvm.text_map(found.subMap(CONF_PREFIX, CONF_PREFIX + "\uffff"))
 
 
-def session_confs(spark: SparkSession) -> dict[str, str]:
+def all_confs(spark: SparkSession) -> dict[str, str]:
     """All confs of a session, as ``spark.conf.getAll``, in one call to the JVM."""
     jvm = Jvm(spark)
     return jvm.text_map(jvm.session.conf().getAllAsJava())
