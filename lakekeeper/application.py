@@ -89,6 +89,10 @@ class Installed:
             reason(service.error) if service.error else "",
         )
 
+    def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
+        """Block until that many passes are over; False after ``timeout`` seconds, and where they are off."""
+        return self._runs is not None and self._runs.service.wait(passes, timeout)
+
     def stop(self) -> None:
         """Finish the pass in progress, start no other, and remove the listeners."""
         if self._runs is not None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -19,6 +16,7 @@ from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
+from lakekeeper.engine.state.service_lease import new_owner
 from lakekeeper.engine.table_session import TableSession
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.history.costs import Prices
@@ -113,7 +111,7 @@ class FleetMemory:
     """
 
     def __init__(self, store: HistoryStore | None = None) -> None:
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self.owner = new_owner()
         self.sessions: Mapping[str, TableSession] = {}
         self._store = store
         self._tasks: dict[tuple[str, str], Task] = {}

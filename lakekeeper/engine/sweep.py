@@ -28,6 +28,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import OpenTable, TableTurn
 from lakekeeper.spi import Observer
 
+_EARLY = 0.05  # of the pause, by which a retry may come before its time
 Before = Mapping[tuple[str, str], Task]
 
 
@@ -56,7 +57,6 @@ def sweep(
     names: Sequence[str], open_table: OpenTable, settings: AutoSettings, clock: Clock, context: PassContext
 ) -> AutoReport:
     """One pass over ``names``. Results are in their order, whatever the order of the work."""
-    started = clock.now_ms()
     run = _Pass([TableTurn(name) for name in names], open_table, settings, clock, context)
     run.plan()
     if context.dry_run:
@@ -65,7 +65,7 @@ def sweep(
     else:
         run.carry_out()
     results = tuple(turn.result() for turn in run.turns)
-    return AutoReport(results, clock.now_ms() - started, context.dry_run)
+    return AutoReport(results, clock.now_ms() - run.began_ms, context.dry_run)
 
 
 class _Pass:
@@ -85,6 +85,7 @@ class _Pass:
         self._budget = FleetBudget(
             settings.budget_bytes, settings.budget_bytes_per_day, spent_today_bytes=context.spent_today_bytes
         )
+        self.began_ms = clock.now_ms()
         self._busy: set[str] = set()
         self._lock = threading.Lock()
 
@@ -111,12 +112,14 @@ class _Pass:
         turn.plan(self._open, self._settings, self._clock.now_ms())
         self._context.planned(turn.name)
         now_ms = self._clock.now_ms()
+        # Passes that cron starts at exactly this distance are some seconds apart from it.
+        early_ms = int(self._settings.pause_seconds * 1000 * _EARLY)
         for verb, planned in turn.tasks.items():
             if planned.state != "queued":
                 continue
             task = renewed(planned, self._context.before.get(planned.key))
-            waits = task.is_parked(now_ms)
-            turn.tasks[verb] = left = parked(task, now_ms) if waits else task
+            waits = task.is_parked(now_ms + early_ms)
+            turn.tasks[verb] = left = parked(task, now_ms) if waits else replace(task, parked_until_ms=0)
             if waits:
                 turn.held[verb] = left.reason or Reason.of(Code.NOT_REACHED)
 
@@ -178,7 +181,7 @@ class _Pass:
                     left = replace(task, reason=turn.held[task.verb])
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
-                    left = turn.carry_out(task, granted, self._context.observer, self._clock.now_ms, pause_ms)
+                    left = turn.carry_out(task, granted, self._context.observer, self.began_ms, pause_ms)
         finally:
             with self._lock:
                 self._budget = self._budget.settle(granted, turn.rewritten(task.verb))

@@ -170,10 +170,13 @@ class TableTurn:
         task: Task,
         granted: int | None,
         observer: Observer | None,
-        clock: Callable[[], int],
+        began_ms: int,
         pause_ms: int,
     ) -> Task:
-        """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised."""
+        """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised.
+
+        ``began_ms`` is the start of the pass.
+        """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
         try:
@@ -191,11 +194,11 @@ class TableTurn:
                 status, why = merged([report])
         except Exception as error:
             self.errors.append(reason(error))
-            return failed(task, self.errors[-1], clock(), pause_ms)
+            return failed(task, self.errors[-1], began_ms, pause_ms)
         if status == "failed":
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
             # Groups that only lost races to users are due again in the next pass: that is no fault of the table.
-            return failed(task, str(why), clock(), pause_ms if broken else 0)
+            return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def rewritten(self, verb: str) -> int:
