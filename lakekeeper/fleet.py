@@ -98,7 +98,7 @@ def service_settings(
     return settings_from(resolve(call, lakekeeper_confs(spark)))
 
 
-def one_pass(
+def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     spark: SparkSession,
     settings: AutoSettings,
     *,

@@ -47,7 +47,7 @@ def run(
         os.environ[_SUBMIT] = shlex.join(arguments) + " " + os.environ.get(_SUBMIT, "pyspark-shell")
     sys.stdout.flush()
     # The process becomes the program: signals, standard streams and the exit code are its own.
-    os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])
+    os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])  # noqa: S606 - the user names it
 
 
 def _submit_arguments(setup: Setup) -> list[str]:

@@ -28,7 +28,7 @@ def main(program: str) -> None:
     module.__dict__["__lakekeeper_runner__"] = ours  # a module that nothing names is emptied
     try:
         code = compile(Path(program).read_bytes(), program, "exec")
-        exec(code, module.__dict__)  # the program that the user named
+        exec(code, module.__dict__)  # noqa: S102 - the program that the user names
     except SystemExit as end:
         if not end.code:
             _finish()
@@ -82,10 +82,14 @@ def _install(session: Any) -> None:
 def _finish() -> None:
     """One pass over what the program wrote last, before its session ends."""
     while _handles:
-        try:
-            _handles.pop().finish()
-        except Exception as error:  # as above
-            _LOG.error("the last automatic run failed: %s: %s", type(error).__name__, error)
+        _finish_one(_handles.pop())
+
+
+def _finish_one(handle: Any) -> None:
+    try:
+        handle.finish()
+    except Exception as error:  # as above
+        _LOG.error("the last automatic run failed: %s: %s", type(error).__name__, error)
 
 
 if __name__ == "__main__":

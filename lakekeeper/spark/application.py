@@ -18,14 +18,12 @@ _PATIENCE_MS = 2_000  # until the listeners have seen the last task
 
 def secrets(spark: SparkSession) -> tuple[str, ...]:
     """The values of confs whose names say that they are secret, longest first."""
-    values = {
-        value for key, value in all_confs(spark).items() if names_a_secret(key) and value
-    }
+    values = {value for key, value in all_confs(spark).items() if names_a_secret(key) and value}
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True))
 
 
 def await_listeners(spark: SparkSession) -> None:
-    """Wait until Spark's listeners have seen all that has happened so far; a Java TimeoutException after two seconds."""
+    """Wait until Spark's listeners have seen all that has happened; a Java TimeoutException after two seconds."""
     Jvm(spark).session.sparkContext().listenerBus().waitUntilEmpty(_PATIENCE_MS)
 
 

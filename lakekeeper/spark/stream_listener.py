@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class StreamWrites:
-    """Calls ``wrote`` with the description of a sink, which has the table's name or path, after each batch with rows."""
+    """After each batch with rows, calls ``wrote`` with the description of its sink: a table's name or path."""
 
     def __init__(self, spark: SparkSession, wrote: Callable[[str], object]) -> None:
         from pyspark.sql.streaming.listener import StreamingQueryListener

@@ -129,7 +129,9 @@ def main(tables: int, files: int) -> int:
         after_first = _jobs(spark)
         service.wait(3)
     for number, report in enumerate(service.reports[1:3], 2):
-        found += bad(f"pass {number} of a service", report, report.duration_ms / 1000, _jobs(spark) - after_first)
+        found += bad(
+            f"pass {number} of a service", report, report.duration_ms / 1000, _jobs(spark) - after_first
+        )
     found += _jobs(spark) != after_first
     spark.stop()
     return 1 if found else 0

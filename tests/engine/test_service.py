@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.scheduling.auto_report import AutoReport
@@ -72,10 +73,11 @@ def test_what_was_written_is_seen_before_the_pause_is_over() -> None:
     """The early pass comes a fifteenth of the pause after the last one, and does not put off the whole one."""
     made: list[str] = []
 
-    def a_pass(kind: str) -> Callable[[], AutoReport]:
-        return lambda: (made.append(kind), AutoReport((), 1))[1]
+    def a_pass(kind: str) -> AutoReport:
+        made.append(kind)
+        return AutoReport((), 1)
 
-    with Service(a_pass("whole"), 3, early=a_pass("early")).start() as service:
+    with Service(partial(a_pass, "whole"), 3, early=partial(a_pass, "early")).start() as service:
         assert service.wait(1, timeout=30)
         service.sooner()
         assert service.wait(3, timeout=30)

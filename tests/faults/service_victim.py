@@ -1,4 +1,4 @@
-"""A service that is killed in the middle of a merge, its JVM first: ``python -m tests.faults.service_victim ARGUMENTS``.
+"""A service that kills itself in a merge, its JVM first: ``python -m tests.faults.service_victim ARGUMENTS``.
 
 The arguments are those of ``lakekeeper``. It ends when the first group is written and nothing is committed.
 """

@@ -36,9 +36,17 @@ def test_the_next_pass_picks_up_the_work_of_a_killed_service(
         rows = spark.range(at * 50, at * 50 + 50).selectExpr("id", "cast(pmod(hash(id), 100) AS INT) AS k")
         rows.coalesce(1).writeTo(table).append()
 
-    settings = {"auto.tables": name, "auto.verbs": "recluster", "cluster-by": "k", "queries-per-hour": "100000000"}
+    settings = {
+        "auto.tables": name,
+        "auto.verbs": "recluster",
+        "cluster-by": "k",
+        "queries-per-hour": "100000000",
+    }
     lines = [f"spark.lakekeeper.{key} {value}" for key, value in settings.items()]
-    lines += [f"{key} {value}" for key, value in catalog_conf("ice", f"jdbc:sqlite:{warehouse}/ice.db", warehouse).items()]
+    lines += [
+        f"{key} {value}"
+        for key, value in catalog_conf("ice", f"jdbc:sqlite:{warehouse}/ice.db", warehouse).items()
+    ]
     (tmp_path / "auto.conf").write_text("\n".join([*lines, "spark.master local[2]"]))
     killed = subprocess.run(
         [sys.executable, "-m", "tests.faults.service_victim", "auto", "--every", "1h",
@@ -59,7 +67,13 @@ def test_the_next_pass_picks_up_the_work_of_a_killed_service(
     assert notes.read("service.json") is not None, "it died with its lease"
     assert lk.table(spark, name).clustering_depth("k") == 4.0, "nothing of the merge is in the table"
     report = lk.run(spark, name, verbs=["recluster"])
-    assert [(each.status, each.rewritten_data_files_count) for each in report.tables] == [("done", 4)], str(report)
+    assert [(each.status, each.rewritten_data_files_count) for each in report.tables] == [("done", 4)], str(
+        report
+    )
     assert lk.table(spark, name).clustering_depth("k") == 1.0
-    assert spark.sql(f"SELECT count(*), sum(id), count(DISTINCT id) FROM {table}").first() == (200, 19_900, 200)
+    assert spark.sql(f"SELECT count(*), sum(id), count(DISTINCT id) FROM {table}").first() == (
+        200,
+        19_900,
+        200,
+    )
     assert notes.read("service.json") is None

@@ -43,6 +43,11 @@ def listeners(spark: SparkSession) -> int:
     )
 
 
+def names(spark: SparkSession) -> list[str]:
+    """What lakekeeper calls the tables, in the order of `tables`."""
+    return str(spark.conf.get("spark.lakekeeper.auto.tables")).split(", ")
+
+
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "lakekeeper-auto"]
 
@@ -85,7 +90,7 @@ def test_a_table_has_its_turn_soon_after_a_write(spark: SparkSession, tables: li
             if last and any(each.status == "done" for each in last.tables):
                 break
         assert handle.status().error == ""
-        name = spark.conf.get("spark.lakekeeper.auto.tables", "").split(", ")[number]
+        name = names(spark)[number]
         assert lk.table(spark, name).clustering_depth("k") == 1.0
         assert spark.sql(f"SELECT count(*), sum(id) FROM {table}").first() == (200, 19_900)
     handle.stop()
@@ -100,26 +105,28 @@ def test_the_end_of_an_application_leaves_no_write_behind(spark: SparkSession, t
         for at in range(2):
             append(spark, table, at)
     handle.finish()
-    for table, name in zip(tables, spark.conf.get("spark.lakekeeper.auto.tables", "").split(", "), strict=True):
+    for table, name in zip(tables, names(spark), strict=True):
         assert lk.table(spark, name).clustering_depth("k") == 1.0
         assert spark.table(table).count() == 100
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["delta", "iceberg"])
-def test_a_stream_is_a_writer_too(spark: SparkSession, tables: list[str], tmp_path: Path, number: int) -> None:
+def test_a_stream_is_a_writer_too(
+    spark: SparkSession, tables: list[str], tmp_path: Path, number: int
+) -> None:
     handle = lk.install(spark)
     assert handle.wait(1, timeout=_PATIENCE_S)
     source = tmp_path / "source"
     spark.range(5).write.parquet(str(source))
     rows = spark.readStream.schema("id BIGINT").parquet(str(source)).selectExpr("id", "0 AS k")
-    writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    started = (
-        writer.format("delta").start(f"{tmp_path}/t") if number == 0 else writer.toTable(tables[1])
+    writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
     )
+    started = writer.format("delta").start(f"{tmp_path}/t") if number == 0 else writer.toTable(tables[1])
     started.awaitTermination()
     await_listeners(spark)
     assert handle.wait(2, timeout=_PATIENCE_S)
     last = handle.status().last
     assert last is not None
-    expected = spark.conf.get("spark.lakekeeper.auto.tables", "").split(", ")[number]
+    expected = names(spark)[number]
     assert expected in [each.table for each in last.tables]

@@ -15,7 +15,7 @@ from lakekeeper.spark.session import catalog_conf, session_confs
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
-PROGRAM = '''
+PROGRAM = """
 import json, sys, threading
 from pyspark.sql import SparkSession
 
@@ -41,9 +41,9 @@ if __name__ == "__main__":
     print(json.dumps(said))
     spark.stop()
     sys.exit(3)
-'''
+"""
 
-CHECK = '''
+CHECK = """
 import json, sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
@@ -53,7 +53,7 @@ for table in (f"delta.`{sys.argv[1]}/orders`", "ice.shop.orders"):
     row = spark.sql(f"SELECT count(*), sum(id), count(DISTINCT file) FROM {rows}").first()
     made[table] = list(row)
 print(json.dumps(made))
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def test_with_the_conf_off_nothing_is_loaded(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "code", "error"),
+    "program, code, error",
     [
         ("raise ValueError('wrong')", 1, "ValueError: wrong"),
         ("import sys; sys.exit(7)", 7, ""),
@@ -159,4 +159,3 @@ def test_what_cannot_work_is_refused_before_the_program_starts(shell: Shell) -> 
     )
     assert done.returncode == 2
     assert "missing.py" in done.stderr
-

@@ -29,7 +29,10 @@ def new_owner() -> str:
 
 @contextmanager
 def service_lease(
-    notes: Notes, owner: str, clock: Clock, repeat: Callable[[Callable[[], None]], Callable[[], None]] | None = None
+    notes: Notes,
+    owner: str,
+    clock: Clock,
+    repeat: Callable[[Callable[[], None]], Callable[[], None]] | None = None,
 ) -> Iterator[str]:
     """Yields the owner of a lease that another service holds, or an empty text once the lease is ours.
 
