@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -104,10 +103,6 @@ class Table:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
         setting = self._session.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return setting is None or bool(lookup("auto.enabled").parse(setting))
-
-    def one_look(self) -> AbstractContextManager[None]:
-        """Within the block, plans and options are those of one moment: the log is read once for all of them."""
-        return self._session.one_look()
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
         """The options in force for this table, each with its origin.

@@ -128,6 +128,7 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         before=memory.tasks(),
         spent_today_bytes=memory.rewritten_bytes(clock.now_ms()),
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
+        one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,
         ended=tables.used,
     )

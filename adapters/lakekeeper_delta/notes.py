@@ -102,7 +102,7 @@ class DeltaNotes:
 
     @cached_property
     def _folder(self) -> tuple[Any, Any]:
-        """The folder's Path and its FileSystem, asked for once: a vacuum reads some hundred notes."""
+        """The folder's Path and its FileSystem, read once: a vacuum reads some hundred notes."""
         folder = self._log.jvm.view.org.apache.hadoop.fs.Path(self._log.log.dataPath(), FOLDER)
         return folder, folder.getFileSystem(self._log.log.newDeltaHadoopConf())
 

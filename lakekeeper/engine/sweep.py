@@ -25,7 +25,7 @@ from lakekeeper.core.scheduling.quiet_hours import quiet_now
 from lakekeeper.core.scheduling.task import Task, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.table_turn import OpenTable, TableTurn
+from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
 from lakekeeper.spi import Observer
 
 _EARLY = 0.05  # of the pause, by which a retry may come before its time
@@ -40,6 +40,7 @@ class PassContext:
     before             tasks of the passes before, by table and verb
     spent_today_bytes  rewritten by automatic runs in the last 24 hours
     lease              reserves a table for this service: yields who else has it, or an empty text
+    one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
     """
 
@@ -49,6 +50,7 @@ class PassContext:
     before: Before = field(default_factory=dict)
     spent_today_bytes: int = 0
     lease: Callable[[str], AbstractContextManager[str]] = lambda _: nullcontext("")
+    one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
 
@@ -109,7 +111,7 @@ class _Pass:
             }
             turn.held = dict.fromkeys(turn.tasks, pause)
             return
-        turn.plan(self._open, self._settings, self._clock.now_ms())
+        turn.plan(self._open, self._context.one_look, self._settings, self._clock.now_ms())
         self._context.planned(turn.name)
         now_ms = self._clock.now_ms()
         # Passes that cron starts at exactly this distance are some seconds apart from it.

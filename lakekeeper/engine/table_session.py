@@ -6,7 +6,7 @@
                                                           └─ None: that cannot be done exactly ─► adapter.snapshot()
 
 Each call asks the log whether the snapshot is still the newest, so that no call works on an older one than it would
-have read itself; only within :meth:`TableSession.one_look` it is asked once. Commits are checked against the log in any
+have read itself; only within :meth:`TableSession.one_look` it is read once. Commits are checked against the log in any
 case.
 """
 
@@ -34,7 +34,7 @@ class TableSession:
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Within the block, the log and the properties are read once: a plan of several verbs for one moment."""
+        """Within the block, the log and the properties are read once, for plans of several verbs that agree."""
         outer, self._look = self._look, self._look or _Look()
         try:
             yield

@@ -32,8 +32,6 @@ class Maintained(Protocol):
 
     def options(self, call: Any = None) -> Options: ...
 
-    def one_look(self) -> AbstractContextManager[None]: ...
-
     def recluster(
         self,
         *,
@@ -69,6 +67,8 @@ class Maintained(Protocol):
 
 
 OpenTable = Callable[[str], Maintained]
+OneLook = Callable[[str], AbstractContextManager[None]]
+"""A block in which the log of a table is read once."""
 
 
 @dataclass(slots=True)
@@ -95,11 +95,11 @@ class TableTurn:
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
 
-    def plan(self, open_table: OpenTable, settings: AutoSettings, now_ms: int) -> None:
+    def plan(self, open_table: OpenTable, one_look: OneLook, settings: AutoSettings, now_ms: int) -> None:
         """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
         try:
             table = open_table(self.name)
-            with table.one_look():
+            with one_look(self.name):
                 self.refused = self._switched_off(table, settings)
                 if self.refused is None:
                     self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)

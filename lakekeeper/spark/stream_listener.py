@@ -24,7 +24,7 @@ class StreamWrites:
                     wrote(str(event.progress.sink.description))
 
             def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark calls it by this name
-                """What it wrote was told batch by batch."""
+                """Its batches were reported one by one."""
 
         self._streams = spark.streams
         self._listener = Listener()

@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -57,9 +57,6 @@ class FakeTable:
 
     def options(self, call: Any = None) -> Options:
         return resolve(call, self.conf, self.properties)
-
-    def one_look(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def recluster(self, *, final: bool, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
         return self._answer("recluster", options, final=final, **given)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
+from lakekeeper.opening import open_adapter
 from lakekeeper.spark.session import catalog_conf
 from tests.faults.processes import gone
 
@@ -63,7 +64,7 @@ def test_the_next_pass_picks_up_the_work_of_a_killed_service(
     assert gone(int(killed.stdout.partition("java ")[2].split()[0])), "the JVM outlived its driver"
 
     confs.set("spark.lakekeeper.cluster-by", "k")
-    notes = lk.table(spark, name)._adapter.notes
+    notes = open_adapter(spark, name).adapter.notes
     assert notes.read("service.json") is not None, "it died with its lease"
     assert lk.table(spark, name).clustering_depth("k") == 4.0, "nothing of the merge is in the table"
     report = lk.run(spark, name, verbs=["recluster"])
