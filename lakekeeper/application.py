@@ -130,6 +130,7 @@ class _Runs:
         self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
         self._alerts = Alerts(settings.alert_command)
         self._heard: deque[str] = deque(maxlen=_MOST_TEXTS)
+        self._doubtful: list[str] = []  # heard during a pass of tables that it worked on
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
@@ -150,6 +151,7 @@ class _Runs:
         with suppress(Exception):  # a listener that does not keep up: the next service finds the write
             await_listeners(self._spark)
         self.stop()
+        self._heard.extend(self._doubtful)
         if self._heard and not self._over():
             self._early()
 
@@ -167,6 +169,7 @@ class _Runs:
         with self._lock:
             heard = "\n".join(self._heard)
             self._heard.clear()
+            self._doubtful = []
         return heard
 
     def _whole(self) -> AutoReport:
@@ -176,9 +179,11 @@ class _Runs:
             self._alerts.after(report)
         return report
 
-    def _early(self) -> AutoReport:
+    def _early(self) -> AutoReport | None:
+        """A pass over the tables that were written; None where all writes were to others."""
         heard = self._take()
-        return self._pass(lambda name: any(alias in heard for alias in self._known_as(name)))
+        report = self._pass(lambda name: any(alias in heard for alias in self._known_as(name)))
+        return report if report.tables else None
 
     def _pass(self, only: Callable[[str], bool]) -> AutoReport:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
@@ -192,18 +197,19 @@ class _Runs:
         )
         worked = [table.table for table in report.tables if table.status in ("done", "partial", "failed")]
         if worked and not self._over():
-            self._forget_own(worked)
+            self._set_aside(worked)
         return report
 
-    def _forget_own(self, tables: Sequence[str]) -> None:
-        """Drop what was heard during the pass of the tables that it worked on: it may have been the pass itself."""
+    def _set_aside(self, tables: Sequence[str]) -> None:
+        """What was heard during the pass of tables that it worked on may have been its own commits: no early pass."""
         with suppress(Exception):  # then an early pass finds nothing due
             await_listeners(self._spark)
         own = [alias for table in tables for alias in self._known_as(table)]
         with self._lock:
-            kept = [text for text in self._heard if not any(alias in text for alias in own)]
+            heard, self._doubtful = list(self._heard), []
             self._heard.clear()
-            self._heard.extend(kept)
+            for text in heard:
+                (self._doubtful if any(alias in text for alias in own) else self._heard).append(text)
 
     def _known_as(self, name: str) -> tuple[str, ...]:
         """What plans and sinks may call a table; nothing for one that cannot be looked up now."""

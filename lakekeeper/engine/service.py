@@ -23,7 +23,7 @@ _TICK_S = 1.0
 class Service:
     """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs.
 
-    early   a pass over what :meth:`sooner` announced, before the pause is over
+    early   a pass over what :meth:`sooner` announced, before the pause is over; None where that concerns no table
     over    true once passes are no longer possible: the thread then ends by itself, and the pass in progress is dropped
     """
 
@@ -32,7 +32,7 @@ class Service:
         one_pass: Callable[[], AutoReport],
         pause_seconds: float,
         *,
-        early: Callable[[], AutoReport] | None = None,
+        early: Callable[[], AutoReport | None] | None = None,
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pass, self._early, self._over = one_pass, early, over
@@ -91,10 +91,10 @@ class Service:
             ended_at = time.monotonic()
             whole_at = ended_at + self._pause if whole else whole_at
 
-    def _run(self, one_pass: Callable[[], AutoReport]) -> None:
+    def _run(self, one_pass: Callable[[], AutoReport | None]) -> None:
         try:
             report = one_pass()
-            if self._over():
+            if report is None or self._over():
                 return
             self.reports = [*self.reports[-99:], report]
             self.error = None

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -63,8 +64,10 @@ class Shell:
     home: Path
     confs: Path
 
-    def run(self, program: str, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
-        conf = [f"--conf=spark.lakekeeper.{key.replace('_', '.')}={value}" for key, value in given.items()]
+    def run(
+        self, program: str, *arguments: str, confs: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
+        conf = [f"--conf={key}={value}" for key, value in confs.items()]
         file = self.home / "program.py"
         file.write_text(program)
         command = [sys.executable, "-m", "lakekeeper.cli", "run", "--properties-file", str(self.confs)]
@@ -88,13 +91,14 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def enabled(shell: Shell) -> dict[str, str]:
-    return {
-        "auto_enabled": "true",
-        "auto_tables": f"{shell.home}/orders,ice.shop.*",
-        "auto_every": "1h",
+    given = {
+        "auto.enabled": "true",
+        "auto.tables": f"{shell.home}/orders,ice.shop.*",
+        "auto.every": "1h",
         "cluster-by": "k",
         "queries-per-hour": "100000000",
     }
+    return {f"spark.lakekeeper.{key}": value for key, value in given.items()}
 
 
 def said(done: subprocess.CompletedProcess[str]) -> Mapping[str, object]:
@@ -104,7 +108,7 @@ def said(done: subprocess.CompletedProcess[str]) -> Mapping[str, object]:
 
 @pytest.mark.slow
 def test_the_tables_of_an_unchanged_program_are_maintained(shell: Shell) -> None:
-    done = shell.run(PROGRAM, str(shell.home), "--flag", **enabled(shell))
+    done = shell.run(PROGRAM, str(shell.home), "--flag", confs=enabled(shell))
     assert done.returncode == 3, done.stderr
     answer = said(done)
     assert (answer["more"], answer["name"], answer["module"]) == (["--flag"], "__main__", 42)
@@ -116,8 +120,8 @@ def test_the_tables_of_an_unchanged_program_are_maintained(shell: Shell) -> None
 
 @pytest.mark.slow
 def test_with_the_conf_off_nothing_is_loaded(shell: Shell) -> None:
-    given = {**enabled(shell), "auto_enabled": "false"}
-    done = shell.run(PROGRAM, str(shell.home), **given)
+    confs = {**enabled(shell), "spark.lakekeeper.auto.enabled": "false"}
+    done = shell.run(PROGRAM, str(shell.home), confs=confs)
     assert done.returncode == 3, done.stderr
     answer = said(done)
     assert (answer["loaded"], answer["threads"], answer["listeners"]) == ([], [], 0)
@@ -148,7 +152,7 @@ def test_a_program_ends_as_under_python(shell: Shell, program: str, code: int, e
 
 
 def test_what_cannot_work_is_refused_before_the_program_starts(shell: Shell) -> None:
-    done = shell.run("print('started')", auto_enabled="true")
+    done = shell.run("print('started')", confs={"spark.lakekeeper.auto.enabled": "true"})
     assert (done.returncode, done.stdout) == (2, "")
     assert "auto.tables" in done.stderr
     done = subprocess.run(
@@ -159,3 +163,35 @@ def test_what_cannot_work_is_refused_before_the_program_starts(shell: Shell) -> 
     )
     assert done.returncode == 2
     assert "missing.py" in done.stderr
+
+
+MAKE_DEMO = """
+import os
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+spark.sql("CREATE NAMESPACE ice.demo")
+tables = (f"delta.`{os.getcwd()}/demo/delta/flights`", "delta"), ("ice.demo.flights", "iceberg")
+for table, provider in tables:
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, k INT) USING {provider}")
+    for i in range(3):
+        rows = spark.range(i * 50, i * 50 + 50).selectExpr("id", "cast(id % 7 AS INT) AS k")
+        rows.coalesce(1).writeTo(table).append()
+"""
+
+
+@pytest.mark.slow
+def test_the_example_conf_maintains_the_tables_that_it_names(tmp_path: Path) -> None:
+    """As it is, from a folder with the tables of the demo."""
+    (tmp_path / "demo").mkdir()
+    example = Path(__file__).parents[2] / "conf" / "auto.example.conf"
+    confs = {**session_confs({}, {}, warehouse=None, small_data=True), "spark.master": "local[2]"}
+    maker = Shell(tmp_path, example).run(MAKE_DEMO, confs=confs)
+    assert maker.returncode == 0, maker.stderr
+    due = {"cluster-by": "k", "queries-per-hour": "100000000", "commit.quiet-window-ms": "0"}
+    command = [sys.executable, "-m", "lakekeeper.cli", "auto", "--once", "--properties-file", str(example)]
+    conf = [f"--conf=spark.lakekeeper.{key}={value}" for key, value in due.items()]
+    done = subprocess.run([*command, *conf], capture_output=True, text=True, cwd=tmp_path, check=False)
+    report = json.loads(done.stdout)
+    found = {each["table"]: (each["status"], each["added_data_files_count"]) for each in report["tables"]}
+    assert found == {"demo/delta/flights": ("done", 1), "ice.demo.flights": ("done", 1)}, done.stderr
+    assert done.returncode == 0
