@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from lakekeeper import errors
 from lakekeeper.api import Table, table
+from lakekeeper.application import Installed, InstallStatus, install
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
 from lakekeeper.core.model.plan import Plan
@@ -49,6 +50,8 @@ __all__ = [
     "DeleteReport",
     "DroppedTable",
     "History",
+    "InstallStatus",
+    "Installed",
     "KeyReport",
     "LakekeeperError",
     "Listening",
@@ -69,6 +72,7 @@ __all__ = [
     "dropped_tables",
     "empty_dropped",
     "errors",
+    "install",
     "listen",
     "restore_table",
     "run",

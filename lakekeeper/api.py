@@ -84,7 +84,7 @@ class Table:
     @property
     def automatic(self) -> bool:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
-        setting = self._context.adapter.properties().get(PROPERTY_PREFIX + "auto.enabled")
+        setting = self._context.session.properties().get(PROPERTY_PREFIX + "auto.enabled")
         return setting is None or bool(lookup("auto.enabled").parse(setting))
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:

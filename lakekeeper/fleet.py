@@ -6,7 +6,8 @@ with auto(spark, every="15m"): ...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.service import Service
 from lakekeeper.engine.state.service_lease import service_lease
 from lakekeeper.engine.sweep import PassContext, sweep
+from lakekeeper.engine.table_session import TableSession
 from lakekeeper.recording import FleetMemory, fleet_memory
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KEPT_BYTES = 256 << 20
-"""Snapshots that a pass keeps from the ranking of its tables until their turn."""
+"""Snapshots that are kept from the plans of a pass until the work on them, and by a service until its next pass."""
 
 
 def run(
@@ -96,7 +98,7 @@ def service_settings(
     return settings_from(resolve(call, lakekeeper_confs(spark)))
 
 
-def one_pass(
+def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     spark: SparkSession,
     settings: AutoSettings,
     *,
@@ -105,39 +107,59 @@ def one_pass(
     stopping: Callable[[], bool] = lambda: False,
     backoffs: Backoffs | None = None,
     memory: FleetMemory | None = None,
+    only: Callable[[str], bool] = lambda _: True,
+    over: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes."""
+    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes.
+
+    ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: what failed with it counts
+    against no table.
+    """
     clock = Clock()
     memory = memory or fleet_memory(spark)
     expanded = expand(spark, settings.tables)
-    names = tuple(dict.fromkeys(name for found in expanded for name in found.names))
-    tables = _Tables(spark, names, backoffs)
+    known = tuple(dict.fromkeys(name for found in expanded for name in found.names))
+    names = tuple(filter(only, known))
+    tables = _Tables(spark, names, backoffs, memory.sessions)
     context = PassContext(
         dry_run=dry_run,
         observer=observer,
-        stopping=stopping,
+        stopping=lambda: stopping() or over(),
         before=memory.tasks(),
         spent_today_bytes=memory.rewritten_bytes(clock.now_ms()),
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
-        planned=tables.planned,
-        ended=tables.ended,
+        one_look=lambda name: _session(tables.open(name)).one_look(),
+        planned=tables.used,
+        ended=tables.used,
     )
     report = sweep(names, tables.open, settings, clock, context)
+    left = {name: session for name, session in memory.sessions.items() if name in known}
+    memory.sessions = left | tables.sessions()
     report = replace(
         report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern))
     )
-    if not dry_run:
+    if not dry_run and not over():
         memory.keep(report, clock.now_ms())
     return report
 
 
 class _Tables:
-    """The tables of one pass, each opened once; the snapshots of as many as fit are kept from the plan to the work."""
+    """The tables of one pass, each opened once; the snapshots of as many as fit are kept.
 
-    def __init__(self, spark: SparkSession, names: Sequence[str], backoffs: Backoffs | None) -> None:
-        self._spark, self._names, self._backoffs = spark, names, backoffs
+    ``earlier`` are the sessions of the pass before: a table that no commit has changed since is not read again.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        names: Sequence[str],
+        backoffs: Backoffs | None,
+        earlier: Mapping[str, TableSession],
+    ) -> None:
+        self._spark, self._names, self._backoffs, self._earlier = spark, names, backoffs, earlier
         self._opened: dict[str, Table | Exception] = {}
-        self._kept = 0
+        self._kept_bytes = {name: session.nbytes for name, session in earlier.items()}
+        self._lock = threading.Lock()
         self._logs = EventLogs(self._known_as)
 
     def open(self, name: str) -> Table:
@@ -145,7 +167,9 @@ class _Tables:
         if name not in self._opened:
             try:
                 backoff = self._backoffs.of(name) if self._backoffs else None
-                self._opened[name] = open_table(self._spark, name, backoff, self._logs)
+                table = self._opened[name] = open_table(self._spark, name, backoff, self._logs)
+                if name in self._earlier:
+                    _session(table).resume(self._earlier[name])
             except Exception as error:
                 self._opened[name] = error  # raised below, now and whenever the table is needed
         found = self._opened[name]
@@ -153,21 +177,21 @@ class _Tables:
             raise found
         return found
 
-    def planned(self, name: str) -> None:
-        """Keep the snapshot that the plan was made on, unless those of the pass already take much memory."""
+    def used(self, name: str) -> None:
+        """Keep the snapshots of a table that was planned or worked on, unless those of all tables take much memory."""
         found = self._opened.get(name)
-        if isinstance(found, Table):
-            session = found._context.session  # noqa: SLF001 - the table is ours
-            if self._kept + session.nbytes > _KEPT_BYTES:
+        if not isinstance(found, Table):
+            return
+        session = _session(found)
+        with self._lock:
+            others = sum(self._kept_bytes.values()) - self._kept_bytes.get(name, 0)
+            if others + session.nbytes > _KEPT_BYTES:
                 session.forget()  # read again at its turn
-            else:
-                self._kept += session.nbytes
+            self._kept_bytes[name] = session.nbytes
 
-    def ended(self, name: str) -> None:
-        """Free the snapshot of a table that has no more work in this pass."""
-        found = self._opened.get(name)
-        if isinstance(found, Table):
-            found._context.session.forget()  # noqa: SLF001 - the table is ours
+    def sessions(self) -> dict[str, TableSession]:
+        """The sessions of all tables that were opened, for the next pass."""
+        return {name: _session(found) for name, found in self._opened.items() if isinstance(found, Table)}
 
     def notes(self, name: str) -> Notes:
         """The notes beside a table."""
@@ -180,6 +204,10 @@ class _Tables:
             with suppress(Exception):  # reported when its turn comes
                 found[name] = aliases(self._spark, self.open(name)._context.name)  # noqa: SLF001 - the table is ours
         return found
+
+
+def _session(table: Table) -> TableSession:
+    return table._context.session  # noqa: SLF001 - the table is ours
 
 
 def _result(found: Expanded) -> PatternResult:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -18,6 +16,8 @@ from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
+from lakekeeper.engine.state.service_lease import new_owner
+from lakekeeper.engine.table_session import TableSession
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.history.costs import Prices
 from lakekeeper.history.operation import TableId
@@ -107,11 +107,12 @@ class FleetMemory:
     """What automatic runs remember from pass to pass: tasks that wait or failed, and bytes rewritten in 24 hours.
 
     In the history, if there is one, so that passes of different processes share it; else in this object. ``owner``
-    names this service to others.
+    names this service to others. ``sessions`` keep the snapshots of its tables, in this process alone.
     """
 
     def __init__(self, store: HistoryStore | None = None) -> None:
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self.owner = new_owner()
+        self.sessions: Mapping[str, TableSession] = {}
         self._store = store
         self._tasks: dict[tuple[str, str], Task] = {}
         self._rewritten: list[tuple[int, int]] = []

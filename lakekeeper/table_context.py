@@ -47,7 +47,7 @@ class TableContext:
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
         """The options in force. Raises OptionError; with ``lenient`` not for table properties."""
-        properties = patiently(self.adapter.properties, self.clock, BEFORE_WORK)
+        properties = patiently(self.session.properties, self.clock, BEFORE_WORK)
         return table_options(self.spark, self.name.text, properties, call, lenient=lenient)
 
     def request(

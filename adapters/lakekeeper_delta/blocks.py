@@ -13,6 +13,7 @@ Bounds may be too wide, but never too narrow:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,21 +72,11 @@ def delete_id(descriptor: Column) -> Column:
 def _columns(state: State, found: Sequence[Found]) -> list[Column]:
     from pyspark.sql import functions as F
 
-    dv, tags = F.col("deletionVector"), F.col("tags")
     stats = F.from_json(F.col("stats"), _stats_schema(found))
     selected = [
-        F.col("path"),
+        *_same_for_all(state.snapshot._gateway_client),
         _partition_text(state).alias("partition"),
-        F.col("size").alias("bytes"),
-        F.col("modificationTime").alias("added_at"),
         stats.getField("numRecords").alias("rows"),
-        F.coalesce(dv.getField("cardinality"), F.lit(0)).alias("deleted_rows"),
-        F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
-        delete_id(dv).alias("delete_id"),
-        F.coalesce(tags.getItem(LEVEL_TAG).try_cast("int"), F.lit(0)).alias("level"),
-        F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
-        F.col("path").rlike(_ABSOLUTE).alias("foreign"),
-        *_curve(tags.getItem(CURVE_TAG)),
     ]
     for i, item in enumerate(found):
         if item.partition:
@@ -93,6 +84,26 @@ def _columns(state: State, found: Sequence[Found]) -> list[Column]:
         else:
             selected += _stat_bounds(i, item, stats)
     return selected
+
+
+@cache
+def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
+    """The columns that depend on no table: some 800 calls to the JVM, made once for each JVM."""
+    from pyspark.sql import functions as F
+
+    dv, tags = F.col("deletionVector"), F.col("tags")
+    return (
+        F.col("path"),
+        F.col("size").alias("bytes"),
+        F.col("modificationTime").alias("added_at"),
+        F.coalesce(dv.getField("cardinality"), F.lit(0)).alias("deleted_rows"),
+        F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
+        delete_id(dv).alias("delete_id"),
+        F.coalesce(tags.getItem(LEVEL_TAG).try_cast("int"), F.lit(0)).alias("level"),
+        F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
+        F.col("path").rlike(_ABSOLUTE).alias("foreign"),
+        *_curve(tags.getItem(CURVE_TAG)),
+    )
 
 
 def _curve(tag: Column) -> list[Column]:

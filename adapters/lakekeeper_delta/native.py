@@ -359,6 +359,4 @@ def protocol_text(jvm: Jvm, log_path: Any) -> str:
 
 
 def _scala_map(jvm: Jvm, scala: Any) -> dict[str, str]:
-    return {
-        str(k): str(v) for k, v in dict(jvm.view.scala.jdk.javaapi.CollectionConverters.asJava(scala)).items()
-    }
+    return jvm.text_map(jvm.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
@@ -96,10 +97,14 @@ class DeltaNotes:
         context.rename(source, target, over)
 
     def _place(self, name: str) -> tuple[Any, Any]:
-        path = self._log.jvm.view.org.apache.hadoop.fs.Path
-        root = self._log.log.dataPath()
-        place = path(path(root, FOLDER), name)
-        return place, place.getFileSystem(self._log.log.newDeltaHadoopConf())
+        folder, files = self._folder
+        return self._log.jvm.view.org.apache.hadoop.fs.Path(folder, name), files
+
+    @cached_property
+    def _folder(self) -> tuple[Any, Any]:
+        """The folder's Path and its FileSystem, read once: a vacuum reads some hundred notes."""
+        folder = self._log.jvm.view.org.apache.hadoop.fs.Path(self._log.log.dataPath(), FOLDER)
+        return folder, folder.getFileSystem(self._log.log.newDeltaHadoopConf())
 
 
 def _write(files: Any, place: Any, text: str, *, over: bool) -> None:

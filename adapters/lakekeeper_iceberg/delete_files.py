@@ -43,7 +43,7 @@ def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -
     if snapshot is None or str(snapshot.summary().get("total-delete-files") or "") == "0":
         return merged
     files = list_files(jvm, jvm.pinned(table))
-    properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
+    properties = jvm.text_map(table.properties())
     if not jvm.over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
         merged = _merge(jvm, table, name)
         table.refresh()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
@@ -115,4 +116,8 @@ class IcebergNotes:
         return self._jvm.view.org.apache.hadoop.fs.Path(place)
 
     def _place(self, name: str) -> str:
-        return f"{str(self._table.location()).rstrip('/')}/{FOLDER}/{name}"
+        return f"{self._folder}/{name}"
+
+    @cached_property
+    def _folder(self) -> str:
+        return f"{str(self._table.location()).rstrip('/')}/{FOLDER}"

@@ -216,14 +216,15 @@ class IcebergStorage:
     def _refs(self, base: Any, usual_ref_age_ms: int | None) -> tuple[Ref, ...]:
         return tuple(
             Ref(
-                name=str(name),
+                name=str(entry.getKey()),
                 head=int(ref.snapshotId()),
                 branch=bool(ref.isBranch()),
                 min_versions=_whole(ref.minSnapshotsToKeep()),
                 max_age_ms=_whole(ref.maxSnapshotAgeMs()),
                 max_ref_age_ms=usual_ref_age_ms if ref.maxRefAgeMs() is None else int(ref.maxRefAgeMs()),
             )
-            for name, ref in sorted(dict(base.refs()).items())
+            for entry in sorted(self.jvm.items(base.refs().entrySet()), key=lambda each: str(each.getKey()))
+            for ref in (entry.getValue(),)
         )
 
     def _reach(self, versions: Versions) -> Reach:
@@ -249,7 +250,7 @@ class IcebergStorage:
         return (chosen or f"{str(metadata.location()).rstrip('/')}/metadata").rstrip("/")
 
     def _properties(self, metadata: Any) -> dict[str, str]:
-        return {str(k): str(v) for k, v in dict(metadata.properties()).items()}
+        return self.jvm.text_map(metadata.properties())
 
 
 def _whole(value: Any) -> int | None:

@@ -484,10 +484,10 @@ class IcebergTable:
         return order
 
     def _properties(self, metadata: Any) -> dict[str, str]:
-        return {str(k): str(v) for k, v in dict(metadata.properties()).items()}
+        return self._jvm.text_map(metadata.properties())
 
     def _unpartitioned(self, metadata: Any) -> frozenset[int]:
-        return frozenset(int(s.specId()) for s in metadata.specs() if s.isUnpartitioned())
+        return frozenset(int(s.specId()) for s in self._jvm.items(metadata.specs()) if s.isUnpartitioned())
 
 
 def _winner(changes_seen: Changes) -> str:

@@ -18,7 +18,6 @@ COMMANDS = {
     "remove-orphan-files": "vacuum --orphans",
     "restore": "trash restore",
     "undrop": "trash restore",
-    "run": "auto --once",
     "options": "docs/reference/options.md and conf/lakekeeper-defaults.conf",
     "set-cluster-key": "cluster-by",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,29 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 _LOG = logging.getLogger("lakekeeper")
+_SOONER = 15
+"""An early pass is due after this part of the pause, so that a steady writer does not keep the service planning."""
+_TICK_S = 1.0
 
 
 class Service:
-    """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs."""
+    """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs.
 
-    def __init__(self, one_pass: Callable[[], AutoReport], pause_seconds: float) -> None:
-        self._pass = one_pass
+    early   a pass over what :meth:`sooner` announced, before the pause is over; None where that concerns no table
+    over    true once passes are no longer possible: the thread then ends by itself, and the pass in progress is dropped
+    """
+
+    def __init__(
+        self,
+        one_pass: Callable[[], AutoReport],
+        pause_seconds: float,
+        *,
+        early: Callable[[], AutoReport | None] | None = None,
+        over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._pass, self._early, self._over = one_pass, early, over
         self._pause = pause_seconds
+        self._sooner = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="lakekeeper-auto", daemon=True)
         self._passes = threading.Condition()
@@ -33,6 +49,15 @@ class Service:
         """Begin with a pass at once."""
         self._thread.start()
         return self
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread repeats passes."""
+        return self._thread.is_alive() and not self._stop.is_set()
+
+    def sooner(self) -> None:
+        """Ask for an early pass within a fifteenth of the pause."""
+        self._sooner.set()
 
     def stop(self) -> None:
         """Let the present pass finish and start no other; returns when the thread has ended."""
@@ -52,15 +77,32 @@ class Service:
         self.stop()
 
     def _loop(self) -> None:
-        while not self._stop.is_set():
-            try:
-                report = self._pass()
-                self.reports = [*self.reports[-99:], report]
-                self.error = None
-            except Exception as error:  # a catalog that is down now may be up at the next pass
-                self.error = error
-                _LOG.warning("automatic run: the pass failed: %s", reason(error))
-            with self._passes:
-                self.passes += 1
-                self._passes.notify_all()
-            self._stop.wait(self._pause)
+        whole_at = ended_at = time.monotonic()
+        while not self._stop.is_set() and not self._over():
+            now = time.monotonic()
+            early = self._early if self._sooner.is_set() else None
+            due_at = whole_at if early is None else min(whole_at, ended_at + self._pause / _SOONER)
+            if now < due_at:
+                self._stop.wait(min(due_at - now, _TICK_S))
+                continue
+            self._sooner.clear()
+            whole = early is None or now >= whole_at
+            self._run(self._pass if whole or early is None else early)
+            ended_at = time.monotonic()
+            whole_at = ended_at + self._pause if whole else whole_at
+
+    def _run(self, one_pass: Callable[[], AutoReport | None]) -> None:
+        try:
+            report = one_pass()
+            if report is None or self._over():
+                return
+            self.reports = [*self.reports[-99:], report]
+            self.error = None
+        except Exception as error:  # a catalog that is down now may be up at the next pass
+            if self._over():
+                return
+            self.error = error
+            _LOG.warning("automatic run: the pass failed: %s", reason(error))
+        with self._passes:
+            self.passes += 1
+            self._passes.notify_all()

@@ -25,9 +25,10 @@ from lakekeeper.core.scheduling.quiet_hours import quiet_now
 from lakekeeper.core.scheduling.task import Task, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.table_turn import OpenTable, TableTurn
+from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
 from lakekeeper.spi import Observer
 
+_EARLY = 0.05  # of the pause, by which a retry may come before its time
 Before = Mapping[tuple[str, str], Task]
 
 
@@ -39,6 +40,7 @@ class PassContext:
     before             tasks of the passes before, by table and verb
     spent_today_bytes  rewritten by automatic runs in the last 24 hours
     lease              reserves a table for this service: yields who else has it, or an empty text
+    one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
     """
 
@@ -48,6 +50,7 @@ class PassContext:
     before: Before = field(default_factory=dict)
     spent_today_bytes: int = 0
     lease: Callable[[str], AbstractContextManager[str]] = lambda _: nullcontext("")
+    one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
 
@@ -56,7 +59,6 @@ def sweep(
     names: Sequence[str], open_table: OpenTable, settings: AutoSettings, clock: Clock, context: PassContext
 ) -> AutoReport:
     """One pass over ``names``. Results are in their order, whatever the order of the work."""
-    started = clock.now_ms()
     run = _Pass([TableTurn(name) for name in names], open_table, settings, clock, context)
     run.plan()
     if context.dry_run:
@@ -65,7 +67,7 @@ def sweep(
     else:
         run.carry_out()
     results = tuple(turn.result() for turn in run.turns)
-    return AutoReport(results, clock.now_ms() - started, context.dry_run)
+    return AutoReport(results, clock.now_ms() - run.began_ms, context.dry_run)
 
 
 class _Pass:
@@ -85,6 +87,7 @@ class _Pass:
         self._budget = FleetBudget(
             settings.budget_bytes, settings.budget_bytes_per_day, spent_today_bytes=context.spent_today_bytes
         )
+        self.began_ms = clock.now_ms()
         self._busy: set[str] = set()
         self._lock = threading.Lock()
 
@@ -108,15 +111,17 @@ class _Pass:
             }
             turn.held = dict.fromkeys(turn.tasks, pause)
             return
-        turn.plan(self._open, self._settings, self._clock.now_ms())
+        turn.plan(self._open, self._context.one_look, self._settings, self._clock.now_ms())
         self._context.planned(turn.name)
         now_ms = self._clock.now_ms()
+        # Passes that cron starts at exactly this distance are some seconds apart from it.
+        early_ms = int(self._settings.pause_seconds * 1000 * _EARLY)
         for verb, planned in turn.tasks.items():
             if planned.state != "queued":
                 continue
             task = renewed(planned, self._context.before.get(planned.key))
-            waits = task.is_parked(now_ms)
-            turn.tasks[verb] = left = parked(task, now_ms) if waits else task
+            waits = task.is_parked(now_ms + early_ms)
+            turn.tasks[verb] = left = parked(task, now_ms) if waits else replace(task, parked_until_ms=0)
             if waits:
                 turn.held[verb] = left.reason or Reason.of(Code.NOT_REACHED)
 
@@ -178,7 +183,7 @@ class _Pass:
                     left = replace(task, reason=turn.held[task.verb])
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
-                    left = turn.carry_out(task, granted, self._context.observer, self._clock.now_ms, pause_ms)
+                    left = turn.carry_out(task, granted, self._context.observer, self.began_ms, pause_ms)
         finally:
             with self._lock:
                 self._budget = self._budget.settle(granted, turn.rewritten(task.verb))

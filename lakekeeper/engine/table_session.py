@@ -6,13 +6,16 @@
                                                           └─ None: that cannot be done exactly ─► adapter.snapshot()
 
 Each call asks the log whether the snapshot is still the newest, so that no call works on an older one than it would
-have read itself. Commits are checked against the log in any case.
+have read itself; only within :meth:`TableSession.one_look` it is read once. Commits are checked against the log in any
+case.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
@@ -27,6 +30,24 @@ class TableSession:
     def __init__(self, adapter: Adapter[Any]) -> None:
         self.adapter = adapter
         self._kept: OrderedDict[tuple[str, ...] | None, Snapshot] = OrderedDict()
+        self._look: _Look | None = None
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Within the block, the log and the properties are read once, for plans of several verbs that agree."""
+        outer, self._look = self._look, self._look or _Look()
+        try:
+            yield
+        finally:
+            self._look = outer
+
+    def properties(self) -> Mapping[str, str]:
+        """The table's current properties."""
+        if self._look is None:
+            return self.adapter.properties()
+        if self._look.properties is None:
+            self._look.properties = self.adapter.properties()
+        return self._look.properties
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """As :meth:`lakekeeper.spi.Adapter.snapshot`."""
@@ -34,10 +55,15 @@ class TableSession:
             return self.adapter.snapshot(columns, where)
         named = None if columns is None else tuple(columns)
         kept = self._kept.pop(named, None)
-        newest = None if kept is None else self.adapter.refresh(kept, columns)
+        if kept is not None and self._look is not None and named in self._look.seen:
+            newest: Snapshot | None = kept
+        else:
+            newest = None if kept is None else self.adapter.refresh(kept, columns)
         if newest is None:
             newest = self.adapter.snapshot(columns, where)
         self._kept[named] = newest
+        if self._look is not None:
+            self._look.seen.add(named)
         while len(self._kept) > _KEYS:
             self._kept.popitem(last=False)
         return newest
@@ -47,9 +73,21 @@ class TableSession:
         """Memory held by the blocks of the kept snapshots, in bytes."""
         return sum(snapshot.blocks.nbytes for snapshot in self._kept.values())
 
+    def resume(self, earlier: TableSession) -> None:
+        """Take over the snapshots of an earlier session of the same name; each is checked against the log when used."""
+        self._kept = earlier._kept.copy()
+
     def forget(self) -> None:
         """Keep no snapshot; the next call reads the log."""
         self._kept.clear()
+
+
+@dataclass(slots=True)
+class _Look:
+    """What was read within one look."""
+
+    seen: set[tuple[str, ...] | None] = field(default_factory=set)
+    properties: Mapping[str, str] | None = None
 
 
 def session_of(table: Adapter[Any] | TableSession) -> TableSession:

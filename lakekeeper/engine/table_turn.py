@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -66,6 +67,8 @@ class Maintained(Protocol):
 
 
 OpenTable = Callable[[str], Maintained]
+OneLook = Callable[[str], AbstractContextManager[None]]
+"""A block in which the log of a table is read once."""
 
 
 @dataclass(slots=True)
@@ -92,13 +95,14 @@ class TableTurn:
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
 
-    def plan(self, open_table: OpenTable, settings: AutoSettings, now_ms: int) -> None:
+    def plan(self, open_table: OpenTable, one_look: OneLook, settings: AutoSettings, now_ms: int) -> None:
         """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
         try:
             table = open_table(self.name)
-            self.refused = self._switched_off(table, settings)
-            if self.refused is None:
-                self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
+            with one_look(self.name):
+                self.refused = self._switched_off(table, settings)
+                if self.refused is None:
+                    self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
             # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
@@ -166,10 +170,13 @@ class TableTurn:
         task: Task,
         granted: int | None,
         observer: Observer | None,
-        clock: Callable[[], int],
+        began_ms: int,
         pause_ms: int,
     ) -> Task:
-        """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised."""
+        """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised.
+
+        ``began_ms`` is the start of the pass.
+        """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
         try:
@@ -187,11 +194,11 @@ class TableTurn:
                 status, why = merged([report])
         except Exception as error:
             self.errors.append(reason(error))
-            return failed(task, self.errors[-1], clock(), pause_ms)
+            return failed(task, self.errors[-1], began_ms, pause_ms)
         if status == "failed":
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
             # Groups that only lost races to users are due again in the next pass: that is no fault of the table.
-            return failed(task, str(why), clock(), pause_ms if broken else 0)
+            return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def rewritten(self, verb: str) -> int:

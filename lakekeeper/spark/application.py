@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.redaction import names_a_secret
+from lakekeeper.spark.confs import all_confs
 from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -17,10 +18,18 @@ _PATIENCE_MS = 2_000  # until the listeners have seen the last task
 
 def secrets(spark: SparkSession) -> tuple[str, ...]:
     """The values of confs whose names say that they are secret, longest first."""
-    values = {
-        str(value) for key, value in dict(spark.conf.getAll).items() if names_a_secret(str(key)) and value
-    }
+    values = {value for key, value in all_confs(spark).items() if names_a_secret(key) and value}
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True))
+
+
+def await_listeners(spark: SparkSession) -> None:
+    """Wait until Spark's listeners have seen all that has happened; a Java TimeoutException after two seconds."""
+    Jvm(spark).session.sparkContext().listenerBus().waitUntilEmpty(_PATIENCE_MS)
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether the application of this session has ended; makes no call to the JVM."""
+    return spark.sparkContext._jsc is None
 
 
 def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
@@ -32,7 +41,7 @@ def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
     jvm = Jvm(spark)
     context = spark.sparkContext
     try:
-        jvm.session.sparkContext().listenerBus().waitUntilEmpty(_PATIENCE_MS)
+        await_listeners(spark)
         tracker = context.statusTracker()
         jobs = {job for group in groups for job in tracker.getJobIdsForGroup(group)}
         if not jobs or len(jobs) >= int(context.getConf().get("spark.ui.retainedJobs", "1000") or 1000):

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
+from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,17 @@ _LOG = logging.getLogger("lakekeeper")
 
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     """All confs under ``spark.lakekeeper.``, as text."""
-    return {str(k): str(v) for k, v in dict(spark.conf.getAll).items() if str(k).startswith(CONF_PREFIX)}
+    jvm = Jvm(spark)
+    # Only these cross to Python: `spark.conf.getAll` makes some calls for each conf of the session, and a long answer
+    # waits 40 ms for an acknowledgement.
+    found = jvm.view.java.util.TreeMap(jvm.session.conf().getAllAsJava())
+    return jvm.text_map(found.subMap(CONF_PREFIX, CONF_PREFIX + "\uffff"))
+
+
+def all_confs(spark: SparkSession) -> dict[str, str]:
+    """All confs of a session, as ``spark.conf.getAll``, in one call to the JVM."""
+    jvm = Jvm(spark)
+    return jvm.text_map(jvm.session.conf().getAllAsJava())
 
 
 def table_options(

@@ -6,6 +6,7 @@ Java objects have the type ``Any``, since py4j offers no other.
 from __future__ import annotations
 
 import io
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -77,6 +78,12 @@ def _singleton(view: Any, name: str) -> Any:
     return getattr(_class(view, name + "$"), "MODULE$")
 
 
+@cache
+def _new(view: Any, name: str) -> Any:
+    """One object of a class that holds no state of its callers."""
+    return _class(view, name)()
+
+
 class Jvm:
     """A session's JVM, with conversions to and from Scala and Java types."""
 
@@ -112,6 +119,12 @@ class Jvm:
         """
         array = collection.toArray()
         return [array[number] for number in range(len(array))]
+
+    def text_map(self, java_map: Any) -> dict[str, str]:
+        """A java.util.Map from text to text, in one call whatever its size."""
+        mapper = _new(self.spark._jvm, "com.fasterxml.jackson.databind.ObjectMapper")
+        plain: dict[str, str] = json.loads(str(mapper.writeValueAsString(java_map)))
+        return plain
 
     def python_list(self, scala: Any) -> list[Any]:
         """The elements of a Scala collection."""

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 MOST_SCANS = 10_000
+_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _LOG = logging.getLogger("lakekeeper")
 
 
 class Listening:
     """Scans of a session's queries since :meth:`start`; may be read from any thread.
 
-    ``seen`` counts scans, ``failed`` counts queries whose plan could not be read.
+    ``seen`` counts scans, ``failed`` counts queries whose plan could not be read. ``wrote`` is called with the plan of
+    each command, such as a write, as text: the names or paths of its tables are somewhere in it.
     """
 
     def __init__(self, spark: SparkSession, *, most: int = MOST_SCANS) -> None:
@@ -52,6 +54,7 @@ class Listening:
         self._listener: Any = None
         self._mapper: Any = None
         self._zone: tzinfo = timezone.utc
+        self.wrote: Callable[[str], object] | None = None
         self.seen = 0
         self.failed = 0
 
@@ -97,6 +100,7 @@ class Listening:
     def note(self, execution: Any) -> None:
         """Record the scans of a successful query; never raises."""
         try:
+            self._tell_of_commands(execution.analyzed())
             info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
                 execution.executedPlan()
             )
@@ -109,6 +113,12 @@ class Listening:
         except Exception as error:  # an unreadable plan must not affect the user's query
             self.failed += 1
             _LOG.debug("a query's plan could not be read: %s", error)
+
+    def _tell_of_commands(self, plan: Any) -> None:
+        from py4j.java_gateway import is_instance_of
+
+        if self.wrote is not None and is_instance_of(self._jvm.spark.sparkContext._gateway, plan, _COMMAND):
+            self.wrote(str(plan.toString()))
 
     def _values(self, sighting: Sighting) -> dict[int, int]:
         """The number of files read and their bytes: the values of the accumulators behind a scan's metrics."""

@@ -233,8 +233,8 @@ def test_bounds_stay_wide_under_deletes(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "column, expected",
     [
-        ("bin", "no min/max for type binary"),
-        ("flag", "no min/max for type boolean"),
+        ("bin", "no minimum and maximum for type binary"),
+        ("flag", "no minimum and maximum for type boolean"),
         ("arr", "array"),
         ("mp", "map"),
         ("st", "struct"),

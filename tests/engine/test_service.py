@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.scheduling.auto_report import AutoReport
@@ -66,3 +67,31 @@ def test_a_service_keeps_the_error_of_its_last_pass() -> None:
 
 def test_a_service_that_never_started_stops() -> None:
     _service(lambda: AutoReport((), 1)).stop()
+
+
+def test_what_was_written_is_seen_before_the_pause_is_over() -> None:
+    """The early pass comes a fifteenth of the pause after the last one, and does not put off the whole one."""
+    made: list[str] = []
+
+    def a_pass(kind: str) -> AutoReport:
+        made.append(kind)
+        return AutoReport((), 1)
+
+    with Service(partial(a_pass, "whole"), 3, early=partial(a_pass, "early")).start() as service:
+        assert service.wait(1, timeout=30)
+        service.sooner()
+        assert service.wait(3, timeout=30)
+    assert made[:3] == ["whole", "early", "whole"]
+
+
+def test_a_pass_that_the_end_of_the_session_broke_off_counts_for_nothing() -> None:
+    over = threading.Event()
+
+    def one_pass() -> AutoReport:
+        over.set()
+        raise RuntimeError("the Spark context was stopped")
+
+    service = Service(one_pass, 86_400, over=over.is_set).start()
+    service.stop()
+    assert over.is_set()
+    assert (service.reports, service.passes, service.error, service.running) == ([], 0, None, False)

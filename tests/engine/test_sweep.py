@@ -457,6 +457,19 @@ def test_tasks_of_all_tables_run_in_the_order_of_their_worth() -> None:
     assert [table.table for table in report.tables] == ["low", "heavy", "late"]
 
 
+def test_a_pass_that_cron_starts_after_exactly_the_pause_tries_again() -> None:
+    """The failure comes minutes after the start of its pass, and the start of the next one some seconds early."""
+    began = 10**12
+    table = FakeTable(answers={"recluster": RuntimeError("boom")})
+    (one,) = passed({"a": table}, clock=Clock(now_ms=itertools.count(began, 60_000).__next__)).tables
+    (task,) = (task for task in one.tasks if task.verb == "recluster")
+    for start, tried in ((began + 890_000, True), (began + 800_000, False)):
+        again = FakeTable(answers={"recluster": RuntimeError("boom")})
+        clock = Clock(now_ms=itertools.repeat(start).__next__)
+        passed({"a": again}, before={task.key: task}, clock=clock)
+        assert ("recluster" in again.verbs) is tried
+
+
 def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_go_on() -> None:
     now = 10**12
     before: dict[tuple[str, str], Task] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.job import maintain
@@ -10,6 +12,7 @@ from lakekeeper.engine.table_session import TableSession
 from lakekeeper.testing.contents import contents
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import Scene, groups_apart, overlapping, rows
 
 
@@ -97,3 +100,71 @@ def test_what_is_kept_is_bounded_and_can_be_forgotten() -> None:
     assert session.nbytes == sum(scene.adapter.snapshot(c).blocks.nbytes for c in (["v"], ["v", "k"]))
     session.forget()
     assert session.nbytes == 0
+
+
+def test_one_look_reads_the_log_once_and_the_next_one_sees_what_came_after() -> None:
+    class Counting(MemoryAdapter):
+        looks = 0
+
+        def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
+            self.looks += 1
+            return super().refresh(snapshot, columns)
+
+        def properties(self) -> Mapping[str, str]:
+            self.looks += 1
+            return super().properties()
+
+    scene = overlapping(2)
+    adapter = Counting(scene.table)
+    session = TableSession(adapter)
+    session.snapshot()
+    with session.one_look():
+        seen = {len(session.snapshot().blocks)}
+        scene.table.append(rows(1, 2))
+        seen |= {len(session.snapshot().blocks) for _ in range(3)}
+        assert session.properties() == session.properties()
+    assert seen == {2}, "the plans of one moment"
+    assert adapter.looks == 2
+    with session.one_look():
+        assert len(session.snapshot().blocks) == 3
+
+
+def test_a_pass_goes_on_from_the_snapshots_of_the_pass_before() -> None:
+    scene = settled(overlapping())
+    first = TableSession(scene.adapter)
+    one_pass(scene, first)
+    before = scene.table.touched.snapshots
+    second = TableSession(scene.adapter)
+    second.resume(first)
+    assert one_pass(scene, second) == [False, False, False]
+    assert scene.table.touched.snapshots == before
+    scene.table.append(rows(1, 2))
+    third = TableSession(scene.adapter)
+    third.resume(second)
+    assert contents(third.snapshot()) == contents(scene.adapter.snapshot())
+
+
+def test_a_snapshot_without_anything_to_tidy_is_not_tidied_again() -> None:
+    """Not even a lease is taken for it, until a commit may have changed that."""
+
+    class Watched(MemoryAdapter):
+        registered = 0
+
+        @property
+        def notes(self) -> MemoryNotes:
+            self.registered += 1
+            return super().notes
+
+    scene = settled(overlapping())
+    adapter = Watched(scene.table)
+    session = TableSession(adapter)
+
+    def notes_of_a_call() -> int:
+        before = adapter.registered
+        assert not merge_deletes(session, scene.runner, scene.request("deletes"), clock=scene.clock).changed
+        return adapter.registered - before
+
+    first, second = notes_of_a_call(), notes_of_a_call()
+    assert second < first
+    scene.table.append(rows(1, 2))
+    assert notes_of_a_call() == first

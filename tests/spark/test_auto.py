@@ -18,6 +18,8 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
+from lakekeeper.fleet import one_pass, service_settings
+from lakekeeper.recording import fleet_memory
 from lakekeeper.spark.session import catalog_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
@@ -323,3 +325,29 @@ def test_failures_are_parked_from_process_to_process_until_released(
     capfd.readouterr()
     code, said, _ = once(confs)
     assert (code, by_table(said)) == (0, {table: "done"})
+
+
+def test_a_pass_reads_only_what_is_new_since_the_pass_before(fleet: Fleet) -> None:
+    """Tables without a new commit cost no Spark job, and one with a new commit has its turn as ever."""
+    tables = [fleet.delta("known"), fleet.iceberg("known")]
+    fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
+    settings, memory = service_settings(fleet.spark, tables, None), fleet_memory(fleet.spark)
+
+    def one() -> tuple[list[str], int]:
+        before = jobs(fleet.spark)
+        report = one_pass(fleet.spark, settings, memory=memory)
+        return [table.status for table in report.tables], jobs(fleet.spark) - before
+
+    assert one()[0] == ["done", "done"]
+    assert one()[0] == ["idle", "idle"]
+    assert one() == (["idle", "idle"], 0)
+    for name in tables:
+        rows = fleet.spark.range(500, 550).selectExpr("id", "cast(pmod(hash(id), 100) AS INT) AS k")
+        rows.coalesce(1).writeTo(f"delta.`{name}`" if "/" in name else name).append()
+    assert one()[0] == ["done", "done"]
+    assert [lk.table(fleet.spark, name).clustering_depth("k") for name in tables] == [1.0, 1.0]
+
+
+def jobs(spark: SparkSession) -> int:
+    """The number of Spark jobs so far."""
+    return int(spark._jsparkSession.sparkContext().dagScheduler().numTotalJobs())

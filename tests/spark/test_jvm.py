@@ -114,3 +114,14 @@ def test_a_file_system_that_is_not_known_is_not_taken_for_the_disk(spark: SparkS
     view = Jvm(spark).view
     made = view.org.apache.hadoop.fs.viewfs.ViewFileSystem()
     assert not on_local_disk(made)
+
+
+def test_a_map_of_texts_crosses_in_one_call(spark: SparkSession, calls: list[str]) -> None:
+    jvm = Jvm(spark)
+    made, texts = jvm.view.java.util.HashMap(), {f"key {i}": f'"\u2028 {i}\n' for i in range(50)}
+    for key, value in texts.items():
+        made.put(key, value)
+    jvm.text_map(made)
+    calls.clear()
+    assert jvm.text_map(made) == texts
+    assert len(calls) <= 2

@@ -101,12 +101,15 @@ def skipped(task: Task, reason: Reason) -> Task:
     return replace(task, state="skipped", failures=0, parked_until_ms=0, reason=reason)
 
 
-def failed(task: Task, error: str, now_ms: int, pause_ms: int) -> Task:
-    """It failed: the next attempt is after a pause that doubles with each failure in a row, up to a day."""
+def failed(task: Task, error: str, began_ms: int, pause_ms: int) -> Task:
+    """It failed in a pass that began at ``began_ms``: the next attempt is after a pause that doubles with each failure.
+
+    The pause is a day at most.
+    """
     failures = task.failures + 1
     wait_ms = min(pause_ms * 2 ** min(failures - 1, _MOST_DOUBLINGS), DAY_MS)
     reason = Reason.of(Code.FAILED, error=error[:_LONGEST_ERROR])
-    return replace(task, state="failed", failures=failures, parked_until_ms=now_ms + wait_ms, reason=reason)
+    return replace(task, state="failed", failures=failures, parked_until_ms=began_ms + wait_ms, reason=reason)
 
 
 def parked(task: Task, now_ms: int) -> Task:

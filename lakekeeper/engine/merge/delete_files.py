@@ -75,6 +75,9 @@ def merge_deletes(
     )
 
 
+_TIDY = "tidy"  # in the memo of a snapshot in which there was nothing to tidy
+
+
 @dataclass(slots=True)
 class _Tidying:
     """One commit that tidies, under one run id."""
@@ -100,11 +103,15 @@ class _Tidying:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
         snapshot = self.session.snapshot()
+        if snapshot.memo.get(_TIDY):
+            return Tidied()
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
             # A commit that lost may leave files whose names are not recorded anywhere.
             registration.clean = not self.loop.lost
+        if tidied.version is None and not self.loop.lost:
+            snapshot.memo[_TIDY] = True  # which delete files apply is a matter of the snapshot alone
         return tidied
 
     def _commit(self, first: Snapshot, registration: Registration) -> Tidied:

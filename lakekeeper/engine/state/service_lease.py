@@ -1,52 +1,121 @@
 """A note by which services leave a table to the one that is maintaining it.
 
-A courtesy: it saves work that would lose a race, and no commit depends on it. A service that dies leaves its note,
-which counts for half an hour.
+A courtesy: it saves work that would lose a race, and no commit depends on it. The lease is renewed while the work goes
+on. A service that dies leaves its note, which counts for five minutes more; on the same host, not at all.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Notes
 
 NOTE = "service.json"
-LASTS_MS = 30 * 60_000
+LASTS_MS = 5 * 60_000
+_RENEWED_MS = LASTS_MS // 3
+
+
+def new_owner() -> str:
+    """A name for a service of this process: host, process id, and a part of its own."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 
 
 @contextmanager
-def service_lease(notes: Notes, owner: str, clock: Clock) -> Iterator[str]:
+def service_lease(
+    notes: Notes,
+    owner: str,
+    clock: Clock,
+    repeat: Callable[[Callable[[], None]], Callable[[], None]] | None = None,
+) -> Iterator[str]:
     """Yields the owner of a lease that another service holds, or an empty text once the lease is ours.
 
-    A storage that does not answer yields an empty text too: the work itself reports it.
+    A storage that does not answer yields an empty text too: the work itself reports it. ``repeat`` calls what renews
+    the lease again and again, and returns what ends that; by default a thread does.
     """
-    other, ours = "", _text(owner, clock.now_ms())
+    other = ""
     with suppress(Exception):  # a courtesy
+        ours = _text(owner, clock.now_ms())
         found = notes.keep(NOTE, ours)
         other = _holder(found, owner, clock.now_ms())
         if found != ours and not other:
             notes.replace(NOTE, ours)
-    try:
+    if other:
         yield other
+        return
+
+    def renew() -> None:
+        with suppress(Exception):  # there are two more attempts before it runs out
+            if _owner(notes.read(NOTE)) == owner:
+                notes.replace(NOTE, _text(owner, clock.now_ms()))
+
+    end = (repeat or _repeated)(renew)
+    try:
+        yield ""
     finally:
-        if not other:
-            with suppress(Exception):  # it runs out by itself
-                if notes.read(NOTE) == ours:
-                    notes.remove(NOTE)
+        end()
+        with suppress(Exception):  # it runs out by itself
+            if _owner(notes.read(NOTE)) == owner:
+                notes.remove(NOTE)
+
+
+def _repeated(renew: Callable[[], None]) -> Callable[[], None]:
+    ended = threading.Event()
+
+    def loop() -> None:
+        while not ended.wait(_RENEWED_MS / 1000):
+            renew()
+
+    thread = threading.Thread(target=loop, name="lakekeeper-lease", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        ended.set()
+        thread.join()  # a renewal after the removal would bring the note back
+
+    return end
 
 
 def _text(owner: str, now_ms: int) -> str:
     return json.dumps({"owner": owner, "until_ms": now_ms + LASTS_MS})
 
 
-def _holder(text: str, owner: str, now_ms: int) -> str:
-    """Who holds a lease that has not run out; empty for our own, and for a note that cannot be read."""
+def _read(text: str | None) -> tuple[str, int]:
+    """Owner and end of a lease; an empty owner for a note that cannot be read."""
     try:
-        plain = json.loads(text)
-        holder, until_ms = str(plain["owner"]), int(plain["until_ms"])
+        plain = json.loads(text or "")
+        return str(plain["owner"]), int(plain["until_ms"])
     except (ValueError, TypeError, KeyError):
+        return "", 0
+
+
+def _owner(text: str | None) -> str:
+    return _read(text)[0]
+
+
+def _holder(text: str, owner: str, now_ms: int) -> str:
+    """Who holds a lease that has not run out; empty for our own, a dead process's, and a note that cannot be read."""
+    holder, until_ms = _read(text)
+    if holder == owner or not now_ms < until_ms <= now_ms + LASTS_MS:
         return ""
-    return holder if holder != owner and now_ms < until_ms <= now_ms + LASTS_MS else ""
+    return "" if _died(holder, owner) else holder
+
+
+def _died(holder: str, owner: str) -> bool:
+    """Whether the holder was a process of our own host that is no more."""
+    host, process, *_ = [*holder.split(":"), "", ""]
+    if host != owner.partition(":")[0] or not process.isdecimal() or not 0 < int(process) < 1 << 31:
+        return False
+    try:
+        os.kill(int(process), 0)  # sends nothing
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+    return False

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.service_lease import LASTS_MS, NOTE, service_lease
+from lakekeeper.engine.state.service_lease import LASTS_MS, NOTE, new_owner, service_lease
 from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.notes import MemoryNotes
@@ -41,6 +47,51 @@ def test_a_lease_of_a_service_that_died_runs_out(notes: Any) -> None:
     with service_lease(notes, "two", at(LASTS_MS)) as other:
         assert other == ""
     assert notes.read(NOTE) is None
+
+
+def test_a_lease_is_renewed_while_the_work_goes_on(notes: Any) -> None:
+    """Longer than it lasts; and it is not brought back once the work is done."""
+    now, renew = [0], []
+    clock = Clock(now_ms=lambda: now[0])
+
+    def repeat(call: Callable[[], None]) -> Callable[[], None]:
+        renew.append(call)
+        return renew.clear
+
+    with service_lease(notes, "one", clock, repeat):
+        for _ in range(4):
+            now[0] += LASTS_MS - 1
+            renew[0]()
+        with service_lease(notes, "two", clock) as other:
+            assert other == "one"
+        notes.replace(NOTE, json.dumps({"owner": "two", "until_ms": now[0] + LASTS_MS}))
+        renew[0]()  # a lease that went to another service stays with that one
+        assert json.loads(notes.read(NOTE))["owner"] == "two"
+    assert not renew
+    assert json.loads(notes.read(NOTE))["owner"] == "two"
+
+
+def test_the_thread_that_renews_ends_with_the_work(notes: Any) -> None:
+    with service_lease(notes, "one", at(0)):
+        assert "lakekeeper-lease" in [thread.name for thread in threading.enumerate()]
+    assert "lakekeeper-lease" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_dead_process_of_this_host_holds_nothing(notes: Any) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine = new_owner()
+    host = mine.partition(":")[0]
+    for holder, holds in (
+        (f"{host}:{ended.pid}:abc", False),
+        (f"{host}:{os.getppid()}:abc", True),
+        (f"elsewhere:{ended.pid}:abc", True),
+        (f"{host}:99999999999999999999:abc", True),
+        (f"{host}:?", True),
+    ):
+        notes.replace(NOTE, json.dumps({"owner": holder, "until_ms": LASTS_MS}))
+        with service_lease(notes, mine, at(1)) as other:
+            assert other == (holder if holds else "")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"owner": "x"}', '{"owner": "x", "until_ms": 9000000000000000}'])

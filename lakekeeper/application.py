@@ -1,0 +1,223 @@
+"""Automatic runs inside an application, driven by nothing but its confs.
+
+    pause is over ──────────────────────────────────► pass over all tables ──┐
+    a query or a stream has written ─► text of it ──► pass over its tables ──┴─► the log says what is due
+
+What the listeners hear only brings a table's turn forward: a write that they miss is found by the next whole pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.config.options import CONF_PREFIX
+from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.engine.alert import Alerts
+from lakekeeper.engine.auto_settings import AutoSettings
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.service import Service
+from lakekeeper.errors import reason
+from lakekeeper.fleet import one_pass, service_settings
+from lakekeeper.recording import fleet_memory
+from lakekeeper.spark.application import await_listeners, is_stopped
+from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.identifiers import aliases, resolve
+from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.merge import POOL
+from lakekeeper.spark.query_listener import Listening
+from lakekeeper.spark.stream_listener import StreamWrites
+from lakekeeper.workloads import listen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENABLED = CONF_PREFIX + "auto.enabled"
+_LOG = logging.getLogger("lakekeeper")
+_MOST_TEXTS = 1_000
+_installed: Installed | None = None  # an application has one Spark context
+
+
+@dataclass(frozen=True, slots=True)
+class InstallStatus:
+    """What automatic runs of this application are doing.
+
+    state        ``off`` (not enabled by conf), ``running`` or ``stopped``
+    passes       ended so far; ``last`` is the report of the last one, ``error`` its error as a whole
+    writes_seen  commands and batches of streams that the listeners have heard of
+    """
+
+    state: str
+    passes: int = 0
+    writes_seen: int = 0
+    last: AutoReport | None = None
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        last = self.last.to_dict() if self.last else None
+        return {**{name: getattr(self, name) for name in self.__dataclass_fields__}, "last": last}
+
+
+class Installed:
+    """Automatic runs of one application; see :func:`install`. Without settings they are off."""
+
+    def __init__(self, spark: SparkSession, settings: AutoSettings | None) -> None:
+        self._spark, self._settings = spark, settings
+        self._runs = _Runs(spark, settings) if settings else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the application has ended, or :meth:`stop` was called."""
+        return self._runs is None or not self._runs.service.running
+
+    def status(self) -> InstallStatus:
+        """What they are doing now."""
+        if self._runs is None:
+            return InstallStatus("off")
+        service = self._runs.service
+        return InstallStatus(
+            "running" if service.running else "stopped",
+            service.passes,
+            self._runs.writes_seen,
+            service.reports[-1] if service.reports else None,
+            reason(service.error) if service.error else "",
+        )
+
+    def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
+        """Block until that many passes are over; False after ``timeout`` seconds, and where they are off."""
+        return self._runs is not None and self._runs.service.wait(passes, timeout)
+
+    def stop(self) -> None:
+        """Finish the pass in progress, start no other, and remove the listeners."""
+        if self._runs is not None:
+            self._runs.stop()
+
+    def finish(self) -> None:
+        """:meth:`stop`, then one pass over the tables that the application has written since their last turn."""
+        if self._runs is not None:
+            self._runs.finish()
+
+
+def install(spark: SparkSession) -> Installed:
+    """Maintain the tables of ``spark.lakekeeper.auto.tables`` from a thread of this application, if its confs say so.
+
+    Does nothing unless the conf ``spark.lakekeeper.auto.enabled`` is ``true``. Settings are those of :func:`auto`.
+    Listeners on the session bring forward the turn of a table that a query or a stream has written, and record the
+    queries as the workload of plans. A second call returns the same handle until ``stop()`` or the end of the session,
+    which ends the runs too. Jobs run in the scheduler pool ``lakekeeper``, which ``spark.scheduler.mode=FAIR`` makes
+    fair. Raises OptionError for a bad conf, AdapterError for a Connect session.
+    """
+    global _installed  # noqa: PLW0603 - an application has one Spark context
+    require_classic(spark)
+    if lakekeeper_confs(spark).get(ENABLED, "false").lower() != "true":
+        return Installed(spark, None)
+    if _installed is None or _installed.over:
+        _installed = Installed(spark, service_settings(spark, None, None))
+    return _installed
+
+
+class _Runs:
+    """The service of an application, its listeners, and what they have heard since the last pass."""
+
+    def __init__(self, spark: SparkSession, settings: AutoSettings) -> None:
+        self._spark, self._settings = spark, settings
+        self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
+        self._alerts = Alerts(settings.alert_command)
+        self._heard: deque[str] = deque(maxlen=_MOST_TEXTS)
+        self._doubtful: list[str] = []  # heard during a pass of tables that it worked on
+        self._lock = threading.Lock()
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        self.writes_seen = 0
+        self.service = Service(self._whole, settings.pause_seconds, early=self._early, over=self._over)
+        self._listening: Listening = listen(spark)
+        self._listening.wrote = self._wrote
+        self._streams = StreamWrites(spark, self._wrote)
+        self.service.start()
+
+    def stop(self) -> None:
+        self.service.stop()
+        self._listening.wrote = None
+        for listener in (self._listening, self._streams):
+            with suppress(Exception):  # they ended with the session
+                listener.stop()
+
+    def finish(self) -> None:
+        with suppress(Exception):  # a listener that does not keep up: the next service finds the write
+            await_listeners(self._spark)
+        self.stop()
+        self._heard.extend(self._doubtful)
+        if self._heard and not self._over():
+            self._early()
+
+    def _over(self) -> bool:
+        return is_stopped(self._spark)
+
+    def _wrote(self, text: str) -> None:
+        with self._lock:
+            self._heard.append(text)
+            self.writes_seen += 1
+        self.service.sooner()
+
+    def _take(self) -> str:
+        """What was heard since the last call."""
+        with self._lock:
+            heard = "\n".join(self._heard)
+            self._heard.clear()
+            self._doubtful = []
+        return heard
+
+    def _whole(self) -> AutoReport:
+        self._take()
+        report = self._pass(lambda _: True)
+        if not self._over():
+            self._alerts.after(report)
+        return report
+
+    def _early(self) -> AutoReport | None:
+        """A pass over the tables that were written; None where all writes were to others."""
+        heard = self._take()
+        report = self._pass(lambda name: any(alias in heard for alias in self._known_as(name)))
+        return report if report.tables else None
+
+    def _pass(self, only: Callable[[str], bool]) -> AutoReport:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        report = one_pass(
+            self._spark,
+            self._settings,
+            backoffs=self._backoffs,
+            memory=self._memory,
+            only=only,
+            over=self._over,
+        )
+        worked = [table.table for table in report.tables if table.status in ("done", "partial", "failed")]
+        if worked and not self._over():
+            self._set_aside(worked)
+        return report
+
+    def _set_aside(self, tables: Sequence[str]) -> None:
+        """What was heard during the pass of tables that it worked on may have been its own commits: no early pass."""
+        with suppress(Exception):  # then an early pass finds nothing due
+            await_listeners(self._spark)
+        own = [alias for table in tables for alias in self._known_as(table)]
+        with self._lock:
+            heard, self._doubtful = list(self._heard), []
+            self._heard.clear()
+            for text in heard:
+                (self._doubtful if any(alias in text for alias in own) else self._heard).append(text)
+
+    def _known_as(self, name: str) -> tuple[str, ...]:
+        """What plans and sinks may call a table; nothing for one that cannot be looked up now."""
+        if name not in self._aliases:
+            try:
+                found = aliases(self._spark, resolve(self._spark, name))
+            except Exception as error:  # the next whole pass reports it
+                _LOG.debug("%s: %s", name, reason(error))
+                return ()
+            self._aliases[name] = tuple(alias.removeprefix("file:") for alias in found)
+        return self._aliases[name]

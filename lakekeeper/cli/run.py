@@ -1,0 +1,58 @@
+"""``lakekeeper run``: a PySpark program of the user, with automatic runs where its confs enable them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakekeeper.cli import run_hook
+from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.values import pairs
+from lakekeeper.core.config.options import CONF_PREFIX
+from lakekeeper.engine.auto_settings import settings_from
+from lakekeeper.errors import OptionError
+
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"  # read by PySpark when it starts Java
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(run)
+
+
+@with_setup
+def run(
+    setup: Setup,
+    program: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="As for python.")],
+) -> int:
+    """Run a PySpark program unchanged, and maintain its tables from a background thread.
+
+    Only if spark.lakekeeper.auto.enabled=true is among its confs, given here or anywhere else; else nothing of
+    lakekeeper is loaded. Confs go to Spark as from spark-submit. The program keeps its arguments and its exit code.
+    Before its session stops, the tables that it wrote last have their turn.
+    """
+    if setup.catalog or setup.warehouse:
+        raise OptionError("--catalog or --warehouse", None, "--conf: the program makes its own session")
+    if not Path(program[0]).is_file():
+        raise OptionError("PROGRAM", program[0], "the path of a Python file")
+    if setup.confs().get(CONF_PREFIX + "auto.enabled", "false").lower() == "true":
+        settings_from(setup.check({}))
+    arguments = _submit_arguments(setup)
+    if arguments:
+        os.environ[_SUBMIT] = shlex.join(arguments) + " " + os.environ.get(_SUBMIT, "pyspark-shell")
+    sys.stdout.flush()
+    # The process becomes the program: signals, standard streams and the exit code are its own.
+    os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])  # noqa: S606 - the user names it
+
+
+def _submit_arguments(setup: Setup) -> list[str]:
+    """The confs of the command as options of spark-submit."""
+    found = ["--properties-file", str(setup.properties_file)] if setup.properties_file else []
+    for key, value in pairs("--conf", setup.conf or ()).items():
+        found += ["--conf", f"{key}={value}"]
+    return [*found, "--master", setup.master] if setup.master else found

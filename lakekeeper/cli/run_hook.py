@@ -1,0 +1,96 @@
+"""Runs a PySpark program as ``python PROGRAM ARGUMENTS...`` would, and installs lakekeeper in the sessions it creates.
+
+``lakekeeper run`` starts this file as a script. It imports nothing of lakekeeper unless a session's confs enable it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+_ENABLED = "spark.lakekeeper.auto.enabled"
+_LOG = logging.getLogger("lakekeeper")
+_handles: list[Any] = []
+
+
+def main(program: str) -> None:
+    """Run the program in a module ``__main__`` of its own. What it raises, prints and exits with stays as it is."""
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(Path(program).resolve().parent)
+    _hook()
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=program, __builtins__=__builtins__, __cached__=None)
+    ours, sys.modules["__main__"] = sys.modules["__main__"], module
+    module.__dict__["__lakekeeper_runner__"] = ours  # a module that nothing names is emptied
+    try:
+        code = compile(Path(program).read_bytes(), program, "exec")
+        exec(code, module.__dict__)  # noqa: S102 - the program that the user names
+    except SystemExit as end:
+        if not end.code:
+            _finish()
+        raise
+    except Exception as error:
+        own = error.__traceback__  # this frame, which `python PROGRAM` would not show
+        error = error.with_traceback(own and own.tb_next)
+        sys.excepthook(type(error), error, error.__traceback__)
+        raise SystemExit(1) from None
+    _finish()
+
+
+def _hook() -> None:
+    """Look at each session that ``getOrCreate`` returns, and finish before one is stopped."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:  # the program reports it, if it needs it
+        return
+    create: Any = SparkSession.Builder.getOrCreate
+    stop: Any = SparkSession.stop
+
+    @functools.wraps(create)
+    def created(self: Any) -> Any:
+        session = create(self)
+        _install(session)
+        return session
+
+    @functools.wraps(stop)
+    def stopped(self: Any) -> Any:
+        _finish()
+        return stop(self)
+
+    SparkSession.Builder.getOrCreate = created  # type: ignore[method-assign]  # the program calls it
+    SparkSession.stop = stopped  # type: ignore[method-assign]  # the program may call it
+
+
+def _install(session: Any) -> None:
+    if str(session.conf.get(_ENABLED, "false")).lower() != "true":
+        return
+    try:
+        from lakekeeper import install
+
+        handle = install(session)
+    except Exception as error:  # maintenance must not fail the program
+        _LOG.error("automatic runs are not installed: %s: %s", type(error).__name__, error)
+        return
+    if handle not in _handles:
+        _handles.append(handle)
+
+
+def _finish() -> None:
+    """One pass over what the program wrote last, before its session ends."""
+    while _handles:
+        _finish_one(_handles.pop())
+
+
+def _finish_one(handle: Any) -> None:
+    try:
+        handle.finish()
+    except Exception as error:  # as above
+        _LOG.error("the last automatic run failed: %s: %s", type(error).__name__, error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

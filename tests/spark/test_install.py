@@ -1,0 +1,132 @@
+"""``lk.install``: automatic runs inside an application, by nothing but its confs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
+
+import lakekeeper as lk
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.application import await_listeners
+
+pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
+_PATIENCE_S = 240
+
+
+@pytest.fixture
+def tables(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> Iterator[list[str]]:
+    """Names of a Delta and an Iceberg table, both empty; the confs that enable automatic runs on them."""
+    named = [f"delta.`{tmp_path}/t`", f"ice.db.{table_name}"]
+    for table, provider in zip(named, ("delta", "iceberg"), strict=True):
+        spark.sql(f"CREATE TABLE {table} (id BIGINT, k INT) USING {provider}")
+    confs.set("spark.lakekeeper.auto.enabled", "true")
+    confs.set("spark.lakekeeper.auto.tables", f"{tmp_path}/t, ice.db.{table_name}")
+    confs.set("spark.lakekeeper.auto.every", "30s")
+    confs.set("spark.lakekeeper.cluster-by", "k")
+    yield named
+    lk.install(spark).stop()
+
+
+def append(spark: SparkSession, table: str, at: int) -> None:
+    rows = spark.range(at * 50, at * 50 + 50).selectExpr("id", "cast(pmod(hash(id), 100) AS INT) AS k")
+    rows.coalesce(1).writeTo(table).append()
+
+
+def listeners(spark: SparkSession) -> int:
+    return len(spark._jsparkSession.listenerManager().listListeners()) + len(
+        spark._jsparkSession.streams().listListeners()
+    )
+
+
+def names(spark: SparkSession) -> list[str]:
+    """What lakekeeper calls the tables, in the order of `tables`."""
+    return str(spark.conf.get("spark.lakekeeper.auto.tables")).split(", ")
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "lakekeeper-auto"]
+
+
+@pytest.mark.parametrize("value", [None, "false"])
+def test_without_the_conf_nothing_is_attached(
+    spark: SparkSession, confs: RuntimeConfig, value: str | None
+) -> None:
+    if value:
+        confs.set("spark.lakekeeper.auto.enabled", value)
+    before = listeners(spark)
+    handle = lk.install(spark)
+    assert (handle.status().state, listeners(spark), threads()) == ("off", before, [])
+    handle.stop()
+
+
+def test_a_conf_that_is_wrong_is_an_error_of_the_call(spark: SparkSession, confs: RuntimeConfig) -> None:
+    confs.set("spark.lakekeeper.auto.enabled", "true")
+    with pytest.raises(OptionError, match=r"auto\.tables"):
+        lk.install(spark)
+    assert threads() == []
+
+
+def test_a_table_has_its_turn_soon_after_a_write(spark: SparkSession, tables: list[str]) -> None:
+    """Early passes look at the written table alone, and our own commits are no reason for one."""
+    before = listeners(spark)
+    handle = lk.install(spark)
+    assert lk.install(spark) is handle
+    assert listeners(spark) == before + 2
+    assert handle.wait(1, timeout=_PATIENCE_S)
+    for number, table in enumerate(tables):
+        seen, passes = handle.status().writes_seen, handle.status().passes
+        for at in range(4):
+            append(spark, table, at)
+        await_listeners(spark)
+        assert handle.status().writes_seen >= seen + 4
+        while handle.wait(passes + 1, timeout=_PATIENCE_S):
+            passes = handle.status().passes
+            last = handle.status().last
+            if last and any(each.status == "done" for each in last.tables):
+                break
+        assert handle.status().error == ""
+        name = names(spark)[number]
+        assert lk.table(spark, name).clustering_depth("k") == 1.0
+        assert spark.sql(f"SELECT count(*), sum(id) FROM {table}").first() == (200, 19_900)
+    handle.stop()
+    assert (handle.status().state, listeners(spark), threads()) == ("stopped", before, [])
+    assert lk.install(spark) is not handle
+
+
+def test_the_end_of_an_application_leaves_no_write_behind(spark: SparkSession, tables: list[str]) -> None:
+    handle = lk.install(spark)
+    assert handle.wait(1, timeout=_PATIENCE_S)
+    for table in tables:
+        for at in range(2):
+            append(spark, table, at)
+    handle.finish()
+    for table, name in zip(tables, names(spark), strict=True):
+        assert lk.table(spark, name).clustering_depth("k") == 1.0
+        assert spark.table(table).count() == 100
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["delta", "iceberg"])
+def test_a_stream_is_a_writer_too(
+    spark: SparkSession, tables: list[str], tmp_path: Path, number: int
+) -> None:
+    handle = lk.install(spark)
+    assert handle.wait(1, timeout=_PATIENCE_S)
+    source = tmp_path / "source"
+    spark.range(5).write.parquet(str(source))
+    rows = spark.readStream.schema("id BIGINT").parquet(str(source)).selectExpr("id", "0 AS k")
+    writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    )
+    started = writer.format("delta").start(f"{tmp_path}/t") if number == 0 else writer.toTable(tables[1])
+    started.awaitTermination()
+    await_listeners(spark)
+    assert handle.wait(2, timeout=_PATIENCE_S)
+    last = handle.status().last
+    assert last is not None
+    expected = names(spark)[number]
+    assert expected in [each.table for each in last.tables]
