@@ -35,6 +35,8 @@ from lakekeeper.fleet import auto, run
 from lakekeeper.history.costs import Cost, Costs
 from lakekeeper.history.history import History
 from lakekeeper.history.operation import Decision, Operation
+from lakekeeper.page.report import HtmlReport
+from lakekeeper.reporting import report
 from lakekeeper.spark.query_listener import Listening
 from lakekeeper.statements.sql import sql
 from lakekeeper.workloads import listen
@@ -49,6 +51,7 @@ __all__ = [
     "DeleteReport",
     "DroppedTable",
     "History",
+    "HtmlReport",
     "KeyReport",
     "LakekeeperError",
     "Listening",
@@ -70,6 +73,7 @@ __all__ = [
     "empty_dropped",
     "errors",
     "listen",
+    "report",
     "restore_table",
     "run",
     "sql",

@@ -45,7 +45,10 @@ from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import Costs, costs_of
 from lakekeeper.history.history import History
+from lakekeeper.history.status import status_of
 from lakekeeper.opening import open_adapter
+from lakekeeper.page.report import HtmlReport, ranked
+from lakekeeper.page.table_view import view_of
 from lakekeeper.recording import configured_store, prices_of, recorder_of
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spark.frames import blocks_frame
@@ -496,6 +499,32 @@ class Table:
         since_ms = arguments.moment_ms(since, "since")
         operations = configured_store(options).operations(self._recorder.table, since_ms=since_ms)
         return costs_of(operations, prices_of(options))
+
+    def report(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        workload: Queries | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> HtmlReport:
+        """The table, its plan and its history as one page: ``t.report().save("report.html")``.
+
+        Arguments as for :meth:`plan`. A table without a key is shown with the plan of :meth:`compact`. Reads no data
+        file and writes nothing. For many tables see :func:`lakekeeper.report`.
+        """
+        request = self._request("recluster", columns, options=options)
+        if look(self._session, replace(request, needs_key=False)).key is None:
+            request = self._request("compact", options=options)
+        weighed = self._weighed(request, workload)
+        snapshot, plan = plan_for(self._session, weighed, self._clock)
+        history = self.options(lenient=True).history
+        store = None if history.file is None else configured_store(history)
+        done = None if store is None else store.operations(self._recorder.table)
+        name = (self._name.text, self._name.provider)
+        view = view_of(name, snapshot, plan, weighed.workload, done, prices_of(history))
+        now_ms = self._clock.now_ms()
+        status = None if store is None else status_of(store.tasks(), now_ms)
+        return HtmlReport((view,), (), ranked((view,), status, {str(self._recorder.table)}), now_ms)
 
     def _weighed(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""
