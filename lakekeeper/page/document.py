@@ -36,7 +36,8 @@ dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.2rem,1fr));gap:1r
 dl div{border-left:3px solid var(--rule);padding-left:.7rem}
 dt,dd:last-child{color:var(--soft);font-size:.8rem}dd{margin:0}
 dd:nth-child(2){font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
-figure{margin:.6rem 0 1.5rem;min-width:0}figcaption{font-weight:600;margin-bottom:.4rem;display:flex;flex-wrap:wrap;gap:0 .7rem;
+figure{margin:.6rem 0 1.5rem;min-width:0}
+figcaption{font-weight:600;margin-bottom:.4rem;display:flex;flex-wrap:wrap;gap:0 .7rem;
 align-items:baseline}
 figure:last-child,section figure:last-of-type{margin-bottom:0}
 figcaption b{font-weight:400;font-size:.8rem;white-space:nowrap}

@@ -64,9 +64,7 @@ def _tiles(view: TableView) -> Markup:
         shown = number("measured_files_per_query", files, significant(files))
         tiles.append(("files per query", shown, f"measured by Spark, {counted(view.measured.scans, 'scan')}"))
     debt = view.debt
-    gain = number(
-        "query_seconds_per_day", debt.query_seconds_per_day, f"{debt.query_seconds_per_day:,.0f} s/day"
-    )
+    gain = number("query_seconds_per_day", debt.query_seconds_per_day, f"{debt.query_seconds_per_day:,.0f}")
     tiles.append(("maintenance debt", gain, f"query-seconds a day; {size(debt.bytes)} to rewrite"))
     if view.costs.total is not None:
         total = number("cost", view.costs.total, money(view.costs.total))
@@ -140,7 +138,9 @@ def _plan(plan: Plan) -> Iterator[Markup]:
     if plan.tasks:
         files = f"{counted(plan.input_files, 'file')}, {size(plan.input_bytes)}"
         count = number("groups", len(plan.tasks), counted(len(plan.tasks), "group"))
-        yield figure(joined([count, " to merge: ", files]), scrolled(groups_table(plan)), more_groups(plan))
+        yield figure(
+            tag("span", count, " to merge: ", files), scrolled(groups_table(plan)), more_groups(plan)
+        )
     else:
         yield note("Nothing to merge.")
     if plan.left:

@@ -175,7 +175,8 @@ def _ticks(snapshot: Snapshot, line: Intervals, before: Floats) -> tuple[tuple[f
             at = int(np.argmax(line.group[line.lo] == line.group[point]))
             text = blocks.partitions[int(blocks.partition[at])]
         elif snapshot.key is not None and not snapshot.key.curved:
-            text = next((_value(bounds[0], at, point) for at, bounds in ends if (at == point).any()), "")
+            # A point that bounds no block is in the region of NULL.
+            text = next((_value(bounds[0], at, point) for at, bounds in ends if (at == point).any()), "NULL")
         found.append((share, text))
     return tuple(found)
 
