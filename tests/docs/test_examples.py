@@ -1,0 +1,116 @@
+"""The quickstart and each how-to, block by block, in an empty folder: a stranger's path works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
+
+import lakekeeper as lk
+from lakekeeper.core.workload.workload import Scan, Span, Workload
+from tests.docs.blocks import RUN, Block, blocks, commands, run, statements
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "quickstart.md", *sorted((DOCS / "how-to").glob("*.md"))]
+DEEP = {"automatic-runs", "merge-deletes", "simulate", "sql", "vacuum", "delete-rows"}
+COLUMNS = "id BIGINT, user_id BIGINT, ts TIMESTAMP, day DATE, note STRING, seen BOOLEAN"
+ROWS = """SELECT id, id % 997 * 10 AS user_id, timestamp '2026-01-01' + make_interval(0, 0, 0, 0, 0, id) AS ts,
+date '2026-01-01' AS day, concat('note ', id) AS note, false AS seen FROM range({first}, {first} + 300)"""
+TABLES = {"ice.db.events": "iceberg", "spark_catalog.db.events": "delta", "spark_catalog.db.clone": "delta"}
+
+
+def _params() -> Iterator[Any]:
+    for page in PAGES:
+        yield pytest.param(page, id=page.stem, marks=[pytest.mark.deep] if page.stem in DEEP else [])
+
+
+@pytest.fixture
+def place(
+    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """An empty folder, the tables of the pages, and the files that the pages find on a machine."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("data/delta", "logs", "conf", "var"):
+        (tmp_path / folder).mkdir(parents=True)
+    confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
+    confs.set("spark.lakekeeper.auto.tables", "ice.db.events")
+    auto = (
+        f"spark.lakekeeper.auto.tables ice.db.events\nspark.lakekeeper.history.path {tmp_path}/history.db\n"
+    )
+    for name in ("conf/auto.example.conf", "lakekeeper.conf"):
+        (tmp_path / name).write_text(auto)
+    scan = Scan(1_800_000_000_000, {"user_id": (Span(70, 70),)}, ("user_id",))
+    seen = Workload("ice.db.events", (scan,) * 20, scan.at_ms, scan.at_ms + 3_600_000)
+    (tmp_path / "logs" / "app-20261122").write_text(seen.to_json())
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.db")
+    made = {**TABLES, f"delta.`{tmp_path}/data/delta/events`": "delta"}
+    for name, form in made.items():
+        spark.sql(f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING {form}")
+        for first in (0, 100):
+            spark.sql(f"INSERT INTO {name} {ROWS.format(first=first)}")
+    yield tmp_path
+    for name in TABLES:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def _here(text: str, place: Path, spark: SparkSession) -> str:
+    """The page for this machine: its folders, its catalog, and options that it abbreviates with an ellipsis."""
+    for folder in ("/data", "/logs", "/var"):
+        text = text.replace(f" {folder}", f" {place}{folder}").replace(f'"{folder}', f'"{place}{folder}')
+    uri = str(spark.conf.get("spark.sql.catalog.ice.uri"))
+    text = text.replace("jdbc:sqlite:/data/catalog.db", uri).replace("jdbc:sqlite:warehouse/catalog.db", uri)
+    warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")
+    return text.replace('Path("warehouse")', f'Path("{warehouse}")').replace("--catalog …", "")
+
+
+@pytest.mark.spark
+@pytest.mark.delta
+@pytest.mark.iceberg
+@pytest.mark.parametrize("page", _params())
+def test_each_block_of_a_page_runs(page: Path, place: Path, spark: SparkSession) -> None:
+    names: dict[str, Any] = {"spark": spark, "lk": lk, "__name__": "page"}
+    ran = 0
+    for block in blocks(_here(page.read_text(), place, spark)):
+        if block.kind in RUN and not block.why:
+            try:
+                run(block, names, page)
+            except Exception as error:
+                raise AssertionError(f"{page}:{block.line}: {error}\n{block.code}") from error
+            ran += 1
+    assert ran or all(block.why for block in blocks(page.read_text()) if block.kind in RUN)
+
+
+def test_pages_mark_few_blocks_and_say_why() -> None:
+    marked = {page.stem: [b.why for b in blocks(page.read_text()) if b.why] for page in PAGES}
+    total = sum(b.kind in RUN for page in PAGES for b in blocks(page.read_text()))
+    assert total > 40
+    assert sum(map(len, marked.values())) < total / 4
+    assert all(why.strip() for found in marked.values() for why in found)
+
+
+def test_the_reader_of_pages_finds_what_is_planted() -> None:
+    page = "# T\n```python\nx = 1\n```\n<!-- not run: a cluster -->\n```sh\nspark-submit\n```\n```text\nout\n```\n"
+    assert blocks(page) == [
+        Block("python", "x = 1\n", 3),
+        Block("sh", "spark-submit\n", 7, "a cluster"),
+        Block("text", "out\n", 10),
+    ]
+    assert list(commands("a 'b c' # d\ne \\\n  f\n")) == [["a", "b c"], ["e", "f"]]
+    assert list(statements("SELECT 1\nCALL a(1,\n  2);\nSET x = 1")) == [
+        "SELECT 1",
+        "CALL a(1,\n  2)",
+        "SET x = 1",
+    ]
+
+
+def test_a_command_that_fails_fails_the_page(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="exited with 2"):
+        run(Block("sh", "lakekeeper plan t --budget ten\n", 1), {}, tmp_path)
+    with pytest.raises(AssertionError, match="mark the block"):
+        run(Block("sh", "make demo\n", 1), {}, tmp_path)
+    with pytest.raises(NameError):
+        run(Block("python", "missing\n", 1), {}, tmp_path)
