@@ -35,7 +35,7 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:.6rem;
 dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.2rem,1fr));gap:1rem;margin:1.1rem 0 0}
 dl div{border-left:3px solid var(--rule);padding-left:.7rem}
 dt,dd:last-child{color:var(--soft);font-size:.8rem}dd{margin:0}
-dd:nth-child(2){font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
+dd:nth-child(2){font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums;line-height:1.3}
 figure{margin:.6rem 0 1.5rem;min-width:0}
 figcaption{font-weight:600;margin-bottom:.4rem;display:flex;flex-wrap:wrap;gap:0 .7rem;
 align-items:baseline}
@@ -43,17 +43,18 @@ figure:last-child,section figure:last-of-type{margin-bottom:0}
 figcaption b{font-weight:400;font-size:.8rem;white-space:nowrap}
 figcaption b::before{content:"";display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.3rem}
 .now::before,b.merge::before{background:var(--now)}.then::before,b.leave::before{background:var(--then)}
-.plot{display:grid;grid-template-columns:3.6rem 1fr;gap:0 .5rem;font-size:.75rem;color:var(--soft);
+.plot{display:grid;grid-template-columns:4.3rem 1fr;gap:0 .5rem;font-size:.75rem;color:var(--soft);
 font-variant-numeric:tabular-nums}
 .plot svg{width:100%;display:block;border-bottom:1px solid var(--rule);border-left:1px solid var(--rule);
 overflow:visible}
-.y{display:flex;flex-direction:column;justify-content:space-between;text-align:right;line-height:1}
+.y{display:flex;flex-direction:column;justify-content:space-between;text-align:right;line-height:1;
+white-space:nowrap}
 .x{grid-column:2;display:flex;justify-content:space-between;padding-top:.25rem;height:1.5rem}
 .x span{flex:0 1 auto;width:0;display:flex;justify-content:center;white-space:nowrap}
 .x span:first-child{justify-content:flex-start}.x span:last-child{justify-content:flex-end}
 @media(max-width:40rem){.x span:not(:first-child,:last-child){visibility:hidden}}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(18rem,100%),1fr));gap:0 2rem}
-path.now{fill:var(--fill);stroke:var(--now)}path.then{fill:var(--fill2);stroke:var(--then)}
+path.now,path.merge{fill:var(--fill);stroke:var(--now)}path.then,path.leave{fill:var(--fill2);stroke:var(--then)}
 path,line{stroke-width:1.5;vector-effect:non-scaling-stroke}
 rect.merge{fill:var(--now)}rect.leave,rect.column{fill:var(--then)}
 line.fall{stroke:var(--soft)}line.mark{stroke:var(--then);stroke-width:7;stroke-linecap:round}

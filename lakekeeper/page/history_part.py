@@ -53,7 +53,7 @@ def _charts(worked: Sequence[Operation]) -> Iterator[Markup]:
             top = max(max(before, after) for before, after, _ in known)
             chart = spans(known, title=f"{caption}, by operation", top=significant(top), ticks=ticks)
             yield figure(
-                f"{caption}, before and after",
+                caption,
                 chart,
                 "From before each operation to after it (the dot), oldest first.",
             )

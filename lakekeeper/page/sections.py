@@ -17,6 +17,7 @@ from lakekeeper.page.history_part import history_part
 from lakekeeper.page.table_view import TableView
 
 _LONGEST_TICK = 14
+_LEVEL_HEIGHT = 48
 
 
 def table_section(view: TableView, anchor: str) -> Markup:
@@ -99,7 +100,7 @@ def _depth(
     if planned:
         series.append(("then", profile.after.tolist()))
     title = f"Depth along the key, at most {info.max_depth:,} files over one point"
-    chart = steps(series, title=title, top=f"{info.max_depth:,}", ticks=ticks)
+    chart = steps(series, title=title, left=(f"{info.max_depth:,}", "0"), ticks=ticks)
     then = (tag("b", "after the plan", class_="then"),) if planned else ()
     caption = joined(["Depth along the key ", tag("b", "now", class_="now"), *then])
     below = "How many files cover each point: what a query for one key reads. Width is the share of the data."
@@ -110,18 +111,27 @@ def _runs(profile: KeyProfile, ticks: Sequence[str]) -> Markup:
     drawn = [_level(level, ticks if level is profile.levels[-1] else ()) for level in profile.levels]
     legend = [tag("b", "merged by the plan", class_="merge"), tag("b", "left", class_="leave")]
     below = "Each bar is a file, from its lowest to its highest key; a sorted run fills one line."
+    if any(level.lanes is None for level in profile.levels):
+        below += " Where there are too many files to draw, the area shows how deep they overlap."
     return figure(joined(["Levels ", *legend]), joined(drawn), below)
 
 
 def _level(level: LevelProfile, ticks: Sequence[str]) -> Markup:
-    bars = [
-        Interval(float(first), float(last), int(lane), "merge" if merged else "leave")
-        for first, last, lane, merged in zip(level.first, level.last, level.lane, level.merged, strict=True)
-    ]
-    shown = "" if len(bars) == level.blocks else f", {len(bars):,} of them drawn"
-    title = f"Level {level.level}: {counted(level.blocks, 'file')}{shown}"
-    head = tag("p", title, class_="level")
-    return joined([head, intervals(bars, level.lanes, title=title, label=f"L{level.level}", ticks=ticks)])
+    deepest = int(level.depth.max(initial=0))
+    title = f"Level {level.level}: {counted(level.blocks, 'file')}, up to {deepest:,} deep"
+    name, lanes = f"L{level.level}", level.lanes
+    if lanes is None:
+        series = [("leave", level.depth.tolist()), ("merge", level.merged_depth.tolist())]
+        chart = steps(series, title=title, left=(name, ""), ticks=ticks, height=_LEVEL_HEIGHT)
+    else:
+        bars = [
+            Interval(float(first), float(last), int(lane), "merge" if merged else "leave")
+            for first, last, lane, merged in zip(
+                lanes.first, lanes.last, lanes.lane, lanes.merged, strict=True
+            )
+        ]
+        chart = intervals(bars, lanes.count, title=title, label=name, ticks=ticks)
+    return joined([tag("p", title, class_="level"), chart])
 
 
 def _histogram(info: ClusteringInformation) -> Markup:

@@ -1,8 +1,9 @@
 """A snapshot along its key, at a bounded size: depth, runs of each level, and values to label the axis with.
 
     depth     ▂▂▅▅██▅▂▂▂          the deepest point in each of BINS equal shares of the data
-    level 0     |-----|  |---|    blocks from the first to the last byte that they may hold,
+    level 1     |-----|  |---|    blocks from the first to the last byte that they may hold,
               |-----|   |----|    in as few lanes as they need: a sorted run takes one
+    level 0   ▂▂▂▅▅▅▅▅▂▂▂         of a level with too many blocks or lanes, its depth
     position  0              1    share of the table's live bytes, in key order
 
 Partitions follow one another. However many blocks a table has, a profile holds some thousand numbers.
@@ -31,20 +32,36 @@ _NEAR = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelProfile:
-    """The blocks of one level. ``first``, ``last``, ``lane`` and ``merged`` are those of the blocks that are drawn.
+class Lanes:
+    """Blocks as intervals: positions from 0 to 1, a lane that each shares with no overlapping block, and its fate.
 
-    first, last    positions, 0 to 1
-    merged         whether the plan merges the block
+    merged    whether the plan merges the block
     """
 
-    level: int
-    blocks: int
-    lanes: int
     first: Floats
     last: Floats
     lane: Ints
     merged: Bools
+
+    @property
+    def count(self) -> int:
+        """Lanes in use."""
+        return int(self.lane.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelProfile:
+    """The blocks of one level.
+
+    depth, merged_depth    of all its blocks, and of those that the plan merges, as in :class:`KeyProfile`
+    lanes                  its blocks one by one, None if there are too many
+    """
+
+    level: int
+    blocks: int
+    depth: Ints
+    merged_depth: Ints
+    lanes: Lanes | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +93,7 @@ def key_profile(snapshot: Snapshot, tasks: Tasks) -> KeyProfile | None:
     return KeyProfile(
         depth=_binned(before, upto, curve.depth, curve.through),
         after=_binned(before, upto, then.depth, then.through),
-        levels=_levels(snapshot, before[line.lo], upto[line.hi], line, merged),
+        levels=_levels(snapshot, line, (before, upto), merged),
         ticks=_ticks(snapshot, line, before),
     )
 
@@ -123,31 +140,38 @@ def _binned(before: Floats, upto: Floats, at: Counts, through: Counts) -> Ints:
 
 
 def _levels(
-    snapshot: Snapshot, first: Floats, last: Floats, line: Intervals, merged: Bools
+    snapshot: Snapshot, line: Intervals, positions: tuple[Floats, Floats], merged: Bools
 ) -> tuple[LevelProfile, ...]:
     level = snapshot.blocks.level_under(snapshot.key)
-    found = []
-    for number in np.unique(level):
-        of = np.flatnonzero(level == number)
-        of = of[np.lexsort((line.hi[of], line.lo[of]))]
-        shown, lane = _drawn(of, line)
-        lanes = int(lane.max(initial=0)) + 1
-        found.append(
-            LevelProfile(int(number), len(of), lanes, first[shown], last[shown], lane, merged[shown])
+    return tuple(
+        LevelProfile(
+            int(number),
+            int((level == number).sum()),
+            _depth_of(line, positions, level == number),
+            _depth_of(line, positions, (level == number) & merged),
+            _drawn(np.flatnonzero(level == number), line, positions, merged),
         )
-    return tuple(found)
+        for number in np.unique(level)
+    )
 
 
-def _drawn(ordered: Index, line: Intervals) -> tuple[Index, Ints]:
-    """Blocks that fit in the drawing, evenly chosen along the key, and the lane of each."""
-    step = -(-len(ordered) // BLOCKS_PER_LEVEL)
-    while True:
-        shown = ordered[::step]
-        lane = _lanes(line.lo[shown], line.hi[shown])
-        lanes = int(lane.max(initial=0)) + 1
-        if lanes <= LANES:
-            return shown, lane
-        step *= -(-lanes // LANES)
+def _depth_of(line: Intervals, positions: tuple[Floats, Floats], some: Bools) -> Ints:
+    """The binned depth of some of the blocks alone."""
+    nulls = some & (line.null_lo >= 0)
+    lo = np.concatenate([line.lo[some], line.null_lo[nulls]])
+    hi = np.concatenate([line.hi[some], line.null_hi[nulls]])
+    curve = curve_over(lo, hi, line.group)
+    return _binned(*positions, curve.depth, curve.through)
+
+
+def _drawn(of: Index, line: Intervals, positions: tuple[Floats, Floats], merged: Bools) -> Lanes | None:
+    """These blocks in lanes, in key order. A sample of them would hide how they overlap, so it is all or none."""
+    if len(of) > BLOCKS_PER_LEVEL:
+        return None
+    of = of[np.lexsort((line.hi[of], line.lo[of]))]
+    before, upto = positions
+    lanes = Lanes(before[line.lo[of]], upto[line.hi[of]], _lanes(line.lo[of], line.hi[of]), merged[of])
+    return lanes if lanes.count <= LANES else None
 
 
 def _lanes(lo: Ints, hi: Ints) -> Ints:

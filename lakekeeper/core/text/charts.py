@@ -31,14 +31,14 @@ def steps(
     series: Sequence[tuple[str, Sequence[float]]],
     *,
     title: str,
-    top: str,
+    left: tuple[str, str],
     ticks: Sequence[str],
     height: int = 120,
 ) -> Markup:
-    """Series (class, values) over the same bins, as filled steps from zero; ``top`` labels the highest."""
+    """Series (class, values) over the same bins, as filled steps from zero; ``left`` labels the highest and zero."""
     highest = max((value for _, values in series for value in values), default=0) or 1
     shapes = [tag("path", class_=name, d=_outline(values, highest, height)) for name, values in series]
-    return _framed(shapes, title, [top, "0"], ticks, height)
+    return _framed(shapes, title, left, ticks, height)
 
 
 def intervals(

@@ -10,7 +10,15 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.layout.clustering_info import measure
-from lakekeeper.core.layout.key_profile import BINS, BLOCKS_PER_LEVEL, LANES, KeyProfile, key_profile
+from lakekeeper.core.layout.key_profile import (
+    BINS,
+    BLOCKS_PER_LEVEL,
+    LANES,
+    KeyProfile,
+    Lanes,
+    LevelProfile,
+    key_profile,
+)
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import Tasks
 from lakekeeper.core.planning.planner import make_plan
@@ -31,6 +39,11 @@ def profile_of(snapshot: Snapshot, policy: Policy = FULL) -> KeyProfile:
     return found
 
 
+def lanes_of(level: LevelProfile) -> Lanes:
+    assert level.lanes is not None
+    return level.lanes
+
+
 def test_the_deepest_bin_and_the_levels_are_those_of_the_clustering_information() -> None:
     checked = 0
     for seed in range(300):
@@ -40,9 +53,10 @@ def test_the_deepest_bin_and_the_levels_are_those_of_the_clustering_information(
         info, profile = measure(snapshot), profile_of(snapshot)
         assert int(profile.depth.max()) == info.max_depth, seed
         assert {level.level: level.blocks for level in profile.levels} == info.levels, seed
-        assert sum(len(level.first) for level in profile.levels) == info.total_partition_count, seed
-        assert all((each.first >= 0).all() and (each.last <= 1).all() for each in profile.levels), seed
-        assert all((each.first <= each.last).all() for each in profile.levels), seed
+        drawn = [lanes_of(level) for level in profile.levels]
+        assert sum(len(each.first) for each in drawn) == info.total_partition_count, seed
+        assert all((each.first >= 0).all() and (each.last <= 1).all() for each in drawn), seed
+        assert all((each.first <= each.last).all() for each in drawn), seed
         checked += 1
     assert checked > 150
 
@@ -62,31 +76,39 @@ def test_depth_and_positions_of_a_drawn_table() -> None:
         (0.75, ""),
         (1, "100"),
     ]
-    low, high = profile.levels
+    low, high = map(lanes_of, profile.levels)
+    assert [level.depth.max() for level in profile.levels] == [2, 1]
     assert (low.first.tolist(), low.last.tolist(), low.lane.tolist()) == ([0, 0], [0.5, 0.5], [0, 1])
-    assert (high.first.tolist(), high.last.tolist(), high.lanes) == ([0.5], [1.0], 1)
+    assert (high.first.tolist(), high.last.tolist(), high.count) == ([0.5], [1.0], 1)
 
 
 def test_after_the_plan_each_group_is_one_block_deep_and_what_is_left_stays() -> None:
     mixed = snapshot_of([(0, 50, MB, 0), (0, 50, MB, 0), (0, 50, MB, 0), (60, 100, MB, 0)])
     profile = profile_of(mixed, RANGES)
-    assert [level.merged.tolist() for level in profile.levels] == [[True, True, True, False]]
+    assert [lanes_of(level).merged.tolist() for level in profile.levels] == [[True, True, True, False]]
     assert (int(profile.depth.max()), int(profile.after.max())) == (3, 1)
+    (level,) = profile.levels
+    assert (
+        level.merged_depth.tolist()
+        == [3] * (level.merged_depth == 3).sum() + [0] * (level.merged_depth == 0).sum()
+    )
     assert profile.after.tolist()[-10:] == [1] * 10
 
 
 def test_a_sorted_run_takes_one_lane_although_its_files_share_their_bounds() -> None:
     run = snapshot_of([(10 * i, 10 * (i + 1), MB, 0) for i in range(20)])
-    assert profile_of(run).levels[0].lanes == 1
+    assert lanes_of(profile_of(run).levels[0]).count == 1
 
 
 def test_blocks_of_a_lane_do_not_overlap() -> None:
     rng = random.Random(3)
     starts = [rng.randrange(1000) for _ in range(200)]
     (level,) = profile_of(snapshot_of([(s, s + 1 + rng.randrange(90), MB, 0) for s in starts])).levels
-    for lane in range(level.lanes):
-        of = np.flatnonzero(level.lane == lane)
-        assert (level.first[of][1:] >= level.last[of][:-1] - 1e-9).all()
+    lanes = lanes_of(level)
+    assert 1 < lanes.count <= level.depth.max()
+    for lane in range(lanes.count):
+        of = np.flatnonzero(lanes.lane == lane)
+        assert (lanes.first[of][1:] >= lanes.last[of][:-1] - 1e-9).all()
 
 
 def test_the_order_of_the_blocks_does_not_matter() -> None:
@@ -96,8 +118,8 @@ def test_the_order_of_the_blocks_does_not_matter() -> None:
     one, other = profile_of(snapshot), profile_of(shuffled)
     assert one.depth.tolist() == other.depth.tolist()
     assert one.after.tolist() == other.after.tolist()
-    assert [sorted(level.first) for level in one.levels] == [
-        pytest.approx(sorted(level.first)) for level in other.levels
+    assert [lanes_of(level).first for level in one.levels] == [
+        pytest.approx(lanes_of(level).first) for level in other.levels
     ]
 
 
@@ -106,10 +128,19 @@ def test_a_profile_of_a_hundred_thousand_files_has_a_bounded_size() -> None:
     profile = profile_of(snapshot, RANGES)
     assert len(profile.depth) == len(profile.after) == BINS
     assert int(profile.depth.max()) == measure(snapshot).max_depth
-    for level in profile.levels:
-        assert 0 < len(level.first) <= BLOCKS_PER_LEVEL
-        assert level.lanes <= LANES
+    assert all(level.lanes is None and len(level.depth) == BINS for level in profile.levels)
     assert sum(level.blocks for level in profile.levels) == 100_000
+
+
+def test_a_level_is_drawn_whole_or_not_at_all() -> None:
+    """A sample of blocks that overlap looks like a sorted run."""
+    many = [(i, i + 3, MB, 0) for i in range(BLOCKS_PER_LEVEL + 1)]
+    deep = [(0, 9, MB, 0)] * (LANES + 1)
+    for rows, depth in ((many, 4), (deep, LANES + 1)):
+        (level,) = profile_of(snapshot_of(rows)).levels
+        assert (level.lanes, int(level.depth.max())) == (None, depth)
+        (fits,) = profile_of(snapshot_of(rows[:-1])).levels
+        assert len(lanes_of(fits).first) == len(rows) - 1
 
 
 def test_without_blocks_or_without_a_key_there_is_no_profile() -> None:

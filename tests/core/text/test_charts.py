@@ -13,13 +13,13 @@ def numbers(page: str, name: str) -> list[float]:
 
 
 def test_steps_reach_the_top_where_the_value_is_highest_and_join_equal_neighbours() -> None:
-    page = steps([("now", [1, 1, 4, 4])], title="depth", top="4", ticks=["a", "z"], height=100)
+    page = steps([("now", [1, 1, 4, 4])], title="depth", left=("4", "0"), ticks=["a", "z"], height=100)
     assert 'd="M0,100H0.0V75.0H500.0V0.0H1000V100Z"' in page
     assert re.findall(r"<span>(.*?)</span>", page) == ["4", "0", "a", "z"]
 
 
 def test_two_series_share_their_scale() -> None:
-    page = steps([("now", [8]), ("then", [2])], title="depth", top="8", ticks=[], height=100)
+    page = steps([("now", [8]), ("then", [2])], title="depth", left=("8", "0"), ticks=[], height=100)
     assert re.findall(r'class="(\w+)" d="M0,100H0.0V([\d.]+)', page) == [("now", "0.0"), ("then", "75.0")]
 
 
@@ -46,7 +46,8 @@ def test_a_span_falls_from_before_to_after() -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [steps([("now", [])], title="t", top="", ticks=[]), columns([], title="t", top="", ticks=[])]
+    "made",
+    [steps([("now", [])], title="t", left=("", ""), ticks=[]), columns([], title="t", top="", ticks=[])],
 )
 def test_nothing_to_draw_is_an_empty_chart(made: str) -> None:
     assert "<svg" in made
