@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from lakekeeper.core.text.charts import columns, spans
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Child, Markup, joined, rows_table, tag
-from lakekeeper.history.costs import Costs
+from lakekeeper.history.costs import Costs, Prices
 from lakekeeper.history.operation import Operation, utc
 from lakekeeper.page.figures import figure, money, note, scrolled
 
@@ -19,7 +20,7 @@ _OPERATIONS = 12
 _RACES = 12
 
 
-def history_part(operations: Sequence[Operation] | None, costs: Costs) -> Markup:
+def history_part(operations: Sequence[Operation] | None, costs: Costs, prices: Prices) -> Markup:
     """Charts over the operations that changed the table, oldest first; the newest as a table; lost races; costs."""
     if operations is None:
         return note(
@@ -27,47 +28,57 @@ def history_part(operations: Sequence[Operation] | None, costs: Costs) -> Markup
         )
     if not operations:
         return note("No operation on this table is recorded yet.")
-    worked = [each for each in reversed(operations) if each.operation_status in ("done", "partial")]
-    charts = tag("div", *_charts(worked), class_="charts")
+    worked = [each for each in reversed(operations) if each.operation_status != "idle"]
+    charts = tag("div", *_falls(worked), *_sums(worked, prices), class_="charts")
     return joined([charts, _newest(operations), _races(operations), _costs(costs)])
 
 
-def _charts(worked: Sequence[Operation]) -> Iterator[Markup]:
-    parts = [
-        part for part in np.array_split(np.arange(len(worked)), min(_COLUMNS, len(worked) or 1)) if len(part)
-    ]
-    groups = [[worked[at] for at in part] for part in parts]
-    if not groups:
-        return
+def _grouped(worked: Sequence[Operation]) -> list[Sequence[Operation]]:
+    """The operations in order, in as many groups as a chart has columns."""
+    parts = np.array_split(np.arange(len(worked)), min(_COLUMNS, len(worked)) or 1)
+    return [worked[part[0] : part[-1] + 1] for part in parts if len(part)]
+
+
+def _dates(worked: Sequence[Operation]) -> list[str]:
     first, last = _at(worked[0].end_ms), _at(worked[-1].end_ms)
-    ticks = [first, last] if first[:10] == last[:10] else [first[:10], last[:10]]
-    each = (
-        "one column for each operation" if len(groups) == len(worked) else "one column for several operations"
-    )
+    return [first, last] if first[:10] == last[:10] else [first[:10], last[:10]]
+
+
+def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
+    """Figures before and after each operation that knows them."""
     for name, caption in (("depth", "Average depth"), ("files_per_query", "Files read by a query")):
-        both = [_first_and_last(group, name) for group in groups]
-        known = [
-            (*found, _span_text(group, found)) for group, found in zip(groups, both, strict=True) if found
-        ]
+        both = [(group, _first_and_last(group, name)) for group in _grouped(worked)]
+        known = [(*found, _span_text(group, found)) for group, found in both if found]
         if known:
-            top = max(max(before, after) for before, after, _ in known)
-            chart = spans(known, title=f"{caption}, by operation", top=significant(top), ticks=ticks)
-            yield figure(
-                caption,
-                chart,
-                "From before each operation to after it (the dot), oldest first.",
-            )
-    for name, caption in (
-        ("rewritten_bytes_count", "Bytes rewritten"),
-        ("deleted_bytes_count", "Bytes freed by vacuum"),
+            top = significant(max(max(before, after) for before, after, _ in known))
+            chart = spans(known, title=f"{caption}, by operation", top=top, ticks=_dates(worked))
+            yield figure(caption, chart, "From before each operation to after it (the dot), oldest first.")
+
+
+def _sums(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
+    """Bytes and money, operation by operation. A cost that is not known is left out, and the text says so."""
+    groups = _grouped(worked)
+    several = "several operations" if len(groups) < len(worked) else "each operation"
+    for caption, of, shown in (
+        ("Bytes rewritten", partial(_metric, "rewritten_bytes_count"), size),
+        ("Bytes freed by vacuum", partial(_metric, "deleted_bytes_count"), size),
+        ("Cost", lambda each: prices.of(each.core_seconds, _metric("added_bytes_count", each)), money),
     ):
-        sums = [sum(int(o.operation_metrics.get(name, 0)) for o in group) for group in groups]
+        found = [[of(each) for each in group] for group in groups]
+        sums = [sum(value for value in values if value is not None) for values in found]
         if any(sums):
-            bars = [(float(n), f"{_when(group)}: {size(n)}") for group, n in zip(groups, sums, strict=True)]
+            bars = [(float(n), f"{_when(group)}: {shown(n)}") for group, n in zip(groups, sums, strict=True)]
             chart = columns(
-                bars, title=f"{caption}, oldest operation first", top=size(max(sums)), ticks=ticks
+                bars, title=f"{caption}, by operation", top=shown(max(sums)), ticks=_dates(worked)
             )
-            yield figure(caption, chart, f"{each.capitalize()}, oldest first; {size(sum(sums))} in all.")
+            unknown = sum(value is None for values in found for value in values)
+            without = f", without {counted(unknown, 'operation')} of unknown cost" if unknown else ""
+            below = f"One column for {several}, oldest first; {shown(sum(sums))} in all{without}."
+            yield figure(caption, chart, below)
+
+
+def _metric(name: str, operation: Operation) -> int:
+    return int(operation.operation_metrics.get(name, 0))
 
 
 def _first_and_last(group: Sequence[Operation], name: str) -> tuple[float, float] | None:

@@ -36,7 +36,7 @@ def table_section(view: TableView, anchor: str) -> Markup:
         tag("h3", "Plan"),
         *_plan(plan),
         tag("h3", "History"),
-        history_part(view.operations, view.costs),
+        history_part(view.operations, view.costs, view.prices),
         id=anchor,
     )
 
@@ -121,7 +121,8 @@ def _level(level: LevelProfile, ticks: Sequence[str]) -> Markup:
     title = f"Level {level.level}: {counted(level.blocks, 'file')}, up to {deepest:,} deep"
     name, lanes = f"L{level.level}", level.lanes
     if lanes is None:
-        series = [("leave", level.depth.tolist()), ("merge", level.merged_depth.tolist())]
+        both = [("leave", level.depth.tolist()), ("merge", level.merged_depth.tolist())]
+        series = [(which, depth) for which, depth in both if any(depth)]
         chart = steps(series, title=title, left=(name, ""), ticks=ticks, height=_LEVEL_HEIGHT)
     else:
         bars = [

@@ -41,6 +41,7 @@ class TableView:
     measured: Measured | None
     operations: tuple[Operation, ...] | None
     costs: Costs
+    prices: Prices
 
     @property
     def debt(self) -> Debt:
@@ -102,6 +103,7 @@ def view_of(
         measured=_measured(workload),
         operations=operations,
         costs=costs_of(operations or (), prices),
+        prices=prices,
     )
 
 

@@ -111,11 +111,26 @@ def test_history_shows_operations_costs_and_lost_races() -> None:
     assert shown.costs.total == pytest.approx(100 * 1.25 * 36 / 3600)
     page = Page(report(shown).html())
     assert page.numbers[0]["cost"] == shown.costs.total
-    for text in ("40 → 2", "38.5 → 1.25", "300.0 MiB in all", "The newest 12 of 100", "Total cost 1.25"):
+    for text in (
+        "40 → 2",
+        "38.5 → 1.25",
+        "300.0 MiB in all",
+        "The newest 12 of 100",
+        "Total cost 1.25",
+        "1.25 in all",
+    ):
         assert text in page.text, text
     assert str(GROUP.detail) in page.text
     bars = [given for name, given in page.tags if given.get("class") == "column"]
-    assert 0 < len(bars) <= 48
+    assert 48 <= len(bars) <= 2 * 48  # of bytes and of money
+
+
+def test_a_cost_that_is_not_known_is_not_zero() -> None:
+    done = (operation("a"), operation("b", core_seconds=None))
+    page = Page(report(view(operations=done, prices=Prices(core_hour=3600.0))).html())
+    assert "1.25 in all, without 1 operation of unknown cost" in page.text
+    assert "1 operation without measured core-seconds" in page.text
+    assert "cost" not in page.numbers[0]
 
 
 @pytest.mark.parametrize(
