@@ -54,21 +54,33 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def run(block: Block, names: dict[str, Any], page: Path) -> None:
-    """Run a block; what it defines is in ``names``. Raises its error, or AssertionError for a command that fails."""
-    if block.kind == "python":
-        program = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
-        try:
-            exec(program, names)  # noqa: S102 - our own page
-        except SystemExit as ended:
-            if ended.code:
-                raise AssertionError(f"{page}:{block.line}: exited with {ended.code}") from ended
-    elif block.kind == "sql":
-        for statement in statements(block.code):
-            lk.sql(names["spark"], statement).collect()
-    else:
-        for command, *arguments in commands(block.code):
-            assert command == "lakekeeper", (
-                f"{page}:{block.line}: {command} is not run by this test; mark the block"
-            )
-            code = main(arguments)
-            assert code == 0, f"{page}:{block.line}: lakekeeper {shlex.join(arguments)} exited with {code}"
+    """Run a block; what it defines is in ``names``. Raises AssertionError with the place and the block."""
+    try:
+        if block.kind == "python":
+            _python(block, names, page)
+        elif block.kind == "sql":
+            for statement in statements(block.code):
+                lk.sql(names["spark"], statement).collect()
+        else:
+            for words in commands(block.code):
+                _command(words)
+    except Exception as error:
+        raise AssertionError(f"{page.name}:{block.line}: {error}\n{block.code}") from error
+
+
+def _python(block: Block, names: dict[str, Any], page: Path) -> None:
+    program = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+    try:
+        exec(program, names)  # noqa: S102 - our own page
+    except SystemExit as ended:
+        if ended.code:
+            raise AssertionError(f"it exited with {ended.code}") from ended
+
+
+def _command(words: list[str]) -> None:
+    name, *arguments = words
+    if name != "lakekeeper":
+        raise AssertionError(f"{name} is not run by this test: mark the block")
+    code = main(arguments)
+    if code:
+        raise AssertionError(f"{shlex.join(words)} exited with {code}")

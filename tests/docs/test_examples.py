@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,27 @@ DEEP = {"automatic-runs", "merge-deletes", "simulate", "sql", "vacuum", "delete-
 COLUMNS = "id BIGINT, user_id BIGINT, ts TIMESTAMP, day DATE, note STRING, seen BOOLEAN"
 ROWS = """SELECT id, id % 997 * 10 AS user_id, timestamp '2026-01-01' + make_interval(0, 0, 0, 0, 0, id) AS ts,
 date '2026-01-01' AS day, concat('note ', id) AS note, false AS seen FROM range({first}, {first} + 300)"""
-TABLES = {"ice.db.events": "iceberg", "spark_catalog.db.events": "delta", "spark_catalog.db.clone": "delta"}
+TABLES = {
+    "ice.db.events": "iceberg",
+    "ice.db.old": "iceberg",
+    "ice.db.small": "iceberg",
+    "spark_catalog.db.events": "delta",
+    "spark_catalog.db.clone": "delta",
+    "delta.`{place}/data/delta/events`": "delta",
+}
+"""What a page may name → its format."""
 
 
-def _params() -> Iterator[Any]:
-    for page in PAGES:
-        yield pytest.param(page, id=page.stem, marks=[pytest.mark.deep] if page.stem in DEEP else [])
+def _params() -> list[Any]:
+    return [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.deep] if page.stem in DEEP else [])
+        for page in PAGES
+    ]
 
 
 @pytest.fixture
 def place(
-    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """An empty folder, the tables of the pages, and the files that the pages find on a machine."""
     monkeypatch.chdir(tmp_path)
@@ -47,14 +58,27 @@ def place(
     seen = Workload("ice.db.events", (scan,) * 20, scan.at_ms, scan.at_ms + 3_600_000)
     (tmp_path / "logs" / "app-20261122").write_text(seen.to_json())
     spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.db")
-    made = {**TABLES, f"delta.`{tmp_path}/data/delta/events`": "delta"}
-    for name, form in made.items():
-        spark.sql(f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING {form}")
+    made = [name.format(place=tmp_path) for name in TABLES if _names(page, name)]
+    for name in made:
+        spark.sql(
+            f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING {'iceberg' if name.startswith('ice') else 'delta'} "
+            "PARTITIONED BY (day) TBLPROPERTIES ('lakekeeper.cluster-by' = 'user_id')"
+        )
         for first in (0, 100):
             spark.sql(f"INSERT INTO {name} {ROWS.format(first=first)}")
     yield tmp_path
-    for name in TABLES:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    for name in made:
+        if "/" not in name:
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def _names(page: Path, table: str) -> bool:
+    """Whether a page names a table, by its path, or with or without Spark's own catalog; the quickstart makes its own."""
+    if page.stem == "quickstart" and "/" not in table:
+        return False
+    name = table.partition("`")[2].removeprefix("{place}").removesuffix("`") or table
+    spelled = re.escape(name).replace(r"spark_catalog\.", r"(?<!ice\.)")
+    return re.search(spelled, page.read_text()) is not None
 
 
 def _here(text: str, place: Path, spark: SparkSession) -> str:
@@ -74,13 +98,15 @@ def _here(text: str, place: Path, spark: SparkSession) -> str:
 def test_each_block_of_a_page_runs(page: Path, place: Path, spark: SparkSession) -> None:
     names: dict[str, Any] = {"spark": spark, "lk": lk, "__name__": "page"}
     ran = 0
-    for block in blocks(_here(page.read_text(), place, spark)):
-        if block.kind in RUN and not block.why:
-            try:
+    try:
+        for block in blocks(_here(page.read_text(), place, spark)):
+            if block.kind in RUN and not block.why:
                 run(block, names, page)
-            except Exception as error:
-                raise AssertionError(f"{page}:{block.line}: {error}\n{block.code}") from error
-            ran += 1
+                ran += 1
+    finally:
+        for value in names.values():
+            if isinstance(value, lk.Listening | lk.Service):
+                value.stop()
     assert ran or all(block.why for block in blocks(page.read_text()) if block.kind in RUN)
 
 
@@ -107,10 +133,10 @@ def test_the_reader_of_pages_finds_what_is_planted() -> None:
     ]
 
 
-def test_a_command_that_fails_fails_the_page(tmp_path: Path) -> None:
+def test_a_command_that_fails_fails_the_page() -> None:
     with pytest.raises(AssertionError, match="exited with 2"):
-        run(Block("sh", "lakekeeper plan t --budget ten\n", 1), {}, tmp_path)
+        run(Block("sh", "lakekeeper plan t --budget ten\n", 1), {}, Path("page.md"))
     with pytest.raises(AssertionError, match="mark the block"):
-        run(Block("sh", "make demo\n", 1), {}, tmp_path)
-    with pytest.raises(NameError):
-        run(Block("python", "missing\n", 1), {}, tmp_path)
+        run(Block("sh", "make demo\n", 1), {}, Path("page.md"))
+    with pytest.raises(AssertionError, match=r"page\.md:1: name 'missing' is not defined"):
+        run(Block("python", "missing\n", 1), {}, Path("page.md"))
