@@ -73,7 +73,7 @@ def place(
 
 
 def _names(page: Path, table: str) -> bool:
-    """Whether a page names a table, by its path, or with or without Spark's own catalog; the quickstart makes its own."""
+    """Whether a page names a table, by path or name, Spark's catalog aside; the quickstart makes its own."""
     if page.stem == "quickstart" and "/" not in table:
         return False
     name = table.partition("`")[2].removeprefix("{place}").removesuffix("`") or table
