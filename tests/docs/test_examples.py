@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from lakekeeper.core.workload.workload import Scan, Span, Workload
 from tests.docs.blocks import RUN, Block, blocks, commands, run, statements
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "quickstart.md", *sorted((DOCS / "how-to").glob("*.md"))]
-DEEP = {"automatic-runs", "merge-deletes", "simulate", "sql", "vacuum", "delete-rows"}
+DEEP = {"automatic-runs", "sql", "vacuum"}
 COLUMNS = "id BIGINT, user_id BIGINT, ts TIMESTAMP, day DATE, note STRING, seen BOOLEAN"
 ROWS = """SELECT id, id % 997 * 10 AS user_id, timestamp '2026-01-01' + make_interval(0, 0, 0, 0, 0, id) AS ts,
 date '2026-01-01' AS day, concat('note ', id) AS note, false AS seen FROM range({first}, {first} + 300)"""
@@ -54,9 +55,7 @@ def place(
     )
     for name in ("conf/auto.example.conf", "lakekeeper.conf"):
         (tmp_path / name).write_text(auto)
-    scan = Scan(1_800_000_000_000, {"user_id": (Span(70, 70),)}, ("user_id",))
-    seen = Workload("ice.db.events", (scan,) * 20, scan.at_ms, scan.at_ms + 3_600_000)
-    (tmp_path / "logs" / "app-20261122").write_text(seen.to_json())
+    (tmp_path / "logs" / "app-20261122").write_text("\n".join(map(json.dumps, _event_log())))
     spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.db")
     made = [name.format(place=tmp_path) for name in TABLES if _names(page, name)]
     for name in made:
@@ -64,12 +63,30 @@ def place(
             f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING {'iceberg' if name.startswith('ice') else 'delta'} "
             "PARTITIONED BY (day) TBLPROPERTIES ('lakekeeper.cluster-by' = 'user_id')"
         )
-        for first in (0, 100):
+    for first in (0, 100):
+        for name in made:
             spark.sql(f"INSERT INTO {name} {ROWS.format(first=first)}")
+        time.sleep(1)  # files that are added within a second are one commit to a simulation
     yield tmp_path
     for name in made:
         if "/" not in name:
             spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def _event_log() -> Iterator[dict[str, Any]]:
+    """What Spark writes of twenty queries for one user."""
+    yield {"Event": "SparkListenerLogStart", "Spark Version": "4.1.1"}
+    node = {"nodeName": "BatchScan ice.db.events", "children": [], "metadata": {}, "metrics": []}
+    scan = "IcebergScan(table=ice.db.events, schemaId=0, snapshotId=1, branch=null, filters=user_id = 70, "
+    tree = {
+        **node,
+        "simpleString": f"BatchScan ice.db.events[] {scan}runtimeFilters=, groupedBy=) RuntimeFilters: []",
+    }
+    event = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution"
+    for number in range(20):
+        this, at = {"executionId": number}, 1_800_000_000_000 + number * 60_000
+        yield {"Event": f"{event}Start", **this, "description": "count", "time": at, "sparkPlanInfo": tree}
+        yield {"Event": f"{event}End", **this, "time": at + 500}
 
 
 def _names(page: Path, table: str) -> bool:
