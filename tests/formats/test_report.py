@@ -79,10 +79,14 @@ def test_many_tables_and_one_that_is_missing(lake: Lake, name: str, tmp_path: Pa
         lk.report(lake.spark, " , ")
 
 
-def test_columns_of_the_call_replace_the_key(lake: Lake, name: str) -> None:
-    (view,) = lk.table(lake.spark, name).report("id").tables
-    assert view.plan.key == "(id)"
-    assert view.information == lk.table(lake.spark, name).clustering_information("id")
+@pytest.mark.parametrize("columns, shown_as", [("id", "(id)"), ("hilbert(id, k)", "hilbert(id, k)")])
+def test_columns_of_the_call_replace_the_key(lake: Lake, name: str, columns: str, shown_as: str) -> None:
+    report = lk.table(lake.spark, name).report(columns)
+    (view,) = report.tables
+    assert view.plan.key == shown_as
+    assert view.information == lk.table(lake.spark, name).clustering_information(columns)
+    assert view.profile is not None
+    assert int(view.profile.depth.max()) == Page(report.html()).numbers[0]["max_depth"]
 
 
 def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_could_be_read(
