@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test full deep matrix model faults check format golden generate bench clean
+.PHONY: help setup demo test full deep matrix model faults docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -25,11 +25,15 @@ deep: setup ## run the tests of further kinds of tables, values and statements
 matrix: setup ## run every race of tests/matrix and print each outcome
 	$(PYTHON_BIN) -m pytest tests/matrix -m matrix
 
-check: setup ## format, lint, types and import contracts
+check: setup ## format, lint, types, import contracts, and the documentation with its links
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m ruff check .
 	$(PYTHON_BIN) -m mypy
 	.venv/bin/lint-imports --no-cache
+	NO_MKDOCS_2_WARNING=1 $(PYTHON_BIN) -m mkdocs build --strict --quiet
+
+docs: setup ## build the documentation into build/site
+	$(PYTHON_BIN) -m mkdocs build --strict
 
 format: setup ## format the code and apply the fixes of ruff
 	$(PYTHON_BIN) -m ruff format .

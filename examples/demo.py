@@ -240,6 +240,7 @@ def _next(console: Console, both: tuple[Side, ...]) -> None:
         f"{command} info {delta}",
         f"{command} info {iceberg} {catalog}",
         f"{command} plan {delta} --columns dest",
+        f"{command} report {delta} {iceberg} -o demo/report.html {catalog}",
         f"{command} recluster {iceberg} --columns carrier,flight --dry-run {catalog}",
         f"{command} auto --once --properties-file conf/auto.example.conf",
     )

@@ -36,6 +36,8 @@ from lakekeeper.fleet import auto, run
 from lakekeeper.history.costs import Cost, Costs
 from lakekeeper.history.history import History
 from lakekeeper.history.operation import Decision, Operation
+from lakekeeper.page.report import HtmlReport
+from lakekeeper.reporting import report
 from lakekeeper.spark.query_listener import Listening
 from lakekeeper.statements.sql import sql
 from lakekeeper.workloads import listen
@@ -50,6 +52,7 @@ __all__ = [
     "DeleteReport",
     "DroppedTable",
     "History",
+    "HtmlReport",
     "InstallStatus",
     "Installed",
     "KeyReport",
@@ -74,6 +77,7 @@ __all__ = [
     "errors",
     "install",
     "listen",
+    "report",
     "restore_table",
     "run",
     "sql",

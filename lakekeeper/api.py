@@ -36,11 +36,13 @@ from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import Costs, costs_of
 from lakekeeper.history.history import History
 from lakekeeper.opening import open_adapter
+from lakekeeper.page.report import HtmlReport
 from lakekeeper.recording import configured_store, prices_of, recorder_of
 from lakekeeper.spark.frames import blocks_frame
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spi import Adapter, Observer, TableName
 from lakekeeper.table_context import TableContext
+from lakekeeper.table_report import report_of
 from lakekeeper.workloads import EventLogs, Queries, workload_of
 
 if TYPE_CHECKING:
@@ -460,6 +462,20 @@ class Table:
         since_ms = arguments.moment_ms(since, "since")
         operations = configured_store(options).operations(self._context.recorder.table, since_ms=since_ms)
         return costs_of(operations, prices_of(options))
+
+    def report(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        workload: Queries | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> HtmlReport:
+        """The table, its plan and its history as one page: ``t.report().save("report.html")``.
+
+        Arguments as for :meth:`plan`. A table without a key is shown with the plan of :meth:`compact`. Reads no data
+        file and writes nothing. For many tables see :func:`lakekeeper.report`.
+        """
+        return report_of(self._context, columns, workload, options)
 
 
 def table(spark: SparkSession, name: str) -> Table:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
     "info",
     "plan",
+    "report",
     "advise",
     "simulate",
     "cluster-by",

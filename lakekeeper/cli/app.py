@@ -95,6 +95,42 @@ def plan(
 
 @app.command()
 @with_setup
+def report(
+    setup: Setup,
+    tables: Annotated[
+        list[str],
+        typer.Argument(metavar="TABLES", help="Names, patterns (ice.db.*) or paths of Delta tables."),
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
+    ] = Path("report.html"),
+    columns: Columns = None,
+    workload: Queries = None,
+    option: Given = None,
+) -> int:
+    """Write tables, their plans and their history as one HTML page.
+
+    Shows depth along the key, levels, the plan with reasons, files that queries read, bytes and costs over time, and
+    the tables by debt. The page needs no network. Exit code 1 if a table cannot be read.
+    """
+    from lakekeeper.reporting import report as report_of
+
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
+    require_logs(workload or ())
+    if output.is_dir() or not output.parent.is_dir():
+        raise OptionError("--output", str(output), "a file in a directory that exists")
+    made = report_of(setup.session(), tables, columns, workload=workload or None, options=options)
+    made.save(output)
+    setup.show(made)
+    if not setup.silent:
+        typer.echo(f"wrote {output}", err=True)
+    return made.exit_code
+
+
+@app.command()
+@with_setup
 def advise(
     setup: Setup,
     table: TableName,

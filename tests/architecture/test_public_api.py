@@ -64,7 +64,16 @@ def test_what_a_call_returns_can_be_named() -> None:
     calls: list[Callable[..., Any]] = [
         method for name, method in inspect.getmembers(lk.Table, inspect.isfunction) if name[0] != "_"
     ]
-    calls += [lk.table, lk.listen, lk.run, lk.auto, lk.drop_table, lk.dropped_tables, lk.restore_table]
+    calls += [
+        lk.table,
+        lk.listen,
+        lk.report,
+        lk.run,
+        lk.auto,
+        lk.drop_table,
+        lk.dropped_tables,
+        lk.restore_table,
+    ]
     named: set[str] = set()
     for call in calls:
         told = str(inspect.signature(call).return_annotation)

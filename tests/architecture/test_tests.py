@@ -122,6 +122,9 @@ ELSEWHERE = {
     # rendered text: compared line by line in golden files, or where the value is tested
     "core/cost/advice_text.py": "core/cost/test_key_advisor.py",
     "core/layout/clustering_info_text.py": "core/test_goldens.py",
+    "core/layout/clustering_info_html.py": "core/test_notebooks.py",
+    "core/model/plan_html.py": "core/test_notebooks.py",
+    "core/model/report_html.py": "core/test_notebooks.py",
     "core/model/plan_text.py": "core/test_goldens.py",
     "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lakekeeper.core.layout.clustering_info_html import information_html
 from lakekeeper.core.layout.clustering_info_text import render_information
 from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
 from lakekeeper.core.layout.ranks import Intervals, has_null
@@ -58,6 +59,9 @@ class ClusteringInformation(Result):
 
     def __str__(self) -> str:
         return render_information(self)
+
+    def _repr_html_(self) -> str:
+        return information_html(self)
 
 
 _NOTHING: dict[str, Any] = {

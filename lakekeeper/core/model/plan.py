@@ -22,6 +22,7 @@ from lakekeeper.core.model.blocks import Bools, Index
 from lakekeeper.core.model.boundaries import Boundaries, boundaries_from
 from lakekeeper.core.model.coefficients import Coefficients
 from lakekeeper.core.model.keys import ClusterKey, key_from_json, key_to_json
+from lakekeeper.core.model.plan_html import plan_html
 from lakekeeper.core.model.plan_table import plan_table
 from lakekeeper.core.model.plan_text import render_plan
 from lakekeeper.core.model.reason import Reason
@@ -330,3 +331,6 @@ class Plan(Result):
 
     def __str__(self) -> str:
         return render_plan(self)
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)

@@ -9,6 +9,7 @@ from typing import Any
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report_html import report_html
 from lakekeeper.core.model.report_text import render_delete, render_report, render_restore
 from lakekeeper.core.text.result import Result
 
@@ -130,6 +131,9 @@ class MergeReport(Result):
 
     def __str__(self) -> str:
         return render_report(self)
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,32 @@
+"""What the parts of a page are made of."""
+
+from __future__ import annotations
+
+from lakekeeper.core.text.markup import Child, Markup, tag
+
+
+def figure(caption: Child, content: Child, below: Child = "") -> Markup:
+    """Content under a caption, with an explanation below it."""
+    return tag(
+        "figure", tag("figcaption", caption), content, tag("p", below, class_="note") if below else None
+    )
+
+
+def scrolled(table: Markup) -> Markup:
+    """A table that scrolls sideways where the page is narrower; by keyboard too."""
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="table")
+
+
+def note(text: str) -> Markup:
+    """A remark in place of a figure."""
+    return tag("p", text, class_="note")
+
+
+def number(name: str, value: float | None, text: str) -> Markup:
+    """A number as text, with the value itself for programs that read the page."""
+    return tag("data", text, data_name=name, value="" if value is None else f"{value!r}")
+
+
+def money(amount: float) -> str:
+    """``1234.5`` → ``1,234.50``; a small amount is never shown as zero."""
+    return "under 0.01" if 0 < amount < 0.01 else f"{amount:,.2f}"

@@ -1,0 +1,203 @@
+"""What was done to a table and what it cost, as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lakekeeper.core.text.charts import columns, spans
+from lakekeeper.core.text.formatting import counted, significant, size
+from lakekeeper.core.text.markup import Child, Markup, joined, rows_table, tag
+from lakekeeper.history.costs import Costs, Prices
+from lakekeeper.history.operation import Operation, utc
+from lakekeeper.page.figures import figure, money, note, scrolled
+
+_COLUMNS = 48
+_OPERATIONS = 12
+_RACES = 12
+
+
+def history_part(operations: Sequence[Operation] | None, costs: Costs, prices: Prices) -> Markup:
+    """Charts over the operations that changed the table, oldest first; the newest as a table; lost races; costs."""
+    if operations is None:
+        return note(
+            "No history is configured: set the Spark conf spark.lakekeeper.history.path to record operations."
+        )
+    if not operations:
+        return note("No operation on this table is recorded yet.")
+    worked = [each for each in reversed(operations) if each.operation_status != "idle"]
+    charts = tag("div", *_falls(worked), *_sums(worked, prices), class_="charts")
+    return joined([charts, _newest(operations), _races(operations), _costs(costs)])
+
+
+def _grouped(worked: Sequence[Operation]) -> list[Sequence[Operation]]:
+    """The operations in order, in as many groups as a chart has columns."""
+    parts = np.array_split(np.arange(len(worked)), min(_COLUMNS, len(worked)) or 1)
+    return [worked[part[0] : part[-1] + 1] for part in parts if len(part)]
+
+
+def _dates(worked: Sequence[Operation]) -> list[str]:
+    first, last = _at(worked[0].end_ms), _at(worked[-1].end_ms)
+    return [first, last] if first[:10] == last[:10] else [first[:10], last[:10]]
+
+
+def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
+    """Figures before and after each operation that knows them."""
+    for name, caption in (("depth", "Average depth"), ("files_per_query", "Files read by a query")):
+        both = [(group, _first_and_last(group, name)) for group in _grouped(worked)]
+        known = [(*found, _span_text(group, found)) for group, found in both if found]
+        if known:
+            top = significant(max(max(before, after) for before, after, _ in known))
+            chart = spans(known, title=f"{caption}, by operation", top=top, ticks=_dates(worked))
+            yield figure(caption, chart, "From before each operation to after it (the dot), oldest first.")
+
+
+def _sums(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
+    """Bytes and money, operation by operation. A cost that is not known is left out, and the text says so."""
+    groups = _grouped(worked)
+    several = "several operations" if len(groups) < len(worked) else "each operation"
+    for caption, of, shown in (
+        ("Bytes rewritten", partial(_metric, "rewritten_bytes_count"), size),
+        ("Bytes freed by vacuum", partial(_metric, "deleted_bytes_count"), size),
+        ("Cost", lambda each: prices.of(each.core_seconds, _metric("added_bytes_count", each)), money),
+    ):
+        found = [[of(each) for each in group] for group in groups]
+        sums = [sum(value for value in values if value is not None) for values in found]
+        if any(sums):
+            bars = [(float(n), f"{_when(group)}: {shown(n)}") for group, n in zip(groups, sums, strict=True)]
+            chart = columns(
+                bars, title=f"{caption}, by operation", top=shown(max(sums)), ticks=_dates(worked)
+            )
+            unknown = sum(value is None for values in found for value in values)
+            without = f", without {counted(unknown, 'operation')} of unknown cost" if unknown else ""
+            below = f"One column for {several}, oldest first; {shown(sum(sums))} in all{without}."
+            yield figure(caption, chart, below)
+
+
+def _metric(name: str, operation: Operation) -> int:
+    return int(operation.operation_metrics.get(name, 0))
+
+
+def _first_and_last(group: Sequence[Operation], name: str) -> tuple[float, float] | None:
+    """The figure before the first and after the last of these operations that know it."""
+    known = [
+        o.operation_metrics
+        for o in group
+        if {f"{name}_before", f"{name}_after"} <= o.operation_metrics.keys()
+    ]
+    return (float(known[0][f"{name}_before"]), float(known[-1][f"{name}_after"])) if known else None
+
+
+def _span_text(group: Sequence[Operation], found: tuple[float, float]) -> str:
+    return f"{_when(group)}: {significant(found[0])} to {significant(found[1])}"
+
+
+def _when(group: Sequence[Operation]) -> str:
+    first, last = group[0], group[-1]
+    return f"{first.operation_type}, {_at(first.end_ms)}" + (
+        f" to {_at(last.end_ms)}" if len(group) > 1 else ""
+    )
+
+
+def _newest(operations: Sequence[Operation]) -> Markup:
+    rows: list[Sequence[Child]] = [
+        (
+            "ended (UTC)",
+            "operation",
+            "status",
+            "depth",
+            "files/query",
+            "predicted",
+            "rewritten",
+            "core-s",
+            "reason",
+        )
+    ]
+    rows += [
+        (
+            _at(each.end_ms),
+            each.operation_type,
+            each.operation_status,
+            _change(each, "depth"),
+            _change(each, "files_per_query"),
+            _number(each, "files_per_query_predicted", significant),
+            _number(each, "rewritten_bytes_count", size),
+            "" if each.core_seconds is None else f"{each.core_seconds:,.1f}",
+            tag("span", str(each.reason), class_="why"),
+        )
+        for each in operations[:_OPERATIONS]
+    ]
+    more = len(operations) - _OPERATIONS
+    below = f"The newest {_OPERATIONS} of {len(operations):,}." if more > 0 else ""
+    return figure("Operations", scrolled(rows_table(rows, right=frozenset({3, 4, 5, 6, 7}))), below)
+
+
+def _races(operations: Sequence[Operation]) -> Markup | None:
+    """Commits of other writers that came first, and what became of the groups they touched."""
+    lost = [each for each in operations if each.operation_metrics.get("conflicts")]
+    if not lost:
+        return None
+    rows: list[Sequence[Child]] = [
+        ("ended (UTC)", "operation", "conflicts", "rows replayed", "groups", "outcome")
+    ]
+    for each in lost[:_RACES]:
+        touched = [group for group in each.groups if group.detail is not None]
+        told = dict.fromkeys(f"{group.status}: {group.detail}" for group in touched)
+        rows.append(
+            (
+                _at(each.end_ms),
+                each.operation_type,
+                f"{each.operation_metrics['conflicts']:,.0f}",
+                f"{each.operation_metrics.get('replayed_rows_count', 0):,.0f}",
+                f"{len(touched):,} of {len(each.groups):,}",
+                tag("span", "; ".join([*told][:3]) or "committed again", class_="why"),
+            )
+        )
+    below = "Other writers committed first. Their deletes were replayed on the new files, or the group was dropped."
+    return figure("Conflicts", scrolled(rows_table(rows, right=frozenset({2, 3, 4}))), below)
+
+
+def _costs(costs: Costs) -> Markup | None:
+    if not costs.costs:
+        return None
+    priced = any(each.cost is not None for each in costs.costs)
+    rows: list[Sequence[Child]] = [
+        ("operation", "calls", "read", "written", "freed", "core-s", *(("cost",) if priced else ()))
+    ]
+    rows += [
+        (
+            each.operation_type,
+            f"{each.operations:,}",
+            size(each.rewritten_bytes),
+            size(each.added_bytes),
+            size(each.deleted_bytes),
+            "?" if each.core_seconds is None else f"{each.core_seconds:,.1f}",
+            *(("?" if each.cost is None else money(each.cost),) if priced else ()),
+        )
+        for each in costs.costs
+    ]
+    total = (
+        ""
+        if costs.total is None
+        else f"Total cost {money(costs.total)}, in the currency of the configured prices."
+    )
+    unknown = sum(each.unmeasured for each in costs.costs)
+    unmeasured = f" {counted(unknown, 'operation')} without measured core-seconds." if unknown else ""
+    return figure("Cost", scrolled(rows_table(rows, right=frozenset(range(1, 7)))), total + unmeasured)
+
+
+def _change(operation: Operation, name: str) -> str:
+    found = _first_and_last([operation], name)
+    return "" if found is None else f"{significant(found[0])} → {significant(found[1])}"
+
+
+def _number(operation: Operation, name: str, shown: Callable[[Any], str]) -> str:
+    value = operation.operation_metrics.get(name)
+    return shown(value) if value else ""
+
+
+def _at(ms: int) -> str:
+    return utc(ms)[:16].replace("T", " ")

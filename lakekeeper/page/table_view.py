@@ -1,0 +1,115 @@
+"""What a report shows of one table, as values: the results of the API, and drawings of a bounded size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
+from lakekeeper.core.layout.key_profile import KeyProfile, key_profile
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import Plan, Tasks
+from lakekeeper.core.scheduling.debt import Debt, debt_of
+from lakekeeper.core.workload.workload import Workload
+from lakekeeper.history.costs import Costs, Prices, costs_of
+from lakekeeper.history.operation import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Data files that Spark opened for a query, on average over the scans that reported it."""
+
+    files: float
+    scans: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableView:
+    """One table.
+
+    information   None without a cluster key
+    plan          of ``recluster``; without a key, of ``compact``
+    measured      None where no observed query reported its files
+    operations    as recorded, newest first; None where no history is configured
+    """
+
+    table: str
+    format: str
+    information: ClusteringInformation | None
+    plan: Plan
+    profile: KeyProfile | None
+    measured: Measured | None
+    operations: tuple[Operation, ...] | None
+    costs: Costs
+    prices: Prices
+
+    @property
+    def debt(self) -> Debt:
+        """What the plan would save and rewrite."""
+        return debt_of([self.plan])
+
+    @property
+    def files_per_query(self) -> tuple[float, float] | None:
+        """Files that a query reads now, and once the plan is carried out, as predicted."""
+        if self.plan.prediction is None:
+            return None
+        worth = self.plan.prediction.worth
+        return worth.before.files, worth.after.files if self.plan.tasks else worth.before.files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; of the plan, groups are counted."""
+        plan = self.plan
+        return {
+            "table": self.table,
+            "format": self.format,
+            "version": plan.version,
+            "information": self.information.to_dict() if self.information else None,
+            "plan": {
+                "key": plan.key,
+                "policies": list(plan.policies),
+                "groups": len(plan.tasks),
+                "input_files": plan.input_files,
+                "input_bytes": plan.input_bytes,
+                "left": [item.to_dict() for item in plan.left],
+                "prediction": plan.prediction.to_dict() if plan.prediction else None,
+            },
+            "debt": self.debt.to_dict(),
+            "measured_files_per_query": self.measured.files if self.measured else None,
+            "operations": None if self.operations is None else len(self.operations),
+            **self.costs.to_dict(),
+        }
+
+
+def view_of(
+    name: tuple[str, str],
+    snapshot: Snapshot,
+    plan: Plan,
+    workload: Workload | None,
+    operations: tuple[Operation, ...] | None,
+    prices: Prices,
+) -> TableView:
+    """The view of a table, given as (name, format), at the version of the snapshot that the plan was made on."""
+    if not isinstance(plan.tasks, Tasks):
+        raise TypeError(
+            f"view_of: expected a plan as make_plan returns it, got tasks in a {type(plan.tasks)}"
+        )
+    table, form = name
+    return TableView(
+        table=table,
+        format=form,
+        information=measure(snapshot) if snapshot.key is not None else None,
+        plan=plan,
+        profile=key_profile(snapshot, plan.tasks),
+        measured=_measured(workload),
+        operations=operations,
+        costs=costs_of(operations or (), prices),
+        prices=prices,
+    )
+
+
+def _measured(workload: Workload | None) -> Measured | None:
+    known = [scan for scan in workload.scans if scan.files_read is not None] if workload else []
+    weight = sum(scan.weight for scan in known)
+    if not weight:
+        return None
+    return Measured(sum((scan.files_read or 0) * scan.weight for scan in known) / weight, len(known))
