@@ -8,11 +8,12 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jvm import Jvm, causes
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, tested_sparks, version_findings
 from lakekeeper.spi import TableName
 from lakekeeper_delta import features, log_stores
 from lakekeeper_delta.commit import LOST
 from lakekeeper_delta.native import Log, protocol_text
+from lakekeeper_delta.shims import TESTED, delta_version
 from lakekeeper_delta.table import DeltaTable
 
 _NO_JARS = (
@@ -81,8 +82,10 @@ class DeltaFormat:
 
 
 def _versions(jvm: Jvm) -> Versions:
-    delta = str(jvm.object("io.delta.package").VERSION())
-    return {"Delta Lake": (delta, ("4.3.1",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+    return {
+        "Delta Lake": (delta_version(jvm), TESTED),
+        "Spark": (str(jvm.spark.version), tested_sparks()),
+    }
 
 
 def _is_there(jvm: Jvm) -> bool:

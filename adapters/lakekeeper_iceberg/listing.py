@@ -60,7 +60,7 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
         columns += [
             F.col(f"readable_metrics.{quoted}.{field}").alias(f"{field}_{i}") for field in BOUND_FIELDS
         ]
-    live = entries.where("status < 2").select(*columns).toArrow()
+    live = jvm.to_arrow(entries.where("status < 2").select(*columns))
     is_data = pc.equal(live["content"], 0)
     return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
 
@@ -94,9 +94,9 @@ def known_commits(jvm: Iceberg, table: Any, current: int | None) -> Commits:
         F.unix_millis("committed_at").alias("at"),
         (F.col("operation") == "replace").alias("layout"),
         (summary[RUN_ID].isNotNull() & summary["removed-files-size"].isNotNull()).alias("ours"),
-        F.coalesce(summary["removed-files-size"].try_cast("bigint"), F.lit(0)).alias("bytes"),
+        F.expr("coalesce(try_cast(summary['removed-files-size'] AS bigint), 0)").alias("bytes"),
     )
-    by_id = {row["snapshot_id"]: row for row in rows.toArrow().to_pylist()}
+    by_id = {row["snapshot_id"]: row for row in jvm.to_arrow(rows).to_pylist()}
     line: list[dict[str, Any]] = []
     seen = current
     while (row := by_id.get(seen)) is not None and len(line) < len(by_id):

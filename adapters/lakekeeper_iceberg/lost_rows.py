@@ -125,9 +125,8 @@ def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
     files = np.repeat(np.arange(len(numbers)), [len(n) for n in numbers])
     wanted = pa.table({"number": files, "position": np.concatenate(numbers)})
     named = pa.table({"file": list(places), "number": np.arange(len(numbers))})
-    spark = rows.sparkSession
-    numbered = rows.join(F.broadcast(spark.createDataFrame(named)), "file")
-    return numbered.join(spark.createDataFrame(wanted), ["number", "position"], "left_semi")
+    numbered = rows.join(F.broadcast(at.jvm.from_arrow(named)), "file")
+    return numbered.join(at.jvm.from_arrow(wanted), ["number", "position"], "left_semi")
 
 
 def _scanned(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:

@@ -242,16 +242,8 @@ class Iceberg(BulkJvm):
         """
         relation = rows._jdf.queryExecution().analyzed()
         own = [a for a in self.python_list(relation.output()) if not a.metadata().contains(_METADATA)]
-        bare = relation.copy(
-            relation.table(),
-            self.seq(own),
-            relation.catalog(),
-            relation.identifier(),
-            relation.options(),
-            relation.timeTravelSpec(),
-        )
-        of_rows = self.static("org.apache.spark.sql.classic.Dataset", "ofRows")
-        return self.dataframe(of_rows(self.session, bare.withMetadataColumns())), len(own)
+        bare = self.shim.with_output(relation, self.seq(own))
+        return self.dataframe(self.rows_of_plan(bare.withMetadataColumns())), len(own)
 
     def positions(self, numbers: Any) -> Any:
         """A PositionDeleteIndex of a Java collection of Longs."""

@@ -225,11 +225,11 @@ def _target_bytes(task: MergeTask) -> int:
     return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))
 
 
-def rows_read(counter: Observation | None) -> int | None:
+def rows_read(jvm: Iceberg, counter: Observation | None) -> int | None:
     """The value of the row counter of a read after the rows were written; None without a counter."""
     if counter is None or counter._jo is None:
         return None
-    seen = counter._jo.getOrEmpty()  # not `get`: it would block forever if the counter is never set
+    seen = jvm.shim.observed(counter)  # not `get`: it would block forever if the counter is never set
     return int(seen.apply(COUNTED)) if seen.contains(COUNTED) else None
 
 

@@ -34,7 +34,7 @@ from lakekeeper.errors import (
     Unsupported,
     reason,
 )
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, tested_sparks, version_findings
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging
 from lakekeeper_iceberg.block_tracking import Follower
@@ -117,9 +117,12 @@ class IcebergFormat:
         return is_lost_race(error)
 
 
+TESTED = ("1.12.0", "1.11.0")
+
+
 def _versions(jvm: Iceberg) -> Versions:
     iceberg = str(jvm.static("org.apache.iceberg.IcebergBuild", "version")())
-    return {"Iceberg": (iceberg, ("1.12.0",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+    return {"Iceberg": (iceberg, TESTED), "Spark": (str(jvm.spark.version), tested_sparks())}
 
 
 def _is_there(jvm: Iceberg) -> bool:
@@ -320,7 +323,7 @@ class IcebergTable:
         """
         if staged.counter is None and written:
             return None
-        seen = staging.rows_read(staged.counter)
+        seen = staging.rows_read(self._jvm, staged.counter)
         return seen if seen == written and written else int(staged.rows.count())
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:

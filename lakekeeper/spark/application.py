@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.redaction import names_a_secret
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.shims import shim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,9 +18,7 @@ _PATIENCE_MS = 2_000  # until the listeners have seen the last task
 
 def secrets(spark: SparkSession) -> tuple[str, ...]:
     """The values of confs whose names say that they are secret, longest first."""
-    values = {
-        str(value) for key, value in dict(spark.conf.getAll).items() if names_a_secret(str(key)) and value
-    }
+    values = {value for key, value in shim().confs(spark).items() if names_a_secret(key) and value}
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True))
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
+from lakekeeper.spark.shims import shim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ _LOG = logging.getLogger("lakekeeper")
 
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     """All confs under ``spark.lakekeeper.``, as text."""
-    return {str(k): str(v) for k, v in dict(spark.conf.getAll).items() if str(k).startswith(CONF_PREFIX)}
+    return {key: value for key, value in shim().confs(spark).items() if key.startswith(CONF_PREFIX)}
 
 
 def table_options(

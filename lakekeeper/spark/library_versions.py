@@ -12,6 +12,7 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.lines import tested_sparks as tested_sparks  # noqa: PLC0414 - adapters import it from here
 
 ALLOW = "allow-untested-versions"
 Versions = Mapping[str, tuple[str, Sequence[str]]]
