@@ -12,6 +12,7 @@ import pytest
 
 from lakekeeper.spark import jvm
 from lakekeeper.spark.jvm import Package
+from lakekeeper.spark.shims import shim
 from tests.sampling import VARIABLE, chosen_day, expensive, take_slice
 
 if TYPE_CHECKING:
@@ -154,9 +155,9 @@ def _run_no_process_for_each_file(spark: SparkSession) -> None:
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
     """The session's confs; what a test adds is taken back."""
-    before = set(dict(spark.conf.getAll))
+    before = set(shim().confs(spark))
     yield spark.conf
-    for key in set(dict(spark.conf.getAll)) - before:
+    for key in set(shim().confs(spark)) - before:
         spark.conf.unset(key)
 
 

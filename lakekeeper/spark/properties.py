@@ -26,8 +26,8 @@ def entries(text: str) -> Iterator[tuple[int, str, str]]:
     """(number of its first line, key, value) of each entry; values are trimmed, as Spark does."""
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
-        if match is not None:
-            yield number, _unescaped(match[1]), _unescaped(line[match.end() :]).strip()
+        key, rest = (match[1], line[match.end() :]) if match else ("", line)  # a line may begin with a separator
+        yield number, _unescaped(key), _unescaped(rest).strip()
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -107,17 +107,23 @@ def local_session(
         builder = builder.config(key, value)
     with reserved(settings), _only(properties_file), _quiet_start(), _whole_start():
         spark = builder.getOrCreate()
-    for problem in missing(spark):
-        log.warning("%s", problem)
+    _warn_of_missing(spark)
     return spark
+
+
+def _warn_of_missing(spark: SparkSession) -> None:
+    """Log what the session lacks. A user of one format does not miss the jar of the other."""
+    there = tuple(name for name, kind in EXTENSIONS.items() if class_loadable(spark, kind))
+    for problem in missing(spark, there or tuple(EXTENSIONS)):
+        log.warning("%s", problem)
 
 
 def _given(conf: Mapping[str, str], properties_file: Path | None, master: str) -> dict[str, str]:
     """The user's confs, with a master. Under spark-submit, the JVM already has them all."""
     if _submitted():
-        from pyspark import SparkConf, SparkContext
+        from pyspark import SparkConf
 
-        SparkContext._ensure_initialized()  # type: ignore[no-untyped-call]  # the confs are in the JVM that runs already
+        submitted_jvm()
         return dict(SparkConf().getAll()) | dict(conf)
     return {"spark.master": master} | installation.user_confs(conf, properties_file)
 
@@ -215,6 +221,14 @@ def _submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def submitted_jvm() -> Any:
+    """The JVM of spark-submit, which runs already; only under spark-submit."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+    return SparkContext._jvm
+
+
 def _take_over(wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -229,8 +243,7 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
             now = HIDDEN if names_a_secret(key) else spark.conf.get(key, None)
             expected = f"a conf that can be set while Spark runs; the session has {now!r}"
             raise OptionError(key, value, expected) from error
-    for problem in missing(spark):
-        log.warning("%s", problem)
+    _warn_of_missing(spark)
     return spark
 
 

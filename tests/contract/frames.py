@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakekeeper.core.model.keys import arrow_type, quote
+from lakekeeper.spark.shims import shim
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
 
@@ -35,4 +36,4 @@ def _arrow(kind: str | Kinds) -> pa.DataType:
 def frame(spark: SparkSession, kinds: Kinds, rows: Sequence[Row]) -> DataFrame:
     """Rows as one partition."""
     schema = pa.schema([(n, _arrow(k)) for n, k in kinds.items()])
-    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema)).coalesce(1)
+    return shim().from_arrow(spark, pa.Table.from_pylist(list(rows), schema)).coalesce(1)

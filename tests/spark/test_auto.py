@@ -19,6 +19,7 @@ from pyspark.sql.conf import RuntimeConfig
 import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.spark.session import catalog_conf
+from lakekeeper.spark.shims import shim
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -90,7 +91,7 @@ _QUICK = ("spark.driver.extraJavaOptions", "spark.sql.shuffle.partitions", "spar
 
 def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int, dict[str, Any], str]:
     """As `Once`, by a process that has nothing but the conf file."""
-    keys = [key for key in fleet.spark.conf.getAll if key.startswith("spark.sql.catalog.ice")]
+    keys = [key for key in shim().confs(fleet.spark) if key.startswith("spark.sql.catalog.ice")]
     lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
     lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
     lines += [f"{key}={fleet.spark.conf.get(key)}" for key in _QUICK]

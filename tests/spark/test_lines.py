@@ -1,0 +1,75 @@
+"""The table of tested versions: what is chosen for a version of Spark, and that the adapters accept just that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark import lines
+from lakekeeper.spark.lines import LINES, line_of, nearest_line, required_line
+from lakekeeper.spark.shims.hashed_numbers import hashed_to, murmur3
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_version_belongs_to_the_line_of_its_first_two_numbers() -> None:
+    assert [line_of(each).name for each in ("4.1.4", "4.0.0", "3.5.9") if line_of(each)] == [
+        "4.1",
+        "4.0",
+        "3.5",
+    ]
+    assert line_of("4.2.0") is None
+    assert line_of("3.4.1") is None
+
+
+def test_a_version_of_no_line_is_refused_by_name_where_packages_are_chosen() -> None:
+    with pytest.raises(AdapterError, match=r"Spark 4\.2\.0, and .* Spark 4\.1, 4\.0, 3\.5: .*spark\.jars"):
+        required_line("4.2.0")
+
+
+def test_the_nearest_line_is_not_newer() -> None:
+    assert [nearest_line(each).name for each in ("5.0.0", "4.2.1", "4.0.9", "3.9.0", "3.3.0")] == [
+        "4.1", "4.1", "4.0", "3.5", "3.5",
+    ]  # fmt: skip
+
+
+def test_each_jar_is_built_for_the_scala_of_its_line() -> None:
+    for line in LINES:
+        assert all(f"_{line.scala}:" in line.jars[name] for name in ("delta", "iceberg"))
+        assert f"-{line.name}_" in line.jars["iceberg"]
+
+
+def test_the_adapters_accept_what_the_table_names() -> None:
+    delta, iceberg = (
+        pytest.importorskip("lakekeeper_delta.shims"),
+        pytest.importorskip("lakekeeper_iceberg.table"),
+    )
+    assert {line.version("delta") for line in LINES} == set(delta.TESTED)
+    assert {line.version("iceberg") for line in LINES} == set(iceberg.TESTED)
+
+
+def test_the_page_names_the_versions_of_the_table() -> None:
+    page = (ROOT / "docs" / "how-to" / "your-spark.md").read_text()
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([^|]+) \|", page, re.MULTILINE)
+    }
+    assert tuple(rows) == lines.tested_sparks()
+    for line in LINES:
+        scala, delta, iceberg = rows[line.spark]
+        assert (scala, delta) == (line.scala, line.version("delta"))
+        assert line.version("iceberg") in iceberg
+
+
+def test_spark_s_hash_is_ours() -> None:
+    assert murmur3(np.array([0, 1], np.uint32)).tolist() == [933211791, -559580957]  # SELECT hash(0), hash(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 200, 3001])
+def test_a_number_for_each_partition(count: int) -> None:
+    numbers = np.array(hashed_to(count), np.uint32)
+    assert (murmur3(numbers).astype(np.int64) % count).tolist() == list(range(count))
