@@ -8,12 +8,12 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jvm import Jvm, causes
-from lakekeeper.spark.library_versions import Versions, require_tested, tested_sparks, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
 from lakekeeper.spi import TableName
-from lakekeeper_delta import features, log_stores
+from lakekeeper_delta import features, log_stores, surface
 from lakekeeper_delta.commit import LOST
 from lakekeeper_delta.native import Log, protocol_text
-from lakekeeper_delta.shims import TESTED, delta_version
+from lakekeeper_delta.shims import delta_version
 from lakekeeper_delta.table import DeltaTable
 
 _NO_JARS = (
@@ -66,7 +66,7 @@ class DeltaFormat:
         jvm = Jvm(spark)
         if not _is_there(jvm):
             raise AdapterError(f"{identifier.text}: {_NO_JARS}")
-        require_tested(jvm, identifier.text, _versions(jvm))
+        require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         folder = jvm.view.org.apache.hadoop.fs.Path
         log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None
         try:
@@ -82,10 +82,7 @@ class DeltaFormat:
 
 
 def _versions(jvm: Jvm) -> Versions:
-    return {
-        "Delta Lake": (delta_version(jvm), TESTED),
-        "Spark": (str(jvm.spark.version), tested_sparks()),
-    }
+    return versions_in_session(jvm, "Delta Lake", delta_version(jvm), "delta")
 
 
 def _is_there(jvm: Jvm) -> bool:

@@ -34,9 +34,9 @@ from lakekeeper.errors import (
     Unsupported,
     reason,
 )
-from lakekeeper.spark.library_versions import Versions, require_tested, tested_sparks, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
-from lakekeeper_iceberg import changes, keys, listing, staging
+from lakekeeper_iceberg import changes, keys, listing, staging, surface
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.columnar import IcebergColumnar
@@ -101,7 +101,7 @@ class IcebergFormat:
             raise AdapterError(
                 f"{identifier.text}: the Spark session has no Iceberg jar; see lakekeeper doctor --session"
             )
-        require_tested(jvm, identifier.text, _versions(jvm))
+        require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
@@ -117,12 +117,9 @@ class IcebergFormat:
         return is_lost_race(error)
 
 
-TESTED = ("1.12.0", "1.11.0")
-
-
 def _versions(jvm: Iceberg) -> Versions:
     iceberg = str(jvm.static("org.apache.iceberg.IcebergBuild", "version")())
-    return {"Iceberg": (iceberg, TESTED), "Spark": (str(jvm.spark.version), tested_sparks())}
+    return versions_in_session(jvm, "Iceberg", iceberg, "iceberg")
 
 
 def _is_there(jvm: Iceberg) -> bool:

@@ -144,7 +144,7 @@ def condition_of(frame: Any) -> Any:
 def _filter(jvm: Jvm, frame: Any, where: str) -> Any:
     """The analyzed filter, with placeholder expressions (such as BETWEEN) replaced by their definition."""
     plan = frame.where(where)._jdf.queryExecution().analyzed()
-    for rule in ("ReplaceExpressions", "RewriteWithExpression"):
+    for rule in jvm.shim.placeholder_rules:
         plan = jvm.object(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
     if _kind(plan) != "Filter":
         raise ValueError(f"{where}: Spark plans more than a filter for it")

@@ -26,7 +26,9 @@ def entries(text: str) -> Iterator[tuple[int, str, str]]:
     """(number of its first line, key, value) of each entry; values are trimmed, as Spark does."""
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
-        key, rest = (match[1], line[match.end() :]) if match else ("", line)  # a line may begin with a separator
+        key, rest = (
+            (match[1], line[match.end() :]) if match else ("", line)
+        )  # a line may begin with a separator
         yield number, _unescaped(key), _unescaped(rest).strip()
 
 

@@ -28,7 +28,3 @@ class Delta33(Delta40):
         text = str(vector.pathOrInlineDv())
         codec = log.singleton("util.Codec$Base85Codec")
         return text[:-_ENCODED_ID], codec.decodeUUID(text[-_ENCODED_ID:])
-
-    def relative_path(self, log: Log, vector: Any) -> str:
-        root = log.log.dataPath()
-        return str(root.toUri().relativize(vector.absolutePath(root).toUri()).toString())

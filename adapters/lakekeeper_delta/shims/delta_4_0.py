@@ -27,3 +27,7 @@ class Delta40(Delta43):
     def append_operation(self, log: Log) -> Any:
         none = log.jvm.none()
         return getattr(log.delta, "DeltaOperations$Write")(self._append(log), none, none, none)
+
+    def relative_path(self, log: Log, vector: Any) -> str:
+        root = log.log.dataPath()
+        return str(root.toUri().relativize(vector.absolutePath(root).toUri()).toString())

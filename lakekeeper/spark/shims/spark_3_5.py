@@ -20,6 +20,7 @@ class Spark35(Spark40):
     line = "3.5"
     session_type = "org.apache.spark.sql.SparkSession"
     dataset_type = "org.apache.spark.sql.Dataset"
+    placeholder_rules = ("ReplaceExpressions",)
     jar_cache = ".ivy2"
 
     # ------------------------------------------------------------------------------------------------- PySpark

@@ -20,6 +20,8 @@ class Spark41:
     line = "4.1"
     session_type = f"{LOCAL}.SparkSession"
     dataset_type = f"{LOCAL}.Dataset"
+    placeholder_rules: tuple[str, ...] = ("ReplaceExpressions", "RewriteWithExpression")
+    """Optimizer rules that replace placeholder expressions, such as BETWEEN, by their definition."""
     jar_cache = ".ivy2.5.2"
     """Folder of downloaded packages in the user's home directory, unless the conf ``spark.jars.ivy`` names another."""
 
