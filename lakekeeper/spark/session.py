@@ -225,7 +225,7 @@ def submitted_jvm() -> Any:
     """The JVM of spark-submit, which runs already; only under spark-submit."""
     from pyspark import SparkContext
 
-    SparkContext._ensure_initialized()  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+    SparkContext._ensure_initialized()
     return SparkContext._jvm
 
 

@@ -141,7 +141,7 @@ def session_confs(
     packages = _packages(given, spark, present)
     if packages:
         ours[_PACKAGES] = packages
-    merged = ours | catalogs | given
+    merged = ours | dict(catalogs) | dict(given)
     for key in ("spark.sql.extensions", "spark.jars.excludes"):
         merged[key] = _joined(ours[key], given.get(key, ""))
     if packages:

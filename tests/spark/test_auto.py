@@ -18,7 +18,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
-from lakekeeper.spark.session import catalog_conf
+from lakekeeper.spark.session_confs import catalog_conf
 from lakekeeper.spark.shims import shim
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_version_belongs_to_the_line_of_its_first_two_numbers() -> None:
-    assert [line_of(each).name for each in ("4.1.4", "4.0.0", "3.5.9") if line_of(each)] == [
+    assert [line.name for each in ("4.1.4", "4.0.0", "3.5.9") if (line := line_of(each))] == [
         "4.1",
         "4.0",
         "3.5",

@@ -16,6 +16,14 @@ class Delta33(Delta40):
     """Calls of Delta Lake 3.3 that differ from 4.0."""
 
     version = "3.3.2"
+    surface = """
+org.apache.spark.sql.delta.DeltaLog: getSnapshotAt/3
+org.apache.spark.sql.delta.DeltaOperations$Write: new/4
+org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: pathOrInlineDv/0
+org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
+org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+org.apache.spark.sql.delta.util.Codec$Base85Codec$: decodeUUID/1
+"""
 
     def log_at(self, log: Log, folder: Any) -> Any:
         return log.singleton("DeltaLog").forTable(log.jvm.session, folder, log.log.options())

@@ -14,6 +14,14 @@ class Delta40(Delta43):
     """Calls of Delta Lake 4.0 that differ from 4.3."""
 
     version = "4.0.1"
+    surface = """
+org.apache.spark.sql.delta.DeltaLog: getSnapshotAt/3
+org.apache.spark.sql.delta.DeltaLog$: forTable/4
+org.apache.spark.sql.delta.DeltaOperations$Write: new/4
+org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: getRandomPrefixAndUuid/0
+org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
+org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+"""
 
     def snapshot_at(self, log: Log, version: int) -> Any:
         return log.log.getSnapshotAt(version, log.jvm.none(), log.catalog_table)

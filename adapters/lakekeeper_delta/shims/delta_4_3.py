@@ -12,6 +12,15 @@ class Delta43:
     """Calls of Delta Lake 4.3; Java objects have the type ``Any``."""
 
     version = "4.3.1"
+    surface = """
+org.apache.spark.sql.delta.DeltaLog: getSnapshotAt/4
+org.apache.spark.sql.delta.DeltaLog$: forTable/4
+org.apache.spark.sql.delta.DeltaOperations$Write: new/9
+org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: getRandomPrefixAndUuid/0 urlEncodedRelativePathIfExists/1
+org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
+org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+"""
+    """The members that only this line has, or whose arguments differ between lines."""
 
     def snapshot_at(self, log: Log, version: int) -> Any:
         """The Snapshot of an older version."""

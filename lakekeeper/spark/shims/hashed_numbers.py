@@ -33,11 +33,11 @@ def murmur3(numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
     mixed = numbers * np.uint32(0xCC9E2D51)
     mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
     found = _rotated(mixed ^ np.uint32(_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    found ^= np.uint32(4)  # bytes hashed
+    found = found ^ np.uint32(4)  # bytes hashed
     found = (found ^ (found >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     found = (found ^ (found >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return (found ^ (found >> np.uint32(16))).view(np.int32)
+    return np.asarray(found ^ (found >> np.uint32(16)), np.uint32).view(np.int32)
 
 
 def _rotated(numbers: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
-    return (numbers << np.uint32(bits)) | (numbers >> np.uint32(32 - bits))
+    return np.asarray((numbers << np.uint32(bits)) | (numbers >> np.uint32(32 - bits)), np.uint32)

@@ -28,7 +28,7 @@ class Spark35(Spark40):
     def to_arrow(self, frame: DataFrame) -> pa.Table:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        batches = frame._collect_as_arrow()  # type: ignore[operator]  # a method of Spark's DataFrame only
+        batches = frame._collect_as_arrow()
         schema = to_arrow_schema(frame.schema)
         return pa.Table.from_batches(batches, batches[0].schema if batches else schema).cast(schema)
 
@@ -53,7 +53,9 @@ class Spark35(Spark40):
     def metadata_column(self, frame: DataFrame, name: str) -> Column:
         from pyspark.sql import Column
 
-        return Column(frame._jdf.metadataColumn(name))
+        found: Any = Column  # PySpark's type says that it is made of parts of a plan
+        made: Column = found(frame._jdf.metadataColumn(name))
+        return made
 
     def try_cast(self, column: Column, kind: str) -> Column:
         from pyspark import SparkContext
