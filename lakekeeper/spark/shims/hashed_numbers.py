@@ -29,7 +29,7 @@ def hashed_to(count: int) -> tuple[int, ...]:
 
 
 def murmur3(numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-    """Spark's hash of ints (``Murmur3_x86_32.hashInt`` with seed 42)."""
+    """Spark's hash of ints: ``Murmur3_x86_32.hashInt(number, 42)``."""
     mixed = numbers * np.uint32(0xCC9E2D51)
     mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
     found = _rotated(mixed ^ np.uint32(_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)

@@ -28,7 +28,8 @@ class Spark35(Spark40):
     def to_arrow(self, frame: DataFrame) -> pa.Table:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        batches = frame._collect_as_arrow()
+        classic: Any = frame
+        batches = classic._collect_as_arrow()
         schema = to_arrow_schema(frame.schema)
         return pa.Table.from_batches(batches, batches[0].schema if batches else schema).cast(schema)
 
@@ -41,7 +42,7 @@ class Spark35(Spark40):
         schema = from_arrow_schema(table.schema)
         batches = table.cast(to_arrow_schema(schema)).to_batches(max_chunksize=10_000)
         java: Any = spark._jvm
-        stream = spark._sc._serialize_to_jvm(  # type: ignore[attr-defined]  # PySpark's own way for pandas
+        stream = spark._sc._serialize_to_jvm(
             batches,
             ArrowStreamSerializer(),
             java.PythonSQLUtils.readArrowStreamFromFile,
@@ -51,22 +52,18 @@ class Spark35(Spark40):
         return DataFrame(frame, spark)
 
     def metadata_column(self, frame: DataFrame, name: str) -> Column:
-        from pyspark.sql import Column
-
-        found: Any = Column  # PySpark's type says that it is made of parts of a plan
-        made: Column = found(frame._jdf.metadataColumn(name))
-        return made
+        return _column(frame._jdf.metadataColumn(name))
 
     def try_cast(self, column: Column, kind: str) -> Column:
         from pyspark import SparkContext
-        from pyspark.sql import Column
 
         java: Any = SparkContext._active_spark_context._jvm  # type: ignore[union-attr]  # a Column needs one
         expressions = java.org.apache.spark.sql.catalyst.expressions
         of_type = java.org.apache.spark.sql.types.DataType.fromDDL(kind)
         mode = expressions.EvalMode.TRY()
-        cast = expressions.Cast(column._jc.expr(), of_type, java.scala.Option.empty(), mode)
-        return Column(java.org.apache.spark.sql.Column(cast))
+        classic: Any = column
+        cast = expressions.Cast(classic._jc.expr(), of_type, java.scala.Option.empty(), mode)
+        return _column(java.org.apache.spark.sql.Column(cast))
 
     def confs(self, spark: SparkSession) -> dict[str, str]:
         java: Any = spark._jvm
@@ -112,3 +109,12 @@ class Spark35(Spark40):
 
     def wrapped(self, jvm: Jvm, array: Any) -> Any:
         return jvm.object("scala.collection.mutable.WrappedArray").make(array)
+
+
+def _column(java: Any) -> Column:
+    """A PySpark Column around a Java Column."""
+    from pyspark.sql import Column
+
+    wrap: Any = Column  # the newer PySpark, whose types are checked, has no such constructor
+    made: Column = wrap(java)
+    return made
