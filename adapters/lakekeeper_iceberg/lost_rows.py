@@ -60,7 +60,7 @@ class Scans:
         """Stage and scan tasks. Raises Unsupported if a table column has the name of an Iceberg metadata column."""
         group = stage(self.jvm, self.table, tasks)
         self.groups.append(group)
-        reader = self.jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        reader = self.jvm.reader_of(group)
         rows, own = self.jvm.with_metadata(reader.load(group))
         missing = [n for n in (_FILE, _POSITION, _DELETED) if n not in rows.columns[own:]]
         if missing:

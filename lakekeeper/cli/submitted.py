@@ -26,7 +26,13 @@ class JavaErr(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has a variable
+        return "utf-8"
+
     def write(self, text: str) -> int:
+        if not isinstance(text, str):  # click writes bytes to see whether a stream takes them
+            raise TypeError(f"text, not {type(text).__name__}")
         try:
             self._stream.print(text)
         except Exception:  # the JVM ends before Python does

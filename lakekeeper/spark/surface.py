@@ -22,7 +22,7 @@ Surface = Mapping[str, AbstractSet[str]]
 """Class → its members, as written in a list."""
 
 _METHOD = re.compile(r"([\w$]+)\(([^)]*)\)")
-_FIELD = re.compile(r"([\w$]+)(?:, |$)")
+_FIELD = re.compile(r"([\w$]+)(?:,|$)")
 
 
 def parse(text: str) -> dict[str, set[str]]:
@@ -59,7 +59,7 @@ def missing_members(jvm: Jvm, surface: Surface) -> list[str]:
 
 def _members(jvm: Jvm, name: str) -> set[str] | None:
     """The members of a class, with the inherited public ones; None if there is no such class."""
-    text = jvm.view.java.util.Arrays.toString
+    text = jvm.view.org.apache.commons.lang3.ArrayUtils.toString  # py4j does not find the one of java.util.Arrays
     try:
         kind = jvm.view.org.apache.spark.util.Utils.classForName(name, False, False)
     except Exception:  # ClassNotFoundException, or NoClassDefFoundError for a class that it needs
@@ -70,12 +70,12 @@ def _members(jvm: Jvm, name: str) -> set[str] | None:
     while kind is not None:
         declared = str(text(kind.getDeclaredMethods()))
         members |= {f"{method}/{arity}" for method, arity in _signatures(declared)}
-        fields += _FIELD.findall(str(text(kind.getDeclaredFields())).strip("[]"))
+        fields += _FIELD.findall(str(text(kind.getDeclaredFields())).strip("{}"))
         kind = kind.getSuperclass()
     return members | {f".{field}" for field in fields}
 
 
 def _signatures(text: str) -> Iterable[tuple[str, int]]:
-    """(name, number of arguments) of methods or constructors, as Java prints an array of them."""
+    """(name, number of arguments) of methods or constructors, in the text of an array of them."""
     for name, arguments in _METHOD.findall(text):
         yield name, arguments.count(",") + 1 if arguments else 0
