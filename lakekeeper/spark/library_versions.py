@@ -12,7 +12,7 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper.spark.lines import LINES, line_of, tested_sparks
+from lakekeeper.spark.lines import LINES, line_of
 from lakekeeper.spark.surface import Surface, missing_members
 
 ALLOW = "allow-untested-versions"
@@ -27,8 +27,12 @@ def versions_in_session(jvm: Jvm, library: str, found: str, jar: str) -> Version
     """
     spark = str(jvm.spark.version)
     line = line_of(spark)
-    tested = (line,) if line else LINES
-    return {library: (found, tuple(each.version(jar) for each in tested)), "Spark": (spark, tested_sparks())}
+    with_library = tuple(each for each in LINES if jar in each.jars)
+    tested = (line,) if line in with_library else with_library
+    return {
+        "Spark": (spark, tuple(each.spark for each in with_library)),
+        library: (found, tuple(each.version(jar) for each in tested if each)),
+    }
 
 
 def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[], Surface]) -> None:

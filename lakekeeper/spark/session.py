@@ -185,7 +185,11 @@ def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")
     problems = []
     for name in formats:
         if not class_loadable(spark, EXTENSIONS[name]):
-            jar = f"--packages {line.jars[name]}" if line else f"its jar for Spark {spark.version}"
+            jar = (
+                f"--packages {line.jars[name]}"
+                if line and name in line.jars
+                else f"its jar for Spark {spark.version}"
+            )
             problems.append(
                 f"the running Spark session has no {name} jar; start it with {jar} "
                 f"and --conf spark.sql.extensions={EXTENSIONS[name]}"

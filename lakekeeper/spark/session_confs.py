@@ -162,7 +162,7 @@ def _packages(given: Mapping[str, str], spark: str, present: Collection[str]) ->
     if not needed:
         return ""
     jars = required_line(spark).jars
-    return ",".join(jars[name] for name in needed)
+    return ",".join(jars[name] for name in needed if name in jars)
 
 
 def _small_data() -> dict[str, str]:

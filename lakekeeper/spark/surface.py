@@ -59,7 +59,9 @@ def missing_members(jvm: Jvm, surface: Surface) -> list[str]:
 
 def _members(jvm: Jvm, name: str) -> set[str] | None:
     """The members of a class, with the inherited public ones; None if there is no such class."""
-    text = jvm.view.org.apache.commons.lang3.ArrayUtils.toString  # py4j does not find the one of java.util.Arrays
+    text = (
+        jvm.view.org.apache.commons.lang3.ArrayUtils.toString
+    )  # py4j does not find the one of java.util.Arrays
     try:
         kind = jvm.view.org.apache.spark.util.Utils.classForName(name, False, False)
     except Exception:  # ClassNotFoundException, or NoClassDefFoundError for a class that it needs

@@ -40,8 +40,8 @@ def test_the_nearest_line_is_not_newer() -> None:
 
 def test_each_jar_is_built_for_the_scala_of_its_line() -> None:
     for line in LINES:
-        assert all(f"_{line.scala}:" in line.jars[name] for name in ("delta", "iceberg"))
-        assert f"-{line.name}_" in line.jars["iceberg"]
+        assert all(f"_{line.scala}:" in line.jars[name] for name in ("delta", "iceberg") if name in line.jars)
+        assert f"-{line.name}_" in line.jars.get("iceberg", f"-{line.name}_")
 
 
 def test_delta_has_a_shim_for_each_line() -> None:
@@ -58,7 +58,7 @@ def test_the_page_names_the_versions_of_the_table() -> None:
     for line in LINES:
         scala, delta, iceberg = rows[line.spark]
         assert (scala, delta) == (line.scala, line.version("delta"))
-        assert line.version("iceberg") in iceberg
+        assert iceberg == (line.version("iceberg") or "refused")
 
 
 def test_spark_s_hash_is_ours() -> None:
