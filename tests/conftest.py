@@ -86,12 +86,18 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
     """The session: Delta as ``spark_catalog``, Iceberg as ``ice`` (SQLite) and ``hdp`` (a directory)."""
+    import pyspark
+
+    from lakekeeper.spark.lines import required_line
     from lakekeeper.spark.session import local_session
 
+    catalogs = {"ice": f"jdbc:sqlite:{warehouse}/ice.db", "hdp": f"hadoop:{warehouse}/hdp"}
+    if "iceberg" not in required_line(pyspark.__version__).jars:
+        catalogs = {}
     session = local_session(
         app_name="lakekeeper-tests",
         warehouse=warehouse,
-        catalogs={"ice": f"jdbc:sqlite:{warehouse}/ice.db", "hdp": f"hadoop:{warehouse}/hdp"},
+        catalogs=catalogs,
         master="local[2]",
         small_data=True,
     )
@@ -105,8 +111,8 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     for root in ("java", "org", "py4j", "scala"):
         setattr(view, root, getattr(Package(view), root))
     _run_no_process_for_each_file(session)
-    session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
-    session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
+    for name in catalogs:
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
     yield session
     session.stop()
 

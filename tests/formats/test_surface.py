@@ -34,9 +34,9 @@ def test_a_member_that_is_gone_is_named(lake: Lake) -> None:
         "java.util.ArrayList: add/1 add/7 new/0 new/9 .size .sizes\norg.example.Gone: a/1\njava.util.List: size/0"
     )
     assert missing_members(Jvm(lake.spark), listed) == [
+        "java.util.ArrayList.sizes",
         "java.util.ArrayList.add/7",
         "java.util.ArrayList.new/9",
-        "java.util.ArrayList.sizes",
         "org.example.Gone",
     ]
 
@@ -53,8 +53,11 @@ def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Su
         table.merge_deletes()
         table.vacuum(dry_run=True)
     assert len(calls.seen) > 20
+    # Objects of Iceberg are used through the interfaces of its API.
+    private = calls.on_classes if lake.iceberg else calls.seen
     jvm = Jvm(lake.spark)
-    assert [call for call in sorted(calls.seen) if not _listed(jvm, surface, *call)] == []
+    missing = [call for call in sorted(private) if not _listed(jvm, surface, *call)]
+    assert missing == [], missing
 
 
 def _listed(jvm: Jvm, surface: Surface, kind: str, member: str, arguments: int) -> bool:

@@ -16,6 +16,7 @@ class Calls:
     def __init__(self, *packages: str) -> None:
         self.packages = packages
         self.seen: set[tuple[str, str, int]] = set()
+        self.on_classes: set[tuple[str, str, int]] = set()  # constructors and static methods
         self.real = JavaMember.__call__
 
     def note(self, member: JavaMember, arguments: tuple[Any, ...]) -> None:
@@ -28,12 +29,16 @@ class Calls:
         else:
             name = str(member.target_id).removeprefix("z:")
         if name.startswith(self.packages):
-            self.seen.add((name, str(member.name), len(arguments)))
+            call = (name, str(member.name), len(arguments))
+            self.seen.add(call)
+            if str(member.target_id).startswith("z:"):
+                self.on_classes.add(call)
 
     def note_new(self, kind: JavaClass, arguments: tuple[Any, ...]) -> None:
         name = str(vars(kind)["_fqn"])
         if name.startswith(self.packages):
             self.seen.add((name, "new", len(arguments)))
+            self.on_classes.add((name, "new", len(arguments)))
 
 
 @contextmanager

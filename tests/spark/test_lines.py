@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark import lines
+from lakekeeper.spark.library_versions import require_tested, versions_in_session
 from lakekeeper.spark.lines import LINES, line_of, nearest_line, required_line
 from lakekeeper.spark.shims.hashed_numbers import hashed_to, murmur3
 from lakekeeper_delta.shims import TESTED
@@ -69,3 +72,19 @@ def test_spark_s_hash_is_ours() -> None:
 def test_a_number_for_each_partition(count: int) -> None:
     numbers = np.array(hashed_to(count), np.uint32)
     assert (murmur3(numbers).astype(np.int64) % count).tolist() == list(range(count))
+
+
+def test_a_format_that_a_line_does_not_support_is_refused_with_the_lines_that_do() -> None:
+    session = SimpleNamespace(conf=SimpleNamespace(get=lambda _key, _default: None), version="3.5.7")
+    jvm: Any = SimpleNamespace(spark=session)
+    versions = versions_in_session(jvm, "Iceberg", "1.12.0", "iceberg")
+    with pytest.raises(AdapterError, match=r"db\.t: the session has Spark 3\.5\.7, .* 4\.1\.1 and 4\.0\.1"):
+        require_tested(jvm, "db.t", versions, dict)
+
+
+def test_a_library_of_another_line_is_refused() -> None:
+    session = SimpleNamespace(conf=SimpleNamespace(get=lambda _key, _default: None), version="4.0.1")
+    jvm: Any = SimpleNamespace(spark=session)
+    require_tested(jvm, "t", versions_in_session(jvm, "Delta Lake", "4.0.1", "delta"), dict)
+    with pytest.raises(AdapterError, match=r"Delta Lake 4\.3\.1, and lakekeeper is tested with 4\.0\.1"):
+        require_tested(jvm, "t", versions_in_session(jvm, "Delta Lake", "4.3.1", "delta"), dict)
