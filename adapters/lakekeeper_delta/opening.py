@@ -8,7 +8,13 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jvm import Jvm, causes
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
+from lakekeeper.spark.library_versions import (
+    Versions,
+    package_of,
+    require_tested,
+    version_findings,
+    versions_in_session,
+)
 from lakekeeper.spi import TableName
 from lakekeeper_delta import features, log_stores, surface
 from lakekeeper_delta.commit import LOST
@@ -17,7 +23,7 @@ from lakekeeper_delta.shims import delta_version
 from lakekeeper_delta.table import DeltaTable
 
 _NO_JARS = (
-    "the session has no Delta classes: start it with --packages io.delta:delta-spark_4.1_2.13:4.3.1, "
+    "the session has no Delta classes: start it with --packages {package}, "
     "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
 )
@@ -54,7 +60,13 @@ class DeltaFormat:
         except Exception as error:
             found = str(error).splitlines()[0]
             return [
-                Finding("delta", ok=False, found=found, expected="a session that responds", advice=_NO_JARS)
+                Finding(
+                    "delta",
+                    ok=False,
+                    found=found,
+                    expected="a session that responds",
+                    advice="start another session",
+                )
             ]
 
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
@@ -65,7 +77,7 @@ class DeltaFormat:
         """
         jvm = Jvm(spark)
         if not _is_there(jvm):
-            raise AdapterError(f"{identifier.text}: {_NO_JARS}")
+            raise AdapterError(f"{identifier.text}: {_NO_JARS.format(package=package_of(jvm, 'delta'))}")
         require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         folder = jvm.view.org.apache.hadoop.fs.Path
         log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None

@@ -12,7 +12,7 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper.spark.lines import LINES, line_of
+from lakekeeper.spark.lines import LINES, line_of, nearest_line
 from lakekeeper.spark.surface import Surface, missing_members
 
 ALLOW = "allow-untested-versions"
@@ -28,11 +28,16 @@ def versions_in_session(jvm: Jvm, library: str, found: str, jar: str) -> Version
     spark = str(jvm.spark.version)
     line = line_of(spark)
     with_library = tuple(each for each in LINES if jar in each.jars)
-    tested = (line,) if line in with_library else with_library
+    tested = with_library if line is None or line not in with_library else (line,)
     return {
         "Spark": (spark, tuple(each.spark for each in with_library)),
-        library: (found, tuple(each.version(jar) for each in tested if each)),
+        library: (found, tuple(each.version(jar) for each in tested)),
     }
+
+
+def package_of(jvm: Jvm, jar: str) -> str:
+    """The Maven coordinates of a library's jar for the session's line of Spark, or for the nearest one."""
+    return nearest_line(str(jvm.spark.version)).jars[jar]
 
 
 def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[], Surface]) -> None:
