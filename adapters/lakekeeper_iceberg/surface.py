@@ -27,10 +27,19 @@ org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnap
 org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
 org.apache.iceberg.TableOperations: commit/2 current/0 refresh/0
 org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
-org.apache.iceberg.deletes.BaseDVFileWriter: close/0 result/0
+org.apache.iceberg.SnapshotChanges: builderFor/1
+org.apache.iceberg.data.BaseDeleteLoader: new/1
+org.apache.iceberg.deletes.BaseDVFileWriter: new/2 close/0 result/0
 org.apache.iceberg.deletes.Deletes: toPositionIndex/1
 org.apache.iceberg.deletes.PositionDelete: create/0
 org.apache.iceberg.deletes.PositionDeleteIndex: cardinality/0 delete/1 forEach/1 isDeleted/1 merge/1
+org.apache.iceberg.expressions.Binder: bind/3
+org.apache.iceberg.expressions.Expressions: alwaysFalse/0 alwaysTrue/0
+org.apache.iceberg.io.CloseableIterable: combine/2 empty/0
+org.apache.iceberg.types.TypeUtil: indexById/1
+org.apache.iceberg.util.JsonUtil: mapper/0
+org.apache.iceberg.DataFiles: builder/1
+org.apache.iceberg.SnapshotParser: fromJson/1 toJson/1
 org.apache.iceberg.expressions.ResidualEvaluator: unpartitioned/1
 org.apache.iceberg.hadoop.HadoopTableOperations: .version
 org.apache.iceberg.io.OutputFileFactory: builderFor/3
@@ -41,6 +50,8 @@ org.apache.iceberg.spark.SparkSchemaUtil: convert/1
 org.apache.iceberg.spark.SparkTableCache: add/2 get/0 remove/1
 org.apache.iceberg.spark.SparkTableUtil: loadMetadataTable/3
 org.apache.iceberg.spark.actions.SparkActions: get/1
+org.apache.iceberg.util.DataFileSet: of/1
+org.apache.iceberg.util.DeleteFileSet: of/1
 org.apache.iceberg.util.ContentFileUtil: isDV/1 isFileScoped/1 referencedDataFileLocation/1
 org.apache.iceberg.util.StructLikeWrapper: forType/1
 org.apache.spark.sql.execution.datasources.SparkExpressionConverter: convertToIcebergExpression/1

@@ -38,8 +38,8 @@ def _line(name: str, spark: str, scala: str, *, delta: str, iceberg: str | None 
 
 LINES: tuple[Line, ...] = (
     _line("4.1", "4.1.1", "2.13", delta="delta-spark_4.1_2.13:4.3.1", iceberg="1.12.0"),
-    # Delta 4.0 does not name the line of Spark in its artifact. Iceberg tables are refused before Spark 4.1: with Iceberg
-    # 1.11 on Spark 4.0 a vacuum cannot read delete manifests, and on Spark 3.5 the contract of the adapter fails.
+    # Delta 4.0 does not name the line of Spark in its artifact. Iceberg tables are refused before Spark 4.1: with
+    # Iceberg 1.11 on Spark 4.0 a vacuum cannot read delete manifests, and on Spark 3.5 the adapter's contract fails.
     _line("4.0", "4.0.1", "2.13", delta="delta-spark_2.13:4.0.1"),
     _line("3.5", "3.5.7", "2.12", delta="delta-spark_2.12:3.3.2"),
 )
