@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test full deep matrix model faults docs check format golden generate bench clean
+.PHONY: help setup demo test full deep matrix model faults compat docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -50,6 +50,9 @@ faults: setup ## fail every call of a run in every way, and kill the driver at e
 
 model: setup ## search all small histories of writers, rivals, faults and crashes (over a million states)
 	$(PYTHON_BIN) -m tests.model.search --states 1000000
+
+compat: setup ## try the wheel on each line of Spark, in fresh environments; print line, format and what passed
+	$(PYTHON_BIN) tools/compat.py
 
 bench: setup ## measure planning at scale, the cost of races, and policies, simulated and on real tables
 	$(PYTHON_BIN) -m tests.bench.plan_scale

@@ -112,11 +112,24 @@ def throwable(error: BaseException) -> Any:
 def causes(error: BaseException) -> tuple[tuple[str, str], ...]:
     """(class name, message) of a Java error and all its causes, outermost first; empty for a Python error."""
     java = throwable(error)
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = [] if java is not None else _converted(error)
     while java is not None and len(found) < 20:
         found.append((java.getClass().getName(), str(java.getMessage())))
         java = java.getCause()
     return tuple(found)
+
+
+def _converted(error: BaseException | None) -> list[tuple[str, str]]:
+    """Class names and messages of an error whose Java exception was dropped when it was converted.
+
+    The Python package of Delta 3.3 does so with its conflicts; the Python classes have the names of the Java ones.
+    """
+    found: list[tuple[str, str]] = []
+    while isinstance(getattr(error, "stackTrace", None), str) and len(found) < 20:
+        kind = type(error)
+        found.append((f"{kind.__module__}.{kind.__qualname__}", str(getattr(error, "desc", ""))))
+        error = getattr(error, "cause", None)
+    return found
 
 
 def reason(error: BaseException) -> str:

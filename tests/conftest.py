@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from lakekeeper.spark import jvm
+from lakekeeper.spark.confs import all_confs
 from lakekeeper.spark.jvm import Package
 from tests.sampling import VARIABLE, chosen_day, expensive, fewer, take_slice
 
@@ -87,12 +88,18 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
     """The session: Delta as ``spark_catalog``, Iceberg as ``ice`` (SQLite) and ``hdp`` (a directory)."""
+    import pyspark
+
+    from lakekeeper.spark.lines import required_line
     from lakekeeper.spark.session import local_session
 
+    catalogs = {"ice": f"jdbc:sqlite:{warehouse}/ice.db", "hdp": f"hadoop:{warehouse}/hdp"}
+    if "iceberg" not in required_line(pyspark.__version__).jars:
+        catalogs = {}
     session = local_session(
         app_name="lakekeeper-tests",
         warehouse=warehouse,
-        catalogs={"ice": f"jdbc:sqlite:{warehouse}/ice.db", "hdp": f"hadoop:{warehouse}/hdp"},
+        catalogs=catalogs,
         master="local[2]",
         small_data=True,
     )
@@ -106,8 +113,8 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     for root in ("java", "org", "py4j", "scala"):
         setattr(view, root, getattr(Package(view), root))
     _run_no_process_for_each_file(session)
-    session.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
-    session.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
+    for name in catalogs:
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
     yield session
     session.stop()
 
@@ -156,9 +163,9 @@ def _run_no_process_for_each_file(spark: SparkSession) -> None:
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
     """The session's confs; what a test adds is taken back."""
-    before = set(dict(spark.conf.getAll))
+    before = set(all_confs(spark))
     yield spark.conf
-    for key in set(dict(spark.conf.getAll)) - before:
+    for key in set(all_confs(spark)) - before:
         spark.conf.unset(key)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.errors import NotFound, reason
+from lakekeeper.errors import NotFound, causes, reason
 
 
 @dataclass
@@ -87,3 +87,13 @@ def test_a_java_that_is_gone_hides_no_error() -> None:
 
     assert reason(Py4JJavaError(Gone("a", "b"))) == "Py4JJavaError: An error occurred while calling o68.sql."
     assert reason(Py4JJavaError(None)) == "Py4JJavaError: An error occurred while calling o68.sql."
+
+
+def test_an_error_that_was_converted_without_its_java_exception_keeps_its_name() -> None:
+    class ConcurrentAppendException(Exception):
+        desc, stackTrace, cause = "files were added", "at ...", None  # noqa: N815 - PySpark's names
+
+    ((name, message),) = causes(ConcurrentAppendException())
+    assert name.rpartition(".")[2] == "ConcurrentAppendException"
+    assert message == "files were added"
+    assert causes(ValueError("no Java")) == ()

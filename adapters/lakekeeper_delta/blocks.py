@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, arrow_type
 from lakekeeper.errors import Unsupported
+from lakekeeper.spark.jvm import try_cast
 from lakekeeper_delta.columns import Found, physical_name
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
@@ -51,7 +52,7 @@ def read_blocks(
     file with an absolute path.
     """
     files = log.files(state)
-    table = files.select(*_columns(state, found)).toArrow()
+    table = log.jvm.to_arrow(files.select(*_columns(state, found)))
     _refuse_foreign(log, table)
     if keep is not None:
         table = table.filter(pc.is_in(table["path"], value_set=keep))
@@ -99,7 +100,7 @@ def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
         F.coalesce(dv.getField("cardinality"), F.lit(0)).alias("deleted_rows"),
         F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
         delete_id(dv).alias("delete_id"),
-        F.coalesce(tags.getItem(LEVEL_TAG).try_cast("int"), F.lit(0)).alias("level"),
+        F.coalesce(try_cast(tags.getItem(LEVEL_TAG), "int"), F.lit(0)).alias("level"),
         F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
         F.col("path").rlike(_ABSOLUTE).alias("foreign"),
         *_curve(tags.getItem(CURVE_TAG)),
@@ -110,7 +111,7 @@ def _curve(tag: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
     part = [F.coalesce(F.split_part(tag, F.lit(":"), F.lit(i)), F.lit("")) for i in (1, 2, 3)]
-    ends = [F.coalesce(text.try_cast("bigint"), F.lit(UNKNOWN).cast("bigint")) for text in part[1:]]
+    ends = [F.coalesce(try_cast(text, "bigint"), F.lit(UNKNOWN).cast("bigint")) for text in part[1:]]
     whole = (ends[0] >= 0) & (ends[1] >= ends[0])
     return [
         F.when(whole, part[0]).otherwise(F.lit("")).alias("curve_id"),
@@ -178,11 +179,11 @@ def _leaf(struct: Column, path: Sequence[str]) -> Column:
 def _typed(value: Column, kind: str, sql_type: str) -> Column:
     """A value (text, or already parsed) cast to the type of its bounds."""
     if kind == "int":
-        return value.try_cast("bigint")
+        return try_cast(value, "bigint")
     if kind == "float":
         # Cast through its own type: 0.1 as a float is greater than 0.1 as a double.
-        return value.try_cast(sql_type).cast("double")
-    return value.try_cast(kind)
+        return try_cast(value, sql_type).cast("double")
+    return try_cast(value, kind)
 
 
 def _stats_schema(found: Sequence[Found]) -> StructType:

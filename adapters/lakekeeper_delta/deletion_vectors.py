@@ -72,8 +72,7 @@ def positions(log: Log, bitmap: Any) -> Longs:
 def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
     """A bitmap with these rows added. Raises AdapterError if one of them is already in it."""
     made = bitmap.copy()
-    wrapped = log.jvm.object("scala.collection.immutable.ArraySeq").unsafeWrapArray(log.jvm.longs(rows))
-    made.addAll(wrapped)
+    made.addAll(log.jvm.shim.wrapped(log.jvm, log.jvm.longs(rows)))
     if int(made.cardinality()) != int(bitmap.cardinality()) + len(rows):
         raise AdapterError(f"{log.name}: {len(rows)} row positions do not match as many live rows of a file")
     return made
@@ -139,6 +138,4 @@ def refuse_torn(log: Log, vectors: Vectors) -> None:
 
 def vector_files(log: Log, vectors: Iterable[Any]) -> tuple[str, ...]:
     """The files of vectors, as paths relative to the table; one file can hold several vectors."""
-    root = log.log.dataPath()
-    places = (vector.urlEncodedRelativePathIfExists(root) for vector in vectors if vector.isOnDisk())
-    return tuple(sorted({str(place.get()) for place in places}))
+    return tuple(sorted({log.shim.relative_path(log, vector) for vector in vectors if vector.isOnDisk()}))

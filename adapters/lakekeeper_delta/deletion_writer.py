@@ -39,7 +39,7 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
         outputs, actions, extra = _by_vectors(log, base, store(log, run, masks))
     else:
         present = {path: add.deletionVector() for path, add in _adds(base).items() if path in counts}
-        outputs, actions, extra = _by_vectors(log, base, write_vectors(log, run, hits, present, counts))
+        outputs, actions, extra = _by_vectors(log, base, write_vectors(log, now, run, hits, present, counts))
     same = {path: bitmap for path, bitmap in base.native.masks.items() if path not in counts}
     native = replace(
         base.native,
@@ -133,7 +133,12 @@ def _copies(base: Rewrite, outputs: Iterable[Output]) -> list[str]:
 
 
 def write_vectors(
-    log: Log, run: str, hits: DataFrame, present: Mapping[str, Any], counts: Mapping[str, int]
+    log: Log,
+    state: State,
+    run: str,
+    hits: DataFrame,
+    present: Mapping[str, Any],
+    counts: Mapping[str, int],
 ) -> Vectors:
     """Write one vector for each file of ``hits``, including its ``present`` one (a descriptor or None).
 
@@ -142,16 +147,13 @@ def write_vectors(
     """
     if not counts:
         return Vectors({}, ())
-    generator = log.singleton("commands.DeletionVectorBitmapGenerator")
     root = log.log.dataPath()
     # The generator treats the folder of the run as the table, so vectors stored elsewhere need absolute paths.
     known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
     requests = _vector_requests(hits, known)
     with log.active(log.jvm.session):
-        made = log.jvm.python_list(
-            generator.buildDeletionVectors(log.jvm.session, requests._jdf, log.at_folder(run), 0)
-        )
-    by_file = {str(result.filePath()): _moved(result.deletionVector(), root, run) for result in made}
+        made = log.jvm.python_list(log.shim.build_vectors(log, state, requests._jdf, run))
+    by_file = {str(result.filePath()): _moved(log, result.deletionVector(), run) for result in made}
     vectors = Vectors(by_file, vector_files(log, by_file.values()))
     masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
     if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
@@ -163,13 +165,14 @@ def write_vectors(
     return vectors
 
 
-def _moved(vector: Any, root: Any, run: str) -> Any:
+def _moved(log: Log, vector: Any, run: str) -> Any:
     """The same vector relative to the table: its file is in the folder of a run, which becomes its prefix."""
     if not vector.isOnDisk():
         return vector
-    identifier = vector.getRandomPrefixAndUuid().get()._2()
+    prefix, identifier = log.shim.prefix_and_id(log, vector)
+    folder = f"{run}/{prefix}" if prefix else run
     # Delta gives a relative path only to a vector that has an absolute one.
-    return vector.copyWithAbsolutePath(root).copyWithNewRelativePath(identifier, run)
+    return vector.copyWithAbsolutePath(log.log.dataPath()).copyWithNewRelativePath(identifier, folder)
 
 
 def _grown(vector: Any, before: Any) -> int:
@@ -231,7 +234,7 @@ def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:
     files = [file for file, places in hits.items() for _ in places]
     rows = [int(at) for places in hits.values() for at in places]
     table = pa.table({"file": pa.array(files, pa.string()), "position": pa.array(rows, pa.int64())})
-    made: DataFrame = log.jvm.spark.createDataFrame(table)
+    made: DataFrame = log.jvm.from_arrow(table)
     return made
 
 
@@ -286,6 +289,7 @@ def rows_by_file(
     if only is not None:
         places, how = only
         wanted = wanted.join(places.select("file", "position"), ["file", "position"], how)
-    in_order = wanted.repartitionById(len(names), F.col("at").cast("int")).sortWithinPartitions("position")
+    placed = log.jvm.shim.repartition_by_id(wanted, len(names), F.col("at").cast("int"))
+    in_order = placed.sortWithinPartitions("position")
     rows_alone: DataFrame = in_order.select("row.*")
     return rows_alone

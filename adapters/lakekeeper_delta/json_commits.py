@@ -242,22 +242,19 @@ def _by_job(log: Log, versions: range) -> dict[int, Since]:
     present = [part.isNotNull() for part in (add, remove, info, metadata, protocol)]
     vector = F.coalesce(add.getField("deletionVector"), remove.getField("deletionVector"))
     at = F.coalesce(info.getField("inCommitTimestamp"), info.getField("timestamp"), F.lit(0))
-    table = (
-        raw.where(present[0] | present[1] | present[2] | present[3] | present[4])
-        .select(
-            "version",
-            F.coalesce(add.getField("path"), remove.getField("path")).alias("path"),
-            delete_id(vector).alias("delete_id"),
-            add.isNotNull().alias("live"),
-            F.coalesce(add.getField("dataChange"), remove.getField("dataChange"), F.lit(True)).alias("data"),
-            metadata.isNotNull().alias("metadata"),
-            protocol.isNotNull().alias("protocol"),
-            info.getField("operation").alias("operation"),
-            info.getField("tags").getItem(RUN_TAG).alias("run"),
-            at.alias("at_ms"),
-        )
-        .toArrow()
+    rows = raw.where(present[0] | present[1] | present[2] | present[3] | present[4]).select(
+        "version",
+        F.coalesce(add.getField("path"), remove.getField("path")).alias("path"),
+        delete_id(vector).alias("delete_id"),
+        add.isNotNull().alias("live"),
+        F.coalesce(add.getField("dataChange"), remove.getField("dataChange"), F.lit(True)).alias("data"),
+        metadata.isNotNull().alias("metadata"),
+        protocol.isNotNull().alias("protocol"),
+        info.getField("operation").alias("operation"),
+        info.getField("tags").getItem(RUN_TAG).alias("run"),
+        at.alias("at_ms"),
     )
+    table = log.jvm.to_arrow(rows)
     files = table.filter(pc.is_valid(table["path"]))
     others = table.filter(pc.is_null(table["path"])).to_pylist()
     counted = files.group_by("version").aggregate([("data", "any"), ("live", "all")]).to_pylist()

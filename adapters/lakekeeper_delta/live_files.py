@@ -16,6 +16,8 @@ from lakekeeper_delta.row_positions import small
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# try_url_decode is missing before Spark 4.0, and url_decode raises for anything else.
+_ENCODED = "^(?:[^%]|%[0-9A-Fa-f]{2})*$"
 _VECTORS = re.compile(r"deletion_vector_([0-9a-fA-F-]{36})\.bin")
 
 
@@ -78,7 +80,8 @@ def _decoded(text: Any) -> Any:
     from pyspark.sql import functions as F
 
     # A plus is literal in a path, but a space in form encoding.
-    return F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B")))
+    form = F.replace(text, F.lit("+"), F.lit("%2B"))
+    return F.when(form.rlike(_ENCODED), F.url_decode(form))
 
 
 def _last_step(text: Any) -> Any:

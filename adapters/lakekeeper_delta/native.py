@@ -15,6 +15,7 @@ from typing import Any
 from lakekeeper.errors import AdapterError, NotFound, reason
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.features import refusals
+from lakekeeper_delta.shims import shim_of
 
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
@@ -108,6 +109,7 @@ class Log:
     def __init__(self, jvm: Jvm, name: str, log: Any, catalog_table: Any) -> None:
         """``catalog_table`` is a Scala Option; Delta needs it for every table opened through a catalog."""
         self.jvm = jvm
+        self.shim = shim_of(jvm)
         self.name = name
         self.log = log
         self.catalog_table = catalog_table
@@ -145,7 +147,7 @@ class Log:
                 self._kept.move_to_end(version)
                 return known
         try:
-            snapshot = self.log.getSnapshotAt(version, self.jvm.none(), self.catalog_table, False)
+            snapshot = self.shim.snapshot_at(self, version)
         except Exception as error:
             raise NotFound(self.name, f"version {version} can no longer be read ({reason(error)})") from error
         state = self._keep(snapshot)
@@ -161,7 +163,7 @@ class Log:
             table_uuid=str(metadata.id()),
             schema=json.loads(metadata.schemaString()),
             partition_columns=tuple(map(str, self.jvm.python_list(metadata.partitionColumns()))),
-            properties=_scala_map(self.jvm, metadata.configuration()),
+            properties=self.jvm.python_map(metadata.configuration()),
             reader=int(protocol.minReaderVersion()),
             writer=int(protocol.minWriterVersion()),
             features=frozenset(
@@ -232,9 +234,7 @@ class Log:
             options.updated("ignoreCorruptFiles", "false"),
             relation.sparkSession(),
         )
-        of_rows = self.jvm.static("org.apache.spark.sql.classic.Dataset", "ofRows")
-        read = plan.copy(strict, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
-        return of_rows(frame.sparkSession(), read)
+        return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, strict), frame.sparkSession())
 
     def _with_vectors(self, state: State) -> Any:
         """A snapshot to read with: Delta numbers rows and applies vectors only if the protocol has the feature."""
@@ -270,7 +270,7 @@ class Log:
     @contextmanager
     def active(self, session: Any) -> Iterator[None]:
         """Make this the thread's active session: Delta uses the active session where it has no other."""
-        kind = self.jvm.view.org.apache.spark.sql.classic.SparkSession
+        kind = self.jvm.session_class
         before = kind.getActiveSession()
         kind.setActiveSession(session)
         try:
@@ -283,15 +283,11 @@ class Log:
 
     def table_object(self) -> Any:
         """A DeltaTableV2, which Delta's ALTER TABLE commands take."""
-        kind = self.singleton("catalog.DeltaTableV2")
-        none = self.jvm.none()
-        return kind.apply(
-            self.jvm.session, self.log.dataPath(), self.catalog_table, none, self.jvm.map({}), none
-        )
+        return self.shim.table_object(self)
 
     def scala_seq(self, items: Any) -> Any:
         """A java.util.List as a Scala Seq."""
-        return self.jvm.view.scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq()
+        return self.jvm.scala_seq(items)
 
     def transaction(self, state: State) -> Any:
         """A new OptimisticTransaction that has read ``state``."""
@@ -304,9 +300,7 @@ class Log:
         """
         path = self.jvm.view.org.apache.hadoop.fs.Path
         folder = path(self.log.dataPath(), run)
-        return self.singleton("DeltaLog").forTable(
-            self.jvm.session, folder, self.log.options(), self.catalog_table
-        )
+        return self.shim.log_at(self, folder)
 
     def forget_folder(self, run: str) -> None:
         """Drop the folder of a run from Delta's cache."""
@@ -356,7 +350,3 @@ def protocol_text(jvm: Jvm, log_path: Any) -> str:
     except Exception:  # it only improves a message
         return ""
     return ""
-
-
-def _scala_map(jvm: Jvm, scala: Any) -> dict[str, str]:
-    return jvm.text_map(jvm.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))

@@ -8,15 +8,22 @@ from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.jvm import Jvm, causes
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
+from lakekeeper.spark.library_versions import (
+    Versions,
+    package_of,
+    require_tested,
+    version_findings,
+    versions_in_session,
+)
 from lakekeeper.spi import TableName
-from lakekeeper_delta import features, log_stores
+from lakekeeper_delta import features, log_stores, surface
 from lakekeeper_delta.commit import LOST
 from lakekeeper_delta.native import Log, protocol_text
+from lakekeeper_delta.shims import delta_version
 from lakekeeper_delta.table import DeltaTable
 
 _NO_JARS = (
-    "the session has no Delta classes: start it with --packages io.delta:delta-spark_4.1_2.13:4.3.1, "
+    "the session has no Delta classes: start it with --packages {package}, "
     "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
 )
@@ -53,7 +60,13 @@ class DeltaFormat:
         except Exception as error:
             found = str(error).splitlines()[0]
             return [
-                Finding("delta", ok=False, found=found, expected="a session that responds", advice=_NO_JARS)
+                Finding(
+                    "delta",
+                    ok=False,
+                    found=found,
+                    expected="a session that responds",
+                    advice="start another session",
+                )
             ]
 
     def open(self, spark: Any, identifier: TableName) -> DeltaTable:
@@ -64,8 +77,8 @@ class DeltaFormat:
         """
         jvm = Jvm(spark)
         if not _is_there(jvm):
-            raise AdapterError(f"{identifier.text}: {_NO_JARS}")
-        require_tested(jvm, identifier.text, _versions(jvm))
+            raise AdapterError(f"{identifier.text}: {_NO_JARS.format(package=package_of(jvm, 'delta'))}")
+        require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         folder = jvm.view.org.apache.hadoop.fs.Path
         log_path = (lambda: folder(identifier.path, "_delta_log")) if identifier.path else lambda: None
         try:
@@ -81,8 +94,7 @@ class DeltaFormat:
 
 
 def _versions(jvm: Jvm) -> Versions:
-    delta = str(jvm.object("io.delta.package").VERSION())
-    return {"Delta Lake": (delta, ("4.3.1",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+    return versions_in_session(jvm, "Delta Lake", delta_version(jvm), "delta")
 
 
 def _is_there(jvm: Jvm) -> bool:

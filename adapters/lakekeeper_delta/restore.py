@@ -113,7 +113,7 @@ class DeltaRestores:
             }
             register_metrics(log, transaction, metrics)
             actions = log.jvm.array_list([token, *copies.native.actions])
-            tags, operation = commit_tags(log, now, run_id), _append(log)
+            tags, operation = commit_tags(log, now, run_id), log.shim.append_operation(log)
         except LakekeeperError:
             raise
         except Exception as error:
@@ -141,12 +141,6 @@ def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> in
         ) from gap
     found = next((winner.version for winner in winners if winner.run_id == run_id), None)
     return now.version if done and found is None else found
-
-
-def _append(log: Log) -> Any:
-    none = log.jvm.none()
-    mode = log.jvm.view.org.apache.spark.sql.SaveMode.Append
-    return getattr(log.delta, "DeltaOperations$Write")(mode, none, none, none, none, none, none, none, none)
 
 
 def _rows(

@@ -104,9 +104,7 @@ def write_files(
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
     session = _write_session(log)
     with log.active(session):
-        dataset = log.jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(
-            session, rows._jdf.queryExecution().analyzed()
-        )
+        dataset = log.jvm.rows_of_plan(rows._jdf.queryExecution().analyzed(), session)
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
         made = log.writer(state, run).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))
     return [log.moved(action, run) for action in log.jvm.python_list(made)]

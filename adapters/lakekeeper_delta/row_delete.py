@@ -275,7 +275,7 @@ class _Touched:
 
     def by_vectors(self, written: list[str]) -> dict[str, _Gone]:
         present = {path: self.adds[path].deletionVector() for path in self.counts}
-        vectors = write_vectors(self.log, self.run, self.places, present, self.counts)
+        vectors = write_vectors(self.log, self.state, self.run, self.places, present, self.counts)
         written += vectors.files
         left = [path for path, v in vectors.by_file.items() if int(v.cardinality()) < self.rows[path]]
         keep_vectors(self.log, vectors, left)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.native import Log
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _AS_SPELLED = r"^(?:[A-Za-z0-9_\-!.~'()*,;:$&+=@/]|%(?:20|22|23|25|3C|3E|3F|5B|5
 
 def metadata(frame: DataFrame) -> Column:
     """The metadata struct of a scan, whatever the columns of the table."""
-    return frame.metadataColumn("_metadata")
+    return Jvm(frame.sparkSession).shim.metadata_column(frame, "_metadata")
 
 
 def file_and_position(log: Log, frame: DataFrame) -> tuple[Column, Column]:
@@ -66,7 +67,8 @@ def spelled(log: Log, paths: Iterable[str]) -> dict[str, str]:
 
 def small(beside: DataFrame, **columns: Sequence[str | int]) -> DataFrame:
     """A DataFrame of a few rows, in the session of ``beside``."""
-    return beside.sparkSession.createDataFrame(pa.table(dict(columns)))
+    made: DataFrame = Jvm(beside.sparkSession).from_arrow(pa.table(dict(columns)))
+    return made
 
 
 def as_struct(names: Sequence[str]) -> Column:

@@ -82,4 +82,4 @@ def _planned(log: Log, plan: Any) -> pa.Array | None:
 def _paths(log: Log, files: Any) -> pa.Array:
     encoder = log.singleton("implicits.package").addFileEncoder()
     made = log.jvm.session.createDataset(files, encoder).toDF()
-    return log.jvm.dataframe(made).select("path").toArrow()["path"].combine_chunks()
+    return log.jvm.to_arrow(log.jvm.dataframe(made).select("path"))["path"].combine_chunks()

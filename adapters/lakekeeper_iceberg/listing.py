@@ -57,7 +57,7 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
         columns += [
             F.col(f"readable_metrics.{quoted}.{field}").alias(f"{field}_{i}") for field in BOUND_FIELDS
         ]
-    live = entries.where("status < 2").select(*columns).toArrow()
+    live = jvm.to_arrow(entries.where("status < 2").select(*columns))
     is_data = pc.equal(live["content"], 0)
     return Listing(live.filter(is_data).combine_chunks(), live.filter(pc.invert(is_data)).combine_chunks())
 

@@ -60,7 +60,7 @@ class Scans:
         """Stage and scan tasks. Raises Unsupported if a table column has the name of an Iceberg metadata column."""
         group = stage(self.jvm, self.table, tasks)
         self.groups.append(group)
-        reader = self.jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        reader = self.jvm.reader_of(group)
         rows, own = self.jvm.with_metadata(reader.load(group))
         missing = [n for n in (_FILE, _POSITION, _DELETED) if n not in rows.columns[own:]]
         if missing:
@@ -125,9 +125,8 @@ def _at(at: Before, rows: DataFrame, places: Mapping[str, Any]) -> DataFrame:
     files = np.repeat(np.arange(len(numbers)), [len(n) for n in numbers])
     wanted = pa.table({"number": files, "position": np.concatenate(numbers)})
     named = pa.table({"file": list(places), "number": np.arange(len(numbers))})
-    spark = rows.sparkSession
-    numbered = rows.join(F.broadcast(spark.createDataFrame(named)), "file")
-    return numbered.join(spark.createDataFrame(wanted), ["number", "position"], "left_semi")
+    numbered = rows.join(F.broadcast(at.jvm.from_arrow(named)), "file")
+    return numbered.join(at.jvm.from_arrow(wanted), ["number", "position"], "left_semi")
 
 
 def _scanned(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataFrame]:

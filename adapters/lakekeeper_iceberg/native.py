@@ -48,6 +48,14 @@ class Iceberg(BulkJvm):
         """Files written by (table, group id)."""
         return self.api.spark.FileRewriteCoordinator.get()
 
+    def reader_of(self, group: str) -> Any:
+        """A reader of staged scan tasks; load it with their group id.
+
+        Iceberg for Spark 4.1 knows a group by its id. Earlier ones would read the whole table without the option.
+        """
+        reader = self.spark.read.format("iceberg").option("file-open-cost", "0")
+        return reader.option("scan-task-set-id", group)
+
     def load(self, sql_name: str) -> Any:
         """The table with a quoted name, through Spark's catalog; Java exceptions propagate."""
         return self.api.spark.Spark3Util.loadIcebergTable(self.session, sql_name)
@@ -242,16 +250,8 @@ class Iceberg(BulkJvm):
         """
         relation = rows._jdf.queryExecution().analyzed()
         own = [a for a in self.python_list(relation.output()) if not a.metadata().contains(_METADATA)]
-        bare = relation.copy(
-            relation.table(),
-            self.seq(own),
-            relation.catalog(),
-            relation.identifier(),
-            relation.options(),
-            relation.timeTravelSpec(),
-        )
-        of_rows = self.static("org.apache.spark.sql.classic.Dataset", "ofRows")
-        return self.dataframe(of_rows(self.session, bare.withMetadataColumns())), len(own)
+        bare = self.shim.with_output(relation, self.seq(own))
+        return self.dataframe(self.rows_of_plan(bare.withMetadataColumns())), len(own)
 
     def positions(self, numbers: Any) -> Any:
         """A PositionDeleteIndex of a Java collection of Longs."""

@@ -23,6 +23,8 @@ from lakekeeper_iceberg.native import Iceberg
 
 COUNTED = "lakekeeper_rows_read"
 _CODEC = "write.parquet.compression-codec"
+# Iceberg for Spark 4.1 knows a group by its id. Earlier ones would append to the table without this option.
+_REWRITTEN = "rewritten-file-scan-task-set-id"
 _ROW_GROUP = "write.parquet.row-group-size-bytes"
 _ROW_GROUP_DEFAULT = 128 << 20
 _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
@@ -80,7 +82,7 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
     """(group id, live rows of the scan tasks). Pass the id to :func:`unstage` when the rows are no longer needed."""
     group = stage(jvm, table, tasks)
     try:
-        reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        reader = jvm.reader_of(group)
         if not task.cuts:
             # One task sorts the group in any case: use one split, so that the files are read in order.
             reader = reader.option("split-size", str(one_split(task.input_bytes)))
@@ -128,7 +130,7 @@ def copy_live_rows(
     size = int(file.fileSizeInBytes())
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
-        reader = jvm.spark.read.format("iceberg").option("file-open-cost", "0")
+        reader = jvm.reader_of(group)
         rows = reader.option("split-size", str(one_split(size))).load(group).coalesce(1)
         place = own_folder(home_of(table, run), str(file.location()))
         order = file.sortOrderId()
@@ -175,6 +177,7 @@ def _write(
             .option("distribution-mode", "none")
             .option("target-file-size-bytes", str(target))
             .option("output-spec-id", str(spec))
+            .option(_REWRITTEN, group)
         )
         if _CODEC not in properties and not jvm.spark.conf.get(_SESSION_CODEC, ""):
             writer = writer.option("compression-codec", "zstd")
@@ -225,11 +228,11 @@ def _target_bytes(task: MergeTask) -> int:
     return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))
 
 
-def rows_read(counter: Observation | None) -> int | None:
+def rows_read(jvm: Iceberg, counter: Observation | None) -> int | None:
     """The value of the row counter of a read after the rows were written; None without a counter."""
     if counter is None or counter._jo is None:
         return None
-    seen = counter._jo.getOrEmpty()  # not `get`: it would block forever if the counter is never set
+    seen = jvm.shim.observed(counter)  # not `get`: it would block forever if the counter is never set
     return int(seen.apply(COUNTED)) if seen.contains(COUNTED) else None
 
 

@@ -34,9 +34,9 @@ from lakekeeper.errors import (
     Unsupported,
     reason,
 )
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings
+from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
-from lakekeeper_iceberg import changes, keys, listing, staging
+from lakekeeper_iceberg import changes, keys, listing, staging, surface
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.columnar import IcebergColumnar
@@ -102,7 +102,7 @@ class IcebergFormat:
             raise AdapterError(
                 f"{identifier.text}: the Spark session has no Iceberg jar; see lakekeeper doctor --session"
             )
-        require_tested(jvm, identifier.text, _versions(jvm))
+        require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
@@ -120,7 +120,7 @@ class IcebergFormat:
 
 def _versions(jvm: Iceberg) -> Versions:
     iceberg = str(jvm.static("org.apache.iceberg.IcebergBuild", "version")())
-    return {"Iceberg": (iceberg, ("1.12.0",)), "Spark": (str(jvm.spark.version), ("4.1.1",))}
+    return versions_in_session(jvm, "Iceberg", iceberg, "iceberg")
 
 
 def _is_there(jvm: Iceberg) -> bool:
@@ -321,7 +321,7 @@ class IcebergTable:
         """
         if staged.counter is None and written:
             return None
-        seen = staging.rows_read(staged.counter)
+        seen = staging.rows_read(self._jvm, staged.counter)
         return seen if seen == written and written else int(staged.rows.count())
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:

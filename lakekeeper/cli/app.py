@@ -21,6 +21,7 @@ from lakekeeper.cli.logs import logs
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.submitted import separate_stderr
 from lakekeeper.cli.synonyms import hint
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.model.report import MergeReport
@@ -425,7 +426,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given or given[:1] == ["auto"]
     log = logs(as_json="--log-json" in given)
-    with log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
+    with separate_stderr(), log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
         try:
             code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
             # Typer makes 130 of a KeyboardInterrupt; an automatic run returns it after a pass that was only cut short.

@@ -40,14 +40,17 @@ class Setup:
     properties_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Read confs from a file like spark-defaults.conf; --conf overrides it."
+            metavar="FILE",
+            help="Read confs from this file, not from spark-defaults.conf; --conf overrides it.",
         ),
     ] = None
     warehouse: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Directory of managed tables, unless a catalog sets it."),
     ] = None
-    master: Annotated[str | None, typer.Option(help="Spark master; default: local[*].")] = None
+    master: Annotated[
+        str | None, typer.Option(help="Spark master; default: that of spark-defaults.conf, else local[*].")
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")] = False
     log_json: Annotated[
@@ -76,17 +79,21 @@ class Setup:
 
     def session(self) -> SparkSession:
         """The session: a new one, or the one that is running."""
-        from pyspark.logger import PySparkLogger
-
+        from lakekeeper.spark.installation import use_pyspark
         from lakekeeper.spark.session import local_session
+        from lakekeeper.spark.shims import shim
 
-        # PySpark also prints each error that it raises as JSON on stderr; here each is reported once, on one line.
-        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-            PySparkLogger.getLogger(name).disabled = True
+        use_pyspark()
+        shim().silence_errors()  # here each error is reported once, on one line
         catalogs = pairs(
             "--catalog", self.catalog or (), "name=type:uri, e.g. ice=jdbc:sqlite:/data/catalog.db"
         )
-        spark = local_session(catalogs=catalogs, conf=self.confs(), warehouse=self.warehouse)
+        spark = local_session(
+            catalogs=catalogs,
+            conf=self.confs(),
+            warehouse=self.warehouse,
+            properties_file=self.properties_file,
+        )
         interrupts.guard(spark)
         return spark
 

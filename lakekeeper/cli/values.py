@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from lakekeeper.core.config.quantities import SIZE_EXAMPLES, parse_size
 from lakekeeper.errors import OptionError
-
-_LINE = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(\S.*)")
+from lakekeeper.spark import properties
 
 
 def byte_count(text: str) -> int:
@@ -32,20 +30,16 @@ def pairs(option: str, given: Iterable[str], shape: str = "key=value") -> dict[s
 
 
 def properties_file(path: Path) -> dict[str, str]:
-    """A file like Spark's ``spark-defaults.conf``: ``key value`` or ``key=value``, ``#`` begins a comment line."""
+    """A file like Spark's ``spark-defaults.conf``, read as Java reads properties; every key must be one of Spark's."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise OptionError("--properties-file", str(path), f"a readable file ({reason})") from error
     found = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        match = _LINE.fullmatch(stripped)
-        if match is None or not match[1].startswith("spark."):
+    for number, key, value in properties.entries(text):
+        if not key.startswith("spark.") or not value:
             expected = "'spark.… value', one per line (options of lakekeeper begin with spark.lakekeeper.)"
-            raise OptionError(f"{path}, line {number}", stripped, expected)
-        found[match[1]] = match[2]
+            raise OptionError(f"{path}, line {number}", f"{key} {value}".strip(), expected)
+        found[key] = value
     return found

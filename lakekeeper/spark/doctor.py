@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
@@ -21,7 +22,8 @@ from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import LakekeeperError, reason
 from lakekeeper.spark.identifiers import catalogs, namespaces
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
-from lakekeeper.spark.session import VERSIONS, missing
+from lakekeeper.spark.lines import LINES, NEWEST, line_of
+from lakekeeper.spark.session import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,19 +99,18 @@ def _java() -> Finding:
 
 def _distributions() -> list[Finding]:
     """The installed distributions that must match, each checked against the pins of this release."""
-    delta = VERSIONS["delta"]
+    line = line_of(_installed("pyspark") or "") or NEWEST
     return [
-        _distribution("pyspark", VERSIONS["spark"], needed=True),
-        _distribution("delta-spark", delta, needed=False),
+        _distribution("pyspark", line.spark, needed=True),
+        _distribution("delta-spark", line.version("delta"), needed=False),
         _distribution("pyiceberg", "0.12", needed=False),
         _distribution("pyarrow", "20 to 26", needed=True),
     ]
 
 
 def _distribution(name: str, expected: str, *, needed: bool) -> Finding:
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+    found = _installed(name)
+    if found is None:
         if not needed:
             return Finding(name, ok=True, found="not installed (optional)", expected=expected)
         advice = f'python -m pip install "{_requirement(name, expected)}"'
@@ -117,6 +118,13 @@ def _distribution(name: str, expected: str, *, needed: bool) -> Finding:
     ok = _agrees(found, expected)
     advice = "" if ok else f'python -m pip install "{_requirement(name, expected)}"'
     return Finding(name, ok, found, expected, advice)
+
+
+def _installed(name: str) -> str | None:
+    """The version of an installed distribution."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
 
 
 def _agrees(found: str, expected: str) -> bool:
@@ -165,22 +173,23 @@ def _own_programs() -> set[str]:
 
 def _spark_home() -> Finding:
     """A SPARK_HOME of another Spark takes precedence over the Spark that pip installed."""
-    name, expected = "SPARK_HOME", f"unset, or a Spark {VERSIONS['spark']}"
+    versions = " or ".join(line.spark for line in LINES)
+    name, expected = "SPARK_HOME", f"unset, or a Spark {versions}"
     home = os.environ.get("SPARK_HOME")
     if not home:
         return Finding(name, ok=True, found="unset", expected=expected)
-    jars = list(Path(home, "jars").glob(f"spark-core_*-{VERSIONS['spark']}.jar"))
+    jars = [jar for line in LINES for jar in Path(home, "jars").glob(f"spark-core_*-{line.spark}.jar")]
     advice = "" if jars else "unset SPARK_HOME, so that the Spark of this environment is used"
     return Finding(name, bool(jars), home, expected, advice)
 
 
 def _lacks(spark: SparkSession) -> list[Finding]:
-    minor = VERSIONS["spark"].rpartition(".")[0]
-    expected = f"a Spark {minor} session with the jars and extensions of the formats in use"
+    lines = ", ".join(line.name for line in LINES)
+    expected = f"a session of Spark {lines} with the jars and extensions of the formats in use"
     version = spark.version
     findings = []
-    if not _agrees(version, minor):
-        advice = f"the jars are built for Spark {VERSIONS['spark']}; run with that version"
+    if line_of(version) is None:
+        advice = f"run with one of the tested versions, such as Spark {NEWEST.spark}"
         findings.append(Finding("spark version", ok=False, found=version, expected=expected, advice=advice))
     for form in ("delta", "iceberg"):
         problems = missing(spark, (form,))

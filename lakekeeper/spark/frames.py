@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakekeeper.core.layout.depth import block_depth, depth_curve, overlaps
 from lakekeeper.core.layout.snapshot_index import table_line
 from lakekeeper.core.model.blocks import Snapshot, python_value
+from lakekeeper.spark.shims import shim
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ def blocks_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
         "overlaps": overlap,
         "added_at": pa.array(blocks.added_at * 1000, pa.timestamp("us", tz="UTC")),
     }
-    return spark.createDataFrame(pa.table(columns))
+    return shim().from_arrow(spark, pa.table(columns))
 
 
 def _bounds(bounds: tuple[pa.Array, ...], count: int) -> pa.Array:

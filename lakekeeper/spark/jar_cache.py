@@ -14,11 +14,10 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakekeeper.spark.shims import shim
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-_DIRECTORY = ".ivy2.5.2"
-"""Spark's default, in the user's home directory; the conf ``spark.jars.ivy`` names another."""
 
 
 @contextlib.contextmanager
@@ -30,7 +29,7 @@ def reserved(settings: Mapping[str, str]) -> Iterator[None]:
     packages = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
     with contextlib.ExitStack() as held:
         if packages:
-            cache = Path(settings.get("spark.jars.ivy") or Path.home() / _DIRECTORY)
+            cache = Path(settings.get("spark.jars.ivy") or Path.home() / shim().jar_cache)
             with contextlib.suppress(ImportError, OSError):
                 import fcntl
 

@@ -10,14 +10,19 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters import it from here
 from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - adapters import it from here
+from lakekeeper.spark.shims import shim
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def require_classic(spark: Any) -> None:
@@ -27,6 +32,11 @@ def require_classic(spark: Any) -> None:
             "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
             "run it on the driver (SparkSession.builder.master(...)) or with the `lakekeeper` command"
         )
+
+
+def try_cast(column: Column, kind: str) -> Column:
+    """A column cast to a type, given as SQL text; NULL where the value is not one of the type."""
+    return shim().try_cast(column, kind)
 
 
 class Package:
@@ -92,6 +102,7 @@ class Jvm:
         self.spark = spark
         self.view = Package(spark._jvm)
         self.session = spark._jsparkSession
+        self.shim = shim()
         self._python = self.view.org.apache.spark.api.python.PythonUtils
 
     def seq(self, items: Iterable[Any]) -> Any:
@@ -128,7 +139,15 @@ class Jvm:
 
     def python_list(self, scala: Any) -> list[Any]:
         """The elements of a Scala collection."""
-        return self.items(self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala))
+        return self.items(self.shim.java_collection(self, scala))
+
+    def python_map(self, scala: Any) -> dict[str, str]:
+        """A Scala Map of texts."""
+        return self.text_map(self.shim.java_map(self, scala))
+
+    def scala_seq(self, items: Any) -> Any:
+        """A java.util.List as a Scala Seq."""
+        return self.shim.scala_seq(self, items)
 
     def some(self, value: Any) -> Any:
         """Scala's Some(value), or its None for a null."""
@@ -197,6 +216,24 @@ class Jvm:
         room = self.view.java.nio.ByteBuffer.allocate(8 * len(longs))
         room.asLongBuffer().put(longs)
         return np.frombuffer(bytes(room.array()), ">i8").astype(np.int64)
+
+    @property
+    def session_class(self) -> Any:
+        """The class of classic Spark sessions, with its static methods."""
+        return self.java_class(self.shim.session_type)
+
+    def rows_of_plan(self, plan: Any, session: Any = None) -> Any:
+        """A Java Dataset of the rows of a logical plan, in this session or in a clone of it."""
+        of_rows = self.static(self.shim.dataset_type, "ofRows")
+        return of_rows(self.session if session is None else session, plan)
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        """The rows of a PySpark DataFrame as an Arrow table."""
+        return self.shim.to_arrow(frame)
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        """A PySpark DataFrame of the rows of an Arrow table."""
+        return self.shim.from_arrow(self.spark, table)
 
     def dataframe(self, java: Any) -> Any:
         """A PySpark DataFrame around a Java Dataset."""

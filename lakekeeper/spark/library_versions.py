@@ -6,22 +6,51 @@ only when the call is made, which for a commit is after the data was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.lines import LINES, line_of, nearest_line
+from lakekeeper.spark.surface import Surface, missing_members
 
 ALLOW = "allow-untested-versions"
 Versions = Mapping[str, tuple[str, Sequence[str]]]
 """Name of a library → (the version found, the versions that lakekeeper is tested with)."""
 
 
-def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
-    """Raise AdapterError for an untested version, unless the operator's conf allows it."""
+def versions_in_session(jvm: Jvm, library: str, found: str, jar: str) -> Versions:
+    """The versions of Spark and of a library, with those tested: of the library, on the session's line of Spark.
+
+    ``jar`` names the library in `lakekeeper.spark.lines`.
+    """
+    spark = str(jvm.spark.version)
+    line = line_of(spark)
+    with_library = tuple(each for each in LINES if jar in each.jars)
+    tested = with_library if line is None or line not in with_library else (line,)
+    return {
+        "Spark": (spark, tuple(each.spark for each in with_library)),
+        library: (found, tuple(each.version(jar) for each in tested)),
+    }
+
+
+def package_of(jvm: Jvm, jar: str) -> str:
+    """The Maven coordinates of a library's jar for the session's line of Spark, or for the nearest one."""
+    return nearest_line(str(jvm.spark.version)).jars[jar]
+
+
+def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[], Surface]) -> None:
+    """Raise AdapterError for an untested version, unless the operator's conf allows it.
+
+    Then raise it if the session's jars lack a private member of ``surface``.
+    """
+    untested = {name: found for name, (found, tested) in versions.items() if found not in tested}
+    if not untested:
+        return
     allowed = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
     if allowed is not None and resolve(conf={CONF_PREFIX + ALLOW: allowed}).session.allow_untested_versions:
+        _require_members(jvm, table, untested, surface())
         return
     for name, (found, tested) in versions.items():
         if found not in tested:
@@ -29,6 +58,17 @@ def require_tested(jvm: Jvm, table: str, versions: Versions) -> None:
                 f"{table}: the session has {name} {found}, and lakekeeper is tested with {' and '.join(tested)}. "
                 f"Start it with that version, or set the Spark conf {CONF_PREFIX}{ALLOW}=true to try this one"
             )
+
+
+def _require_members(jvm: Jvm, table: str, untested: Mapping[str, str], surface: Surface) -> None:
+    lacking = missing_members(jvm, surface)
+    if lacking:
+        named = " and ".join(f"{name} {found}" for name, found in untested.items())
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise AdapterError(
+            f"{table}: {named} cannot be tried: the session lacks {lacking[0]}{more}, which lakekeeper calls; "
+            "start it with a tested version"
+        )
 
 
 def version_findings(versions: Versions) -> list[Finding]:

@@ -24,6 +24,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.spark import columnar_merge, row_match
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import Held, Matched, Traces
 
 if TYPE_CHECKING:
@@ -101,14 +102,15 @@ class SparkRunner:
 
     def cancel(self, run_id: str) -> None:
         """Cancel the run's jobs, including those that its threads might still start."""
-        self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(run_id)
+        shim().cancel_group(self._spark.sparkContext._jsc.sc(), run_id)
 
 
 def _sorted(rows: DataFrame, by: Column, cuts: Sequence[Column], order: Sequence[Column]) -> DataFrame:
     """Rows sorted as a whole by one task, or in ranges of ``by`` between the cuts, one task each."""
     if not cuts:
         return rows.coalesce(1).sortWithinPartitions(*order)
-    return rows.repartitionById(len(cuts) + 1, _bucket(by, cuts, 0)).sortWithinPartitions(*order)
+    placed = shim().repartition_by_id(rows, len(cuts) + 1, _bucket(by, cuts, 0))
+    return placed.sortWithinPartitions(*order)
 
 
 def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:

@@ -63,10 +63,7 @@ def text_of_column(jvm: Jvm, frame: Any, where: Any) -> str:
     Columns are found by name, whichever DataFrame they were taken from. Raises OptionError for what is not allowed in
     a predicate, and if Spark reads the text as another expression.
     """
-    convert = jvm.object("org.apache.spark.sql.classic.ColumnNodeToExpressionConverter")
-    by_name = jvm.view.org.apache.spark.sql.classic.ExpressionUtils.column(
-        _by_name(jvm, convert.apply(where._jc.node()))
-    )
+    by_name = jvm.shim.column(jvm, _by_name(jvm, jvm.shim.expression(jvm, where._jc)))
     try:
         analyzed = frame._jdf.where(by_name).queryExecution().analyzed()
     except Exception as error:
@@ -113,7 +110,7 @@ def unmatched(jvm: Jvm, frame: Any, where: str) -> Any:
     plan = _filter(jvm, frame, where)
     logical = jvm.view.org.apache.spark.sql.catalyst.plans.logical
     contrary = logical.Filter(_not_true(jvm, plan.condition()), plan.child())
-    return jvm.dataframe(jvm.view.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, contrary))
+    return jvm.dataframe(jvm.rows_of_plan(contrary))
 
 
 def split_conjunction(jvm: Jvm, frame: Any, where: str) -> list[Any]:
@@ -147,7 +144,7 @@ def condition_of(frame: Any) -> Any:
 def _filter(jvm: Jvm, frame: Any, where: str) -> Any:
     """The analyzed filter, with placeholder expressions (such as BETWEEN) replaced by their definition."""
     plan = frame.where(where)._jdf.queryExecution().analyzed()
-    for rule in ("ReplaceExpressions", "RewriteWithExpression"):
+    for rule in jvm.shim.placeholder_rules:
         plan = jvm.object(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
     if _kind(plan) != "Filter":
         raise ValueError(f"{where}: Spark plans more than a filter for it")

@@ -1,4 +1,4 @@
-"""Create, or take over, the Spark session that lakekeeper works in; versions and jars are pinned here.
+"""Create, or take over, the Spark session that lakekeeper works in.
 
 ``import lakekeeper`` does not import this module: a program with its own session does not need it. The command line,
 the demo and the tests do.
@@ -13,18 +13,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.errors import AdapterError, OptionError, nearest
+from lakekeeper.errors import AdapterError, OptionError
 from lakekeeper.redaction import HIDDEN, names_a_secret
+from lakekeeper.spark import installation
 from lakekeeper.spark.jar_cache import reserved
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
+from lakekeeper.spark.lines import line_of
+from lakekeeper.spark.session_confs import EXTENSIONS, catalog_confs, session_confs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,44 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-
-VERSIONS: Mapping[str, str] = MappingProxyType(
-    {"spark": "4.1.1", "scala": "2.13", "delta": "4.3.1", "iceberg": "1.12.0", "sqlite-jdbc": "3.50.3.0"}
-)
-"""The versions this release is built for and tested with. pyproject.toml pins the same pyspark and delta-spark."""
-
-# Jars of both formats carry the minor version of Spark and the Scala version in their names.
-_BUILD = f"{VERSIONS['spark'].rpartition('.')[0]}_{VERSIONS['scala']}"
-
-JARS: Mapping[str, str] = MappingProxyType(
-    {
-        "delta": f"io.delta:delta-spark_{_BUILD}:{VERSIONS['delta']}",
-        "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{_BUILD}:{VERSIONS['iceberg']}",
-        "sqlite": f"org.xerial:sqlite-jdbc:{VERSIONS['sqlite-jdbc']}",
-    }
-)
-"""Maven coordinates by purpose."""
-
-EXTENSIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "delta": "io.delta.sql.DeltaSparkSessionExtension",
-        "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    }
-)
-"""Session extension by format; the class also proves that the format's jar is present."""
-
-_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
-
-# Spark includes these in the same versions; a second copy costs 60 MB of downloads and duplicates log4j.
-_EXCLUDES = (
-    "org.apache.hadoop:hadoop-client-api",
-    "org.apache.hadoop:hadoop-client-runtime",
-    "org.apache.logging.log4j:log4j-slf4j2-impl",
-    "org.apache.logging.log4j:log4j-core",
-    "org.apache.logging.log4j:log4j-api",
-    "org.slf4j:slf4j-api",
-)
 
 # Startup lines without information for a user. Downloads, warnings and errors of the dependency resolution pass.
 _NOISE = (
@@ -101,6 +66,7 @@ def local_session(
     catalogs: Mapping[str, str] | None = None,
     conf: Mapping[str, str] | None = None,
     master: str = "local[*]",
+    properties_file: Path | None = None,
     small_data: bool = False,
 ) -> SparkSession:
     """A quiet session with the jars and extensions of both formats; a running one is taken over.
@@ -109,33 +75,80 @@ def local_session(
         app_name: the application's name in Spark.
         warehouse: directory of Delta's managed tables, and of Iceberg catalogs that name none.
         catalogs: Iceberg catalogs as ``name -> type:uri``, see `catalog_conf`.
-        conf: Spark confs; they take precedence over the ones set here, but packages and extensions are added to ours.
-            With ``spark.jars`` nothing is downloaded.
-        master: where Spark runs; spark-submit's own ``--master`` takes precedence.
+        conf: Spark confs; they take precedence over the user's own (see `lakekeeper.spark.installation`), and these
+            over the ones set here. Packages and extensions are joined. With ``spark.jars`` nothing is downloaded.
+        master: where Spark runs, unless the user's confs say so.
+        properties_file: the file that ``conf`` was read from; it replaces ``spark-defaults.conf``.
         small_data: settings for tests, where starting a stage costs more than its rows.
 
     Raises:
         AdapterError: Java is missing or has an unsupported version, or the running session is a Spark Connect session.
         OptionError: an invalid catalog, or a static conf that differs from that of the running session.
     """
-    named = _catalog_confs(catalogs or {}, warehouse)
-    given = dict(conf or {})
+    installation.use_pyspark()
+    named = catalog_confs(catalogs or {}, warehouse)
     if _running():
-        return _take_over(named | given)
+        return _take_over(named | dict(conf or {}))
     prepare_environment()
-    settings = session_confs(named, given, warehouse=warehouse, small_data=small_data)
+    given = _given(conf or {}, properties_file, master)
+    settings = session_confs(
+        named,
+        given,
+        spark=_spark_version(),
+        warehouse=warehouse,
+        small_data=small_data,
+        present=installation.jars(),
+        hive=installation.configures_hive(),
+    )
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app_name)
-    if not _submitted():
-        builder = builder.master(given.get("spark.master", master))
+    builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with reserved(settings), _quiet_start(), _whole_start():
+    with reserved(settings), _only(properties_file), _quiet_start(), _whole_start():
         spark = builder.getOrCreate()
-    for problem in missing(spark):
-        log.warning("%s", problem)
+    _warn_of_missing(spark)
     return spark
+
+
+def _warn_of_missing(spark: SparkSession) -> None:
+    """Log what the session lacks. A user of one format does not miss the jar of the other."""
+    there = tuple(name for name, kind in EXTENSIONS.items() if class_loadable(spark, kind))
+    for problem in missing(spark, there or tuple(EXTENSIONS)):
+        log.warning("%s", problem)
+
+
+def _given(conf: Mapping[str, str], properties_file: Path | None, master: str) -> dict[str, str]:
+    """The user's confs, with a master. Under spark-submit, the JVM already has them all."""
+    if _submitted():
+        from pyspark import SparkConf
+
+        submitted_jvm()
+        return dict(SparkConf().getAll()) | dict(conf)
+    return {"spark.master": master} | installation.user_confs(conf, properties_file)
+
+
+def _spark_version() -> str:
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+@contextlib.contextmanager
+def _only(properties_file: Path | None) -> Iterator[None]:
+    """Let spark-submit read this file in place of ``spark-defaults.conf`` while Spark starts."""
+    if properties_file is None:
+        yield
+        return
+    before = os.environ.get(installation.SUBMIT_ARGS)
+    named = f"--properties-file {shlex.quote(str(properties_file.absolute()))}"
+    os.environ[installation.SUBMIT_ARGS] = f"{named} {before or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        del os.environ[installation.SUBMIT_ARGS]
+        if before is not None:
+            os.environ[installation.SUBMIT_ARGS] = before
 
 
 def mute() -> None:
@@ -162,51 +175,23 @@ def _signal_group(java: subprocess.Popen[Any], number: signal.Signals) -> None:
         os.killpg(java.pid, number)
 
 
-def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[str, str]:
-    """The confs of one Iceberg catalog from ``type:uri``.
-
-    ========================  ==========================================================================
-    ``jdbc:sqlite:/a/c.db``   a catalog in one SQLite file; tables in ``warehouse/name``, else next to it
-    ``rest:http://host:1``    a REST catalog, which has its own warehouse
-    ``hadoop:/a/dir``         a directory; only for experiments, two writers can lose a commit
-    ========================  ==========================================================================
-
-    Raises:
-        OptionError: an unknown type, or no uri.
-    """
-    kind, _, uri = spec.partition(":")
-    expected = "type:uri with a type of jdbc, rest or hadoop, as in jdbc:sqlite:/data/catalog.db"
-    if kind not in {"jdbc", "rest", "hadoop"}:
-        raise OptionError(f"catalog {name}", spec, expected + nearest(kind, ("jdbc", "rest", "hadoop")))
-    if not uri:
-        raise OptionError(f"catalog {name}", spec, expected)
-    prefix = f"spark.sql.catalog.{name}"
-    confs = {prefix: _ICEBERG_CATALOG, f"{prefix}.type": kind}
-    if kind == "rest":
-        return confs | {f"{prefix}.uri": uri}
-    if kind == "hadoop":
-        return confs | {f"{prefix}.warehouse": str(Path(uri).absolute()) if "://" not in uri else uri}
-    database = uri if ":" in uri else f"sqlite:{uri}"
-    confs |= {f"{prefix}.uri": f"jdbc:{database}", f"{prefix}.jdbc.schema-version": "V1"}
-    if database.startswith("sqlite:"):
-        beside = Path(database.removeprefix("sqlite:")).absolute().parent
-        confs[f"{prefix}.warehouse"] = str((warehouse.absolute() if warehouse else beside) / name)
-    elif warehouse is not None:
-        confs[f"{prefix}.warehouse"] = str(warehouse)
-    return confs
-
-
 def missing(spark: SparkSession, formats: tuple[str, ...] = ("delta", "iceberg")) -> tuple[str, ...]:
     """What a running session lacks for these formats, one message each with the remedy; empty if nothing is missing.
 
     Static confs are read once, when the first session starts: `getOrCreate` silently ignores them later.
     """
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    line = line_of(spark.version)
     problems = []
     for name in formats:
         if not class_loadable(spark, EXTENSIONS[name]):
+            jar = (
+                f"--packages {line.jars[name]}"
+                if line and name in line.jars
+                else f"its jar for Spark {spark.version}"
+            )
             problems.append(
-                f"the running Spark session has no {name} jar; start it with --packages {JARS[name]} "
+                f"the running Spark session has no {name} jar; start it with {jar} "
                 f"and --conf spark.sql.extensions={EXTENSIONS[name]}"
             )
         elif EXTENSIONS[name] not in extensions:
@@ -240,6 +225,14 @@ def _submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def submitted_jvm() -> Any:
+    """The JVM of spark-submit, which runs already; only under spark-submit."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    return SparkContext._jvm
+
+
 def _take_over(wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -254,8 +247,7 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
             now = HIDDEN if names_a_secret(key) else spark.conf.get(key, None)
             expected = f"a conf that can be set while Spark runs; the session has {now!r}"
             raise OptionError(key, value, expected) from error
-    for problem in missing(spark):
-        log.warning("%s", problem)
+    _warn_of_missing(spark)
     return spark
 
 
@@ -275,70 +267,6 @@ def prepare_environment() -> None:
         raise AdapterError(f"Spark needs Java {versions}, found {what}; on Debian and Ubuntu: {INSTALL}")
     if java != effective_java():
         os.environ["JAVA_HOME"] = java.home
-
-
-def _catalog_confs(catalogs: Mapping[str, str], warehouse: Path | None) -> dict[str, str]:
-    confs: dict[str, str] = {}
-    for name, spec in catalogs.items():
-        confs |= catalog_conf(name, spec, warehouse)
-    return confs
-
-
-def session_confs(
-    catalogs: Mapping[str, str], given: Mapping[str, str], *, warehouse: Path | None, small_data: bool
-) -> dict[str, str]:
-    """All confs of a new session: ours, then the catalogs, then the given ones."""
-    settings = {
-        "spark.jars.packages": ",".join(JARS.values()),
-        "spark.jars.excludes": ",".join(_EXCLUDES),
-        "spark.sql.extensions": ",".join(EXTENSIONS.values()),
-        "spark.sql.catalog.spark_catalog": _DELTA_CATALOG,
-        # Write nothing to the current directory: no derby.log, no metastore_db.
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.memory": "3g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        # By default, Delta rebuilds its state in 50 partitions, which takes seconds for a table of five files.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.shuffle.partitions": "4",
-    }
-    if warehouse is not None:
-        settings["spark.sql.warehouse.dir"] = str(warehouse.absolute())
-    if small_data:
-        settings |= _small_data()
-    settings |= catalogs
-    for key in ("spark.jars.packages", "spark.sql.extensions", "spark.jars.excludes"):
-        if key in given:
-            settings[key] = _joined(settings[key], given[key])
-    if "spark.jars" in given and "spark.jars.packages" not in given:
-        del settings["spark.jars.packages"]
-    options = "spark.driver.extraJavaOptions"
-    if options in given and options in settings:
-        settings[options] += " " + given[options]
-    merged = {"spark.jars.packages", "spark.sql.extensions", "spark.jars.excludes", options, "spark.master"}
-    return settings | {key: value for key, value in given.items() if key not in merged or key not in settings}
-
-
-def _small_data() -> dict[str, str]:
-    return {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        # Otherwise each task generates the source of its projections again, only to find them compiled already.
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        # Delta's VACUUM lists folders with this many tasks, 10,000 by default.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        # With one compiler, Java reserves 48 MB for code. A test suite fills that, and Java then drops code in use.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
-    }
-
-
-def _joined(ours: str, theirs: str) -> str:
-    return ",".join(dict.fromkeys(part for part in f"{ours},{theirs}".split(",") if part))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakekeeper.core.model.keys import arrow_type, quote
+from lakekeeper.spark.shims import shim
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
 
@@ -35,4 +36,6 @@ def _arrow(kind: str | Kinds) -> pa.DataType:
 def frame(spark: SparkSession, kinds: Kinds, rows: Sequence[Row]) -> DataFrame:
     """Rows as one partition."""
     schema = pa.schema([(n, _arrow(k)) for n, k in kinds.items()])
-    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema)).coalesce(1)
+    made = shim().from_arrow(spark, pa.Table.from_pylist(list(rows), schema)).coalesce(1)
+    # PySpark 4.0 and 3.5 take a timestamp without a time zone for one with the session's.
+    return made.select(*[made[quote(name)].cast(sql_type(kind)).alias(name) for name, kind in kinds.items()])

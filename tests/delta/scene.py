@@ -12,6 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 from lakekeeper.testing.values import Row
 from lakekeeper_delta import FORMAT
@@ -91,7 +92,7 @@ class Scene:
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        rows: list[Row] = reader.load(str(self.path)).selectExpr(columns).toArrow().to_pylist()
+        rows: list[Row] = shim().to_arrow(reader.load(str(self.path)).selectExpr(columns)).to_pylist()
         return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:

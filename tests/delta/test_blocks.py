@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot
 from lakekeeper.errors import OptionError
+from lakekeeper.spark.shims import shim
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
 from tests.rewrites import recluster
@@ -88,7 +89,7 @@ def _make(
             "file": pa.array([n for n, values in enumerate(files) for _ in values], pa.int32()),
         }
     )
-    frame = spark.createDataFrame(table).repartitionById(len(files), F.col("file"))
+    frame = shim().repartition_by_id(shim().from_arrow(spark, table), len(files), F.col("file"))
     frame.select(F.col("k").cast(kind.lower())).write.format("delta").mode("append").save(str(scene.path))
 
 

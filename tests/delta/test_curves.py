@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.layout.rank_boundaries import curve_index, placed
+from lakekeeper.spark.shims import shim
 from lakekeeper.testing.harness import task_for
 from tests.delta.scene import Scene
 from tests.rewrites import rewritten
@@ -68,7 +69,7 @@ def test_tags_tell_where_on_the_curve_the_rows_of_each_file_lie(scene: Scene) ->
     assert blocks.curve_ids == (task.boundaries.id,)
     ends_of = zip(blocks.curve_lo.tolist(), blocks.curve_hi.tolist(), strict=True)
     for path, ends in zip(blocks.path.to_pylist(), ends_of, strict=True):
-        rows = scene.spark.read.parquet(str(scene.path / path)).toArrow()
+        rows = shim().to_arrow(scene.spark.read.parquet(str(scene.path / path)))
         columns = [rows[c].combine_chunks().cast(pa.int64()) for c in ("a", "b")]
         places = curve_index(task.boundaries, "hilbert", columns)
         assert (int(places.min()), int(places.max())) == ends

@@ -13,6 +13,7 @@ import pytest
 from delta.tables import IdentityGenerator
 from deltalake import DeltaTable as RustTable
 
+from lakekeeper.spark.jvm import Jvm
 from tests.delta.scene import Scene, Step
 from tests.oracles import delta_log
 from tests.rewrites import recluster, rewritten, tasks_of
@@ -293,7 +294,7 @@ def test_the_users_session_is_left_as_it_was(scene: Scene) -> None:
     try:
         recluster(scene)
         assert scene.spark.conf.get("spark.databricks.delta.stats.collect") == "false"
-        active = scene.spark._jvm.org.apache.spark.sql.classic.SparkSession.active()  # type: ignore[union-attr]
+        active = Jvm(scene.spark).session_class.active()
         assert active.equals(scene.spark._jsparkSession)
     finally:
         scene.spark.conf.unset("spark.databricks.delta.stats.collect")

@@ -12,6 +12,7 @@ import pytest
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown, Unsupported
 from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import Commit, Held, Tidied
 from lakekeeper_delta import row_delete
 from lakekeeper_delta.commit import commit_tags
@@ -55,7 +56,7 @@ def deleted(scene: Scene, where: str, run_id: str = "run-1") -> Commit:
     before = {v: scene.log_rows(v) for v in delta_log.versions(scene.path)}
     # Delta's own DELETE can not take every name of a column; a query can.
     kept = scene.spark.read.format("delta").load(str(scene.path)).where(f"NOT coalesce(({where}), false)")
-    expected = Counter(delta_log.canonical(row) for row in kept.toArrow().to_pylist())
+    expected = Counter(delta_log.canonical(row) for row in shim().to_arrow(kept).to_pylist())
     theirs = leftovers(scene)
     adapter, snapshot, held = found(scene, where)
     commit = delete(adapter, snapshot, [held], where, run_id)

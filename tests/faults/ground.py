@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from lakekeeper.api import Table
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.shims import shim
 from lakekeeper.testing.values import text
 from tests.opening import Wrapped, table_with
 from tests.oracles import delta_log, iceberg_log
@@ -215,7 +216,9 @@ class DeltaGround(Ground):
     def spark_rows(self, version: int | None = None) -> Counter[str]:
         reader = self.spark.read.format("delta")
         reader = reader if version is None else reader.option("versionAsOf", version)
-        return Counter(delta_log.canonical(r) for r in reader.load(str(self.home)).toArrow().to_pylist())
+        return Counter(
+            delta_log.canonical(r) for r in shim().to_arrow(reader.load(str(self.home))).to_pylist()
+        )
 
     def named(self) -> set[Path]:
         actions = [a for v in delta_log.versions(self.home) for a in delta_log.commit(self.home, v)]
@@ -277,7 +280,7 @@ class IcebergGround(Ground):
 
     def spark_rows(self, version: int | None = None) -> Counter[str]:
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
-        return iceberg_log.canonical(reader.table(self.sql).toArrow())
+        return iceberg_log.canonical(shim().to_arrow(reader.table(self.sql)))
 
     def named(self) -> set[Path]:
         return self._named_by(self._metadata().metadata.snapshots)

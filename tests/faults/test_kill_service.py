@@ -14,7 +14,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.opening import open_adapter
-from lakekeeper.spark.session import catalog_conf
+from lakekeeper.spark.session_confs import catalog_conf
 from tests.faults.processes import gone
 
 pytestmark = pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 from lakekeeper.testing.values import Row, text
 from lakekeeper_iceberg import FORMAT, IcebergTable
@@ -103,7 +104,7 @@ class Scene:
     def spark_records(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> list[Row]:
         """All rows, as Spark reads them."""
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
-        rows: list[Row] = reader.table(self.sql).select(*columns).toArrow().to_pylist()
+        rows: list[Row] = shim().to_arrow(reader.table(self.sql).select(*columns)).to_pylist()
         return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:

@@ -15,6 +15,7 @@ import pytest
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.merge import SparkRunner
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import Commit, Prepared, Tidied
 from lakekeeper_iceberg import IcebergTable, listing
 from lakekeeper_iceberg.delete_files import dangling_deletes
@@ -57,7 +58,7 @@ def left(scene: Scene, where: str) -> Counter[str]:
     from tests.oracles import iceberg_log
 
     return iceberg_log.canonical(
-        scene.spark.table(scene.sql).where(f"NOT coalesce({where}, false)").toArrow()
+        shim().to_arrow(scene.spark.table(scene.sql).where(f"NOT coalesce({where}, false)"))
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakekeeper.spark.jvm import Jvm
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -42,7 +44,7 @@ def stages_of_group(spark: SparkSession, group: str) -> tuple[list[Stage], int]:
             stage.shuffleWriteRecords(),
             stage.outputRecords(),
         )
-        for stage in jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed)
+        for stage in Jvm(spark).python_list(listed)
         if stage.stageId() in wanted and stage.status().toString() == "COMPLETE"
     ]
     return found, len(jobs)

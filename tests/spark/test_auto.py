@@ -20,7 +20,8 @@ import lakekeeper as lk
 from lakekeeper.cli import main
 from lakekeeper.fleet import one_pass, service_settings
 from lakekeeper.recording import fleet_memory
-from lakekeeper.spark.session import catalog_conf
+from lakekeeper.spark.confs import all_confs
+from lakekeeper.spark.session_confs import catalog_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -92,7 +93,7 @@ _QUICK = ("spark.driver.extraJavaOptions", "spark.sql.shuffle.partitions", "spar
 
 def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int, dict[str, Any], str]:
     """As `Once`, by a process that has nothing but the conf file."""
-    keys = [key for key in fleet.spark.conf.getAll if key.startswith("spark.sql.catalog.ice")]
+    keys = [key for key in all_confs(fleet.spark) if key.startswith("spark.sql.catalog.ice")]
     lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
     lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
     lines += [f"{key}={fleet.spark.conf.get(key)}" for key in _QUICK]

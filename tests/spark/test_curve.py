@@ -14,6 +14,7 @@ from lakekeeper.core.layout.space_filling_curve import CURVES
 from lakekeeper.core.model.boundaries import MOST, Boundaries
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn, arrow_type, to_json_value
 from lakekeeper.spark.curve import PLACE, with_place
+from lakekeeper.spark.shims import shim
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token
 
@@ -38,7 +39,7 @@ def test_places_of_every_kind_are_those_of_the_core(
         pa.array([rng.choice([*SAMPLES[kind], None]) for _ in range(300)], arrow_type(kind)) for kind in kinds
     ]
     table = pa.table([*columns, pa.array(range(300))], [*(f"c {k}" for k in range(len(kinds))), "n"])
-    placed = with_place(spark.createDataFrame(table), key, kept).orderBy("n").toArrow()
+    placed = shim().to_arrow(with_place(shim().from_arrow(spark, table), key, kept).orderBy("n"))
     assert placed.column_names == [*table.column_names, PLACE]
     assert placed[PLACE].to_pylist() == curve_index(kept, layout, columns).tolist()
 
@@ -51,5 +52,5 @@ def test_places_over_full_grids_are_those_of_the_core(spark: SparkSession, layou
     kept = Boundaries(key.key_id, 0, ("int",) * columns, (tuple(range(MOST)),) * columns)
     values = [pa.array([rng.randrange(-3, MOST + 3) for _ in range(200)]) for _ in range(columns)]
     table = pa.table([*values, pa.array(range(200))], [*(f"c{k}" for k in range(columns)), "n"])
-    placed = with_place(spark.createDataFrame(table), key, kept).orderBy("n").toArrow()
+    placed = shim().to_arrow(with_place(shim().from_arrow(spark, table), key, kept).orderBy("n"))
     assert placed[PLACE].to_pylist() == curve_index(kept, layout, values).tolist()

@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
-from lakekeeper.spark import doctor, java_runtime, session
+from lakekeeper.spark import doctor, java_runtime, session, session_confs
+from lakekeeper.spark.lines import NEWEST
 
 
 def _by_name(findings: tuple[doctor.Finding, ...]) -> dict[str, doctor.Finding]:
@@ -113,8 +114,8 @@ def test_versions_that_do_not_go_together(
 
 def test_the_pins_of_the_project_and_of_the_session_agree() -> None:
     pins = importlib.metadata.requires("lakekeeper-spark") or []
-    assert f"pyspark=={session.VERSIONS['spark']}" in pins
-    assert any(pin.startswith(f"delta-spark=={session.VERSIONS['delta']}") for pin in pins)
+    assert any(pin.startswith(f"pyspark=={NEWEST.spark}") for pin in pins)
+    assert any(pin.startswith(f"delta-spark=={NEWEST.version('delta')}") for pin in pins)
 
 
 def test_a_foreign_worker_python_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -169,17 +170,17 @@ def _played_session(loadable: set[str], extensions: str, warehouse: str) -> Any:
 
 
 def test_missing_jars_and_extensions_are_told_apart(tmp_path: Path) -> None:
-    spark = _played_session({session.EXTENSIONS["delta"]}, "", f"file:{tmp_path}")
+    spark = _played_session({session_confs.EXTENSIONS["delta"]}, "", f"file:{tmp_path}")
     findings = _by_name(doctor.examine(spark))
     assert "not its extension" in findings["delta in session"].found
     assert "no iceberg jar" in findings["iceberg in session"].found
-    assert session.JARS["iceberg"] in findings["iceberg in session"].advice
+    assert NEWEST.jars["iceberg"] in findings["iceberg in session"].advice
     assert findings["write access"].ok
 
 
 def test_a_whole_session_is_well(tmp_path: Path) -> None:
-    extensions = ",".join(session.EXTENSIONS.values())
-    spark = _played_session(set(session.EXTENSIONS.values()), extensions, str(tmp_path / "not yet"))
+    extensions = ",".join(session_confs.EXTENSIONS.values())
+    spark = _played_session(set(session_confs.EXTENSIONS.values()), extensions, str(tmp_path / "not yet"))
     findings = _by_name(doctor.examine(spark))
     assert all(
         findings[name].ok for name in ("delta in session", "iceberg in session", "write access", "session")
@@ -190,7 +191,7 @@ def test_a_whole_session_is_well(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_each_catalog_of_a_session_is_asked(spark: SparkSession, confs: RuntimeConfig) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.doctor")
-    for key, value in session.catalog_conf("away", "rest:http://127.0.0.1:9").items():
+    for key, value in session_confs.catalog_conf("away", "rest:http://127.0.0.1:9").items():
         confs.set(key, value)
     findings = _by_name(doctor.examine(spark))
     assert findings["catalog ice"].ok

@@ -39,7 +39,7 @@ def home(spark: SparkSession, warehouse: Path) -> Iterator[Path]:
 @pytest.fixture
 def down(confs: RuntimeConfig, tmp_path: Path) -> None:
     """Two catalogs that do not answer: nobody listens at ``down``, the folder of ``lost`` is not there."""
-    from lakekeeper.spark.session import catalog_conf
+    from lakekeeper.spark.session_confs import catalog_conf
 
     given = catalog_conf("down", "rest:http://127.0.0.1:9")
     given |= catalog_conf("lost", f"jdbc:sqlite:{tmp_path}/no/such/catalog.db")

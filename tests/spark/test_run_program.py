@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 import pytest
 
-from lakekeeper.spark.session import catalog_conf, session_confs
+from lakekeeper.spark.lines import NEWEST
+from lakekeeper.spark.session_confs import catalog_conf, session_confs
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -83,7 +84,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     catalog = catalog_conf("ice", f"jdbc:sqlite:{tmp_path}/ice.db", tmp_path / "wh")
-    confs = session_confs(catalog, {}, warehouse=tmp_path / "wh", small_data=True)
+    confs = session_confs(catalog, {}, spark=NEWEST.spark, warehouse=tmp_path / "wh", small_data=True)
     confs["spark.master"] = "local[2]"
     file = tmp_path / "spark.conf"
     file.write_text("".join(f"{key} {value}\n" for key, value in confs.items()))
@@ -184,7 +185,10 @@ def test_the_example_conf_maintains_the_tables_that_it_names(tmp_path: Path) -> 
     """As it is, from a folder with the tables of the demo."""
     (tmp_path / "demo").mkdir()
     example = Path(__file__).parents[2] / "conf" / "auto.example.conf"
-    confs = {**session_confs({}, {}, warehouse=None, small_data=True), "spark.master": "local[2]"}
+    confs = {
+        **session_confs({}, {}, spark=NEWEST.spark, warehouse=None, small_data=True),
+        "spark.master": "local[2]",
+    }
     maker = Shell(tmp_path, example).run(MAKE_DEMO, confs=confs)
     assert maker.returncode == 0, maker.stderr
     due = {"cluster-by": "k", "queries-per-hour": "100000000", "commit.quiet-window-ms": "0"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakekeeper.errors import OptionError
-from lakekeeper.spark import session
+from lakekeeper.spark import session, session_confs
+from lakekeeper.spark.lines import NEWEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,31 +17,31 @@ if TYPE_CHECKING:
 
 def test_a_sqlite_catalog_keeps_its_tables_beside_its_file_or_in_the_warehouse(tmp_path: Path) -> None:
     spec = f"jdbc:sqlite:{tmp_path}/c.db"
-    confs = session.catalog_conf("ice", spec)
+    confs = session_confs.catalog_conf("ice", spec)
     assert confs["spark.sql.catalog.ice.uri"] == spec
     assert confs["spark.sql.catalog.ice.warehouse"] == str(tmp_path / "ice")
-    confs = session.catalog_conf("ice", spec, tmp_path / "wh")
+    confs = session_confs.catalog_conf("ice", spec, tmp_path / "wh")
     assert confs["spark.sql.catalog.ice.warehouse"] == str(tmp_path / "wh" / "ice")
 
 
 def test_a_bare_path_is_a_sqlite_file(tmp_path: Path) -> None:
-    confs = session.catalog_conf("ice", f"jdbc:{tmp_path}/c.db")
+    confs = session_confs.catalog_conf("ice", f"jdbc:{tmp_path}/c.db")
     assert confs["spark.sql.catalog.ice.uri"] == f"jdbc:sqlite:{tmp_path}/c.db"
 
 
 def test_rest_and_hadoop_catalogs() -> None:
     assert (
-        session.catalog_conf("r", "rest:http://localhost:8181")["spark.sql.catalog.r.uri"]
+        session_confs.catalog_conf("r", "rest:http://localhost:8181")["spark.sql.catalog.r.uri"]
         == "http://localhost:8181"
     )
-    hadoop = session.catalog_conf("h", "hadoop:s3a://bucket/wh")
+    hadoop = session_confs.catalog_conf("h", "hadoop:s3a://bucket/wh")
     assert hadoop["spark.sql.catalog.h.warehouse"] == "s3a://bucket/wh"
 
 
 @pytest.mark.parametrize("spec", ["hadop:/x", "jdbc:", "jdbc", ""])
 def test_a_bad_catalog_is_an_option_error(spec: str) -> None:
     with pytest.raises(OptionError, match="catalog ice"):
-        session.catalog_conf("ice", spec)
+        session_confs.catalog_conf("ice", spec)
 
 
 def test_given_packages_are_added_to_ours_and_other_confs_win() -> None:
@@ -49,14 +50,14 @@ def test_given_packages_are_added_to_ours_and_other_confs_win() -> None:
         "spark.driver.memory": "5g",
         "spark.driver.extraJavaOptions": "-Dx=1",
     }
-    confs = session.session_confs({}, given, warehouse=None, small_data=True)
-    assert confs["spark.jars.packages"] == ",".join([*session.JARS.values(), "org.example:thing_2.13:1.0"])
+    confs = session_confs.session_confs({}, given, spark=NEWEST.spark, small_data=True)
+    assert confs["spark.jars.packages"] == ",".join([*NEWEST.jars.values(), "org.example:thing_2.13:1.0"])
     assert confs["spark.driver.memory"] == "5g"
     assert confs["spark.driver.extraJavaOptions"].endswith("-XX:+UseSerialGC -Dx=1")
 
 
 def test_given_jars_replace_the_download() -> None:
-    confs = session.session_confs({}, {"spark.jars": "a.jar"}, warehouse=None, small_data=False)
+    confs = session_confs.session_confs({}, {"spark.jars": "a.jar"}, spark=NEWEST.spark)
     assert "spark.jars.packages" not in confs
     assert confs["spark.jars"] == "a.jar"
 

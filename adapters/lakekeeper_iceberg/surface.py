@@ -1,0 +1,63 @@
+"""The members of Iceberg that the adapter uses and that are no public API; see :mod:`lakekeeper.spark.surface`.
+
+Iceberg's API is its module ``iceberg-api``. The classes of its other modules are public in Java, but may change in any
+minor release, and some members here are hidden.
+"""
+
+from __future__ import annotations
+
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.surface import Surface, parse
+
+_MEMBERS = """
+org.apache.iceberg.BaseFileScanTask: new/5
+org.apache.iceberg.BaseTable: new/2 operations/0
+org.apache.iceberg.IcebergBuild: version/0
+org.apache.iceberg.LocationProviders: locationsFor/2
+org.apache.iceberg.ManifestFiles: readDeleteManifest/3 readPaths/3
+org.apache.iceberg.MetricsConfig: forTable/1
+org.apache.iceberg.PartitionSpecParser: toJson/1
+org.apache.iceberg.SchemaParser: toJson/1
+org.apache.iceberg.SnapshotProducer: .base .commitUUID .manifestLists cleanAll/0 cleanUncommitted/1 snapshotId/0
+org.apache.iceberg.SortOrderParser: toJson/1
+org.apache.iceberg.StaticTableOperations: new/3
+org.apache.iceberg.TableMetadata: buildFrom/1 currentSchemaId/0 currentSnapshot/0 defaultSpecId/0 formatVersion/0
+org.apache.iceberg.TableMetadata: location/0 metadataFileLocation/0 properties/0 uuid/0
+org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnapshot/2 setCurrentSchema/1
+org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
+org.apache.iceberg.TableOperations: commit/2 current/0 refresh/0
+org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
+org.apache.iceberg.SnapshotChanges: builderFor/1
+org.apache.iceberg.data.BaseDeleteLoader: new/1
+org.apache.iceberg.deletes.BaseDVFileWriter: new/2 close/0 result/0
+org.apache.iceberg.deletes.Deletes: toPositionIndex/1
+org.apache.iceberg.deletes.PositionDelete: create/0
+org.apache.iceberg.deletes.PositionDeleteIndex: cardinality/0 delete/1 forEach/1 isDeleted/1 merge/1
+org.apache.iceberg.expressions.Binder: bind/3
+org.apache.iceberg.expressions.Expressions: alwaysFalse/0 alwaysTrue/0
+org.apache.iceberg.io.CloseableIterable: combine/2 empty/0
+org.apache.iceberg.types.TypeUtil: indexById/1
+org.apache.iceberg.util.JsonUtil: mapper/0
+org.apache.iceberg.DataFiles: builder/1
+org.apache.iceberg.SnapshotParser: fromJson/1 toJson/1
+org.apache.iceberg.expressions.ResidualEvaluator: unpartitioned/1
+org.apache.iceberg.hadoop.HadoopTableOperations: .version
+org.apache.iceberg.io.OutputFileFactory: builderFor/3
+org.apache.iceberg.spark.FileRewriteCoordinator: clearRewrite/2 fetchNewFiles/2 get/0
+org.apache.iceberg.spark.ScanTaskSetManager: get/0 removeTasks/2 stageTasks/3
+org.apache.iceberg.spark.Spark3Util: loadIcebergTable/2
+org.apache.iceberg.spark.SparkSchemaUtil: convert/1
+org.apache.iceberg.spark.SparkTableCache: add/2 get/0 remove/1
+org.apache.iceberg.spark.SparkTableUtil: loadMetadataTable/3
+org.apache.iceberg.spark.actions.SparkActions: get/1
+org.apache.iceberg.util.DataFileSet: of/1
+org.apache.iceberg.util.DeleteFileSet: of/1
+org.apache.iceberg.util.ContentFileUtil: isDV/1 isFileScoped/1 referencedDataFileLocation/1
+org.apache.iceberg.util.StructLikeWrapper: forType/1
+org.apache.spark.sql.execution.datasources.SparkExpressionConverter: convertToIcebergExpression/1
+"""
+
+
+def of_session(_jvm: Jvm) -> Surface:
+    """The members that are used; the same on all tested versions."""
+    return parse(_MEMBERS)

@@ -1,0 +1,126 @@
+"""The Spark installation that a session starts from, and what the user configured there, found as spark-submit does.
+
+    SPARK_HOME          the installation; else that of the installed PySpark
+    SPARK_CONF_DIR      its configuration; else SPARK_HOME/conf
+    PYSPARK_SUBMIT_ARGS options of spark-submit
+
+``spark-defaults.conf`` counts unless another properties file is given.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark import properties
+from lakekeeper.spark.lines import NEWEST
+
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_DEFAULTS = "spark-defaults.conf"
+# Options of spark-submit with a conf of their own; all other options only affect how Spark starts.
+_OPTIONS = {
+    "--packages": "spark.jars.packages",
+    "--jars": "spark.jars",
+    "--master": "spark.master",
+    "--exclude-packages": "spark.jars.excludes",
+    "--repositories": "spark.jars.repositories",
+    "--driver-memory": "spark.driver.memory",
+    "--executor-memory": "spark.executor.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
+
+
+def use_pyspark() -> None:
+    """Make PySpark importable: that of SPARK_HOME, if set, as spark-submit does.
+
+    Raises AdapterError if there is no PySpark. No effect once PySpark is imported.
+    """
+    if "pyspark" in sys.modules:
+        return
+    home = os.environ.get("SPARK_HOME")
+    python = Path(home or "", "python")
+    if home and (python / "pyspark" / "__init__.py").is_file():
+        libraries = sorted(map(str, (python / "lib").glob("py4j-*.zip")))
+        sys.path[:0] = [str(python), *libraries]
+    try:
+        import pyspark  # noqa: F401 - whether it is there
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        where = f", and SPARK_HOME={home} has no python/pyspark" if home else ""
+        raise AdapterError(
+            f"PySpark is not installed{where}: run python -m pip install 'lakekeeper-spark[spark]' "
+            f"(Spark {NEWEST.spark}), install the pyspark of your cluster, or set SPARK_HOME to its Spark"
+        ) from error
+
+
+def home() -> Path:
+    """The directory of the Spark that a session starts from."""
+    given = os.environ.get("SPARK_HOME")
+    if given:
+        return Path(given)
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def conf_dir() -> Path:
+    """The directory of Spark's configuration; it need not exist."""
+    given = os.environ.get("SPARK_CONF_DIR")
+    return Path(given) if given else home() / "conf"
+
+
+def jars() -> tuple[str, ...]:
+    """File names of the jars that come with the installation."""
+    with suppress(OSError):
+        return tuple(sorted(os.listdir(home() / "jars")))  # noqa: PTH208 - names, not paths
+    return ()
+
+
+def configures_hive() -> bool:
+    """Whether a ``hive-site.xml`` is in the configuration, and this Spark has its Hive classes."""
+    return (conf_dir() / "hive-site.xml").is_file() and any(jar.startswith("spark-hive_") for jar in jars())
+
+
+def defaults() -> dict[str, str]:
+    """The confs of ``spark-defaults.conf``; empty without one. Raises AdapterError if it cannot be read."""
+    path = conf_dir() / _DEFAULTS
+    try:
+        return properties.spark_only(properties.read(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdapterError(f"{path} cannot be read: {error}") from error
+
+
+def submitted_options() -> dict[str, str]:
+    """The confs in PYSPARK_SUBMIT_ARGS; of ``--conf`` and an option of its own, the option counts."""
+    words = iter(shlex.split(os.environ.get(SUBMIT_ARGS, "")))
+    confs, own = {}, {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        takes_value = name in _OPTIONS or name in ("--conf", "-c", "--properties-file")
+        value = text if equals and takes_value else next(words, "") if takes_value else ""
+        if name in _OPTIONS:
+            own[_OPTIONS[name]] = value
+        elif name in ("--conf", "-c"):
+            key, _, setting = value.partition("=")
+            confs[key] = setting
+    return confs | own
+
+
+def environment_confs() -> dict[str, str]:
+    """Confs that spark-submit takes from environment variables."""
+    names = {"SPARK_DRIVER_MEMORY": "spark.driver.memory", "MASTER": "spark.master"}
+    return {conf: os.environ[name] for name, conf in names.items() if os.environ.get(name)}
+
+
+def user_confs(given: Mapping[str, str], properties_file: Path | None = None) -> dict[str, str]:
+    """All confs that the user set; the later of environment, file, PYSPARK_SUBMIT_ARGS and ``given`` wins."""
+    file = {} if properties_file else defaults()
+    return environment_confs() | file | submitted_options() | dict(given)

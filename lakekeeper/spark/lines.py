@@ -1,0 +1,81 @@
+"""The lines of Spark that lakekeeper is tested on, and the packages that belong to each.
+
+Jars of both formats are built for one line of Spark (4.1, 4.0, 3.5) and one version of Scala. Only this table
+names versions: sessions that lakekeeper starts, ``lakekeeper doctor`` and ``make compat`` read it, and a test compares
+it with the versions that the adapters accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lakekeeper.errors import AdapterError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of Spark: the release that is tested, its Scala, and the jars of tested formats as Maven coordinates."""
+
+    name: str
+    spark: str
+    scala: str
+    jars: Mapping[str, str]
+
+    def version(self, jar: str) -> str:
+        """The version of one of its jars; empty if the format is not tested on this line."""
+        return self.jars.get(jar, "").rpartition(":")[2]
+
+
+def _line(name: str, spark: str, scala: str, *, delta: str, iceberg: str | None = None) -> Line:
+    jars = {"delta": f"io.delta:{delta}"}
+    if iceberg:
+        jars["iceberg"] = f"org.apache.iceberg:iceberg-spark-runtime-{name}_{scala}:{iceberg}"
+        jars["sqlite"] = "org.xerial:sqlite-jdbc:3.50.3.0"
+    return Line(name, spark, scala, MappingProxyType(jars))
+
+
+LINES: tuple[Line, ...] = (
+    _line("4.1", "4.1.1", "2.13", delta="delta-spark_4.1_2.13:4.3.1", iceberg="1.12.0"),
+    # Delta 4.0 does not name the line of Spark in its artifact. Iceberg tables are refused before Spark 4.1: with
+    # Iceberg 1.11 on Spark 4.0 a vacuum cannot read delete manifests, and on Spark 3.5 the adapter's contract fails.
+    _line("4.0", "4.0.1", "2.13", delta="delta-spark_2.13:4.0.1"),
+    _line("3.5", "3.5.7", "2.12", delta="delta-spark_2.12:3.3.2"),
+)
+"""Newest first."""
+
+NEWEST = LINES[0]
+
+
+def tested_sparks() -> tuple[str, ...]:
+    """The releases of Spark that are tested, newest first."""
+    return tuple(line.spark for line in LINES)
+
+
+def line_of(version: str) -> Line | None:
+    """The line of a version of Spark, such as ``4.0.1``; None if it belongs to none of `LINES`."""
+    name = ".".join(version.split(".")[:2])
+    return next((line for line in LINES if line.name == name), None)
+
+
+def required_line(version: str) -> Line:
+    """The line of a version of Spark. Raises AdapterError if there are no jars to choose for it."""
+    found = line_of(version)
+    if found is None:
+        known = ", ".join(line.name for line in LINES)
+        raise AdapterError(
+            f"this is Spark {version}, and lakekeeper knows the packages of Spark {known}: install one of these "
+            f"(pip install pyspark=={NEWEST.spark}), or name the jars of your formats in spark.jars"
+        )
+    return found
+
+
+def nearest_line(version: str) -> Line:
+    """The line of a version of Spark; for an unknown one, the newest line that is not newer, else the oldest."""
+    wanted = _number(version)
+    return next((line for line in LINES if _number(line.name) <= wanted), LINES[-1])
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

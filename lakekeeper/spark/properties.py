@@ -1,0 +1,57 @@
+"""Java properties files, such as ``spark-defaults.conf``, read as Java reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_KEY = re.compile(r"((?:[^\\\s=:]|\\.)+)(?:\s*[=:]\s*|\s+|$)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PREFIX = "spark."
+
+
+def read(path: Path) -> dict[str, str]:
+    """Keys and values of a file; of one key the last counts. Raises OSError and UnicodeDecodeError."""
+    return {key: value for _, key, value in entries(path.read_text(encoding="utf-8"))}
+
+
+def spark_only(properties: dict[str, str]) -> dict[str, str]:
+    """What Spark takes from a properties file: keys that begin with ``spark.``."""
+    return {key: value for key, value in properties.items() if key.startswith(_PREFIX)}
+
+
+def entries(text: str) -> Iterator[tuple[int, str, str]]:
+    """(number of its first line, key, value) of each entry; values are trimmed, as Spark does."""
+    for number, line in _logical_lines(text):
+        match = _KEY.match(line)
+        key, rest = (
+            (match[1], line[match.end() :]) if match else ("", line)
+        )  # a line may begin with a separator
+        yield number, _unescaped(key), _unescaped(rest).strip()
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blank ones; a backslash at the end of a line joins it to the next."""
+    start, joined = 0, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        rest = line.lstrip()
+        if not joined and (not rest or rest[0] in "#!"):
+            continue
+        start = start if joined else number
+        if (len(rest) - len(rest.rstrip("\\"))) % 2:
+            joined += rest[:-1]
+            continue
+        yield start, joined + rest
+        joined = ""
+    if joined:
+        yield start, joined
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        mark = match[1]
+        return chr(int(mark[1:], 16)) if len(mark) > 1 else _NAMED.get(mark, mark)
+
+    return _ESCAPE.sub(meant, text)
