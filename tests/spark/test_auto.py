@@ -154,16 +154,14 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     assert (code, said["idle"], said["off"]) == (0, 3, 1)
 
 
-def test_a_lost_iceberg_metadata_file_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
+def test_a_lost_iceberg_manifest_list_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
     bad, good = fleet.iceberg("bad", files=2), fleet.iceberg("good", files=2)
-    row = fleet.spark.sql(f"SELECT file FROM {bad}.metadata_log_entries ORDER BY timestamp DESC").first()
+    row = fleet.spark.sql(f"SELECT manifest_list FROM {bad}.snapshots ORDER BY committed_at DESC").first()
     assert row is not None
-    lost = Path(row.file.removeprefix("file:"))
+    lost = Path(row.manifest_list.removeprefix("file:"))
     text = lost.read_bytes()
     lost.unlink()
     try:
-        fleet.spark.sql(f"REFRESH TABLE {good}")
-        fleet.spark.catalog.clearCache()
         code, said, err = once({"auto.tables": f"{good}, {bad}", "cluster-by": "k"})
     finally:  # a table that no vacuum can ask where it lies would stop the vacuums of later tests
         lost.write_bytes(text)
