@@ -134,7 +134,8 @@ def cli_page() -> str:
     runner = CliRunner()
     parts = ["# Commands", "", f"<!-- {_BY} -->", ""]
     parts += [
-        "Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 failed, 2 wrong use."
+        "Results go to stdout, progress and errors to stderr. "
+        "Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted."
     ]
     for command in ("", *COMMANDS):
         given = [*command.split(), "--help"]
