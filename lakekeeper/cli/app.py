@@ -104,9 +104,9 @@ def report(
         typer.Argument(metavar="TABLES", help="Names, patterns (ice.db.*) or paths of Delta tables."),
     ],
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
-    ] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")] = Path(
+        "report.html"
+    ),
     columns: Columns = None,
     workload: Queries = None,
     option: Given = None,

@@ -43,7 +43,9 @@ def history(
     tables: _Tables = None,
     *,
     since: _Since = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of operations per table.")] = 20,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum number of operations per table.")
+    ] = 20,
 ) -> int:
     """Show what was done to tables, by calls and by automatic runs.
 

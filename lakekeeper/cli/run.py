@@ -28,7 +28,10 @@ def add_to(app: typer.Typer) -> None:
 @with_setup
 def run(
     setup: Setup,
-    program: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="A program and its arguments, as for python.")],
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="A program and its arguments, as for python."),
+    ],
 ) -> int:
     """Run a PySpark program, and maintain tables in the background.
 

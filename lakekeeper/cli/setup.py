@@ -34,7 +34,8 @@ class Setup:
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="A Spark conf, as for spark-submit, or a spark.lakekeeper.* conf. Repeatable."
+            metavar="KEY=VALUE",
+            help="A Spark conf, as for spark-submit, or a spark.lakekeeper.* conf. Repeatable.",
         ),
     ] = None
     properties_file: Annotated[

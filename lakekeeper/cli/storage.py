@@ -69,7 +69,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     allow_unsafe_retention: Annotated[
         bool,
         typer.Option(
-            "--allow-unsafe-retention", help="Allow less than 24 hours, or less than the table's own retention."
+            "--allow-unsafe-retention",
+            help="Allow less than 24 hours, or less than the table's own retention.",
         ),
     ] = False,
     yes: _Yes = False,
