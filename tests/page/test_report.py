@@ -199,7 +199,7 @@ def test_the_fleet_is_ranked_by_debt_and_no_table_is_in_it_twice() -> None:
     assert made.fleet[-1].debt == Debt()
     page = Page(made.html())
     total = sum(each.debt.query_seconds_per_day for each in made.fleet)
-    assert f"In all {total:,.0f} query-seconds a day" in page.text
+    assert f"Total: {total:,.0f} query-seconds a day" in page.text
     assert "db.x: gone" in page.text
     assert (made.exit_code, made.made_ms) == (1, 5)
 
