@@ -60,8 +60,8 @@ def history(
 def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     """Show what maintenance has cost, by table and operation.
 
-    Shows bytes and core-seconds, and money if spark.lakekeeper.cost.per-core-hour and
-    spark.lakekeeper.cost.per-gb-written are set.
+    Shows bytes and core-seconds, and money if spark.lakekeeper.cost.per-core-hour or
+    spark.lakekeeper.cost.per-gb-written is set.
     """
     options = setup.check({}).history
     setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
@@ -82,7 +82,9 @@ def status(setup: Setup, tables: _Tables = None) -> int:
 
 
 @with_setup
-def release(setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES", help=_NAMES)]) -> int:
+def release(
+    setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES", help=f"{_NAMES}.")]
+) -> int:
     """Let parked tables run again in the next pass of automatic runs."""
     store = configured_store(setup.check({}).history)
     released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})
