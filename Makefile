@@ -13,7 +13,7 @@ setup: ## create .venv and install everything, with Java if it is missing
 demo: setup ## recluster a Delta and an Iceberg table of real flights; show before and after
 	$(PYTHON_BIN) examples/demo.py
 
-test: setup ## run the tests in two processes; of cases with a JVM, and of the model, the slice of the day
+test: setup ## run the tests in two processes; cases with a JVM and the model run the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
 full: setup ## run the tests with every case
@@ -51,7 +51,7 @@ faults: setup ## fail every call of a run in every way, and kill the driver at e
 model: setup ## search all small histories of writers, rivals, faults and crashes (over a million states)
 	$(PYTHON_BIN) -m tests.model.search --states 1000000
 
-compat: setup ## try the wheel on each line of Spark, in fresh environments; print line, format and what passed
+compat: setup ## test the wheel on each release line of Spark, in fresh environments; print a table of the results
 	$(PYTHON_BIN) tools/compat.py
 
 bench: setup ## measure planning at scale, the cost of races, and policies, simulated and on real tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# spark-submit puts the folder of this file first, where Python would find our modules under the names of others.
+# spark-submit puts the folder of this file first in sys.path, where our modules would shadow others of the same name.
 sys.path[:] = [place for place in sys.path if Path(place) != Path(__file__).parent]
 
 from lakekeeper.cli.app import main  # noqa: E402 - see above

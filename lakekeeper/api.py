@@ -470,10 +470,10 @@ class Table:
         workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> HtmlReport:
-        """The table, its plan and its history as one page: ``t.report().save("report.html")``.
+        """A report on the table as one HTML page, with its plan and history: ``t.report().save("report.html")``.
 
-        Arguments as for :meth:`plan`. A table without a key is shown with the plan of :meth:`compact`. Reads no data
-        file and writes nothing. For many tables see :func:`lakekeeper.report`.
+        Takes the arguments of :meth:`plan`. For a table without a key, it shows the plan of :meth:`compact`. Reads no
+        data files and writes nothing. For several tables, see :func:`lakekeeper.report`.
         """
         return report_of(self._context, columns, workload, options)
 

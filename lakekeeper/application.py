@@ -1,9 +1,9 @@
-"""Automatic runs inside an application, driven by nothing but its confs.
+"""Automatic runs inside an application, controlled by its confs alone.
 
-    pause is over ──────────────────────────────────► pass over all tables ──┐
-    a query or a stream has written ─► text of it ──► pass over its tables ──┴─► the log says what is due
+    pause is over ───────────────────► pass over all tables ─────────┐
+    a query or a stream has written ─► pass over the written tables ─┴─► the log decides what is due
 
-What the listeners hear only brings a table's turn forward: a write that they miss is found by the next whole pass.
+Listeners only make passes start earlier: the next full pass finds any write that they missed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ _installed: Installed | None = None  # an application has one Spark context
 
 @dataclass(frozen=True, slots=True)
 class InstallStatus:
-    """What automatic runs of this application are doing.
+    """The state of the automatic runs of this application.
 
     state        ``off`` (not enabled by conf), ``running`` or ``stopped``
-    passes       ended so far; ``last`` is the report of the last one, ``error`` its error as a whole
-    writes_seen  commands and batches of streams that the listeners have heard of
+    passes       number of passes that have ended
+    writes_seen  number of write commands and of stream batches that the listeners observed
+    last         report of the last pass
+    error        error of the last pass as a whole, or empty
     """
 
     state: str
@@ -65,7 +67,7 @@ class InstallStatus:
 
 
 class Installed:
-    """Automatic runs of one application; see :func:`install`. Without settings they are off."""
+    """Automatic runs of one application; see :func:`install`. They are off without settings."""
 
     def __init__(self, spark: SparkSession, settings: AutoSettings | None) -> None:
         self._spark, self._settings = spark, settings
@@ -77,7 +79,7 @@ class Installed:
         return self._runs is None or not self._runs.service.running
 
     def status(self) -> InstallStatus:
-        """What they are doing now."""
+        """The current state."""
         if self._runs is None:
             return InstallStatus("off")
         service = self._runs.service
@@ -90,28 +92,32 @@ class Installed:
         )
 
     def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
-        """Block until that many passes are over; False after ``timeout`` seconds, and where they are off."""
+        """Block until this many passes have ended; False after ``timeout`` seconds, or if automatic runs are off."""
         return self._runs is not None and self._runs.service.wait(passes, timeout)
 
     def stop(self) -> None:
-        """Finish the pass in progress, start no other, and remove the listeners."""
+        """Finish the current pass, start no other, and remove the listeners."""
         if self._runs is not None:
             self._runs.stop()
 
     def finish(self) -> None:
-        """:meth:`stop`, then one pass over the tables that the application has written since their last turn."""
+        """Stop, then run a last pass over the tables that the application has written since the previous one."""
         if self._runs is not None:
             self._runs.finish()
 
 
 def install(spark: SparkSession) -> Installed:
-    """Maintain the tables of ``spark.lakekeeper.auto.tables`` from a thread of this application, if its confs say so.
+    """Maintain the tables of ``spark.lakekeeper.auto.tables`` in a thread of this application, if its confs enable it.
 
-    Does nothing unless the conf ``spark.lakekeeper.auto.enabled`` is ``true``. Settings are those of :func:`auto`.
-    Listeners on the session bring forward the turn of a table that a query or a stream has written, and record the
-    queries as the workload of plans. A second call returns the same handle until ``stop()`` or the end of the session,
-    which ends the runs too. Jobs run in the scheduler pool ``lakekeeper``, which ``spark.scheduler.mode=FAIR`` makes
-    fair. Raises OptionError for a bad conf, AdapterError for a Connect session.
+    Does nothing unless the conf ``spark.lakekeeper.auto.enabled`` is ``true``. The settings are those of :func:`auto`.
+    Listeners on the session start a pass early for tables that a query or a stream has written, and record queries as
+    the workload of plans. Until ``stop()`` is called or the session ends, further calls return the same handle.
+    Automatic runs also end with the session. Jobs run in the scheduler pool ``lakekeeper``; with
+    ``spark.scheduler.mode=FAIR`` they share the executors with other jobs.
+
+    Raises:
+        OptionError: a conf has an invalid value.
+        AdapterError: the session is a Spark Connect session.
     """
     global _installed  # noqa: PLW0603 - an application has one Spark context
     require_classic(spark)
@@ -123,14 +129,14 @@ def install(spark: SparkSession) -> Installed:
 
 
 class _Runs:
-    """The service of an application, its listeners, and what they have heard since the last pass."""
+    """The service of an application, its listeners, and the writes observed since the last pass."""
 
     def __init__(self, spark: SparkSession, settings: AutoSettings) -> None:
         self._spark, self._settings = spark, settings
         self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
         self._alerts = Alerts(settings.alert_command)
         self._heard: deque[str] = deque(maxlen=_MOST_TEXTS)
-        self._doubtful: list[str] = []  # heard during a pass of tables that it worked on
+        self._doubtful: list[str] = []  # observed during a pass, of tables that the pass changed
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
@@ -148,7 +154,7 @@ class _Runs:
                 listener.stop()
 
     def finish(self) -> None:
-        with suppress(Exception):  # a listener that does not keep up: the next service finds the write
+        with suppress(Exception):  # a listener that does not keep up: another service will find the write
             await_listeners(self._spark)
         self.stop()
         self._heard.extend(self._doubtful)
@@ -165,7 +171,7 @@ class _Runs:
         self.service.sooner()
 
     def _take(self) -> str:
-        """What was heard since the last call."""
+        """The texts of writes observed since the last call."""
         with self._lock:
             heard = "\n".join(self._heard)
             self._heard.clear()
@@ -180,7 +186,7 @@ class _Runs:
         return report
 
     def _early(self) -> AutoReport | None:
-        """A pass over the tables that were written; None where all writes were to others."""
+        """A pass over the tables that were written; None if none of them is maintained."""
         heard = self._take()
         report = self._pass(lambda name: any(alias in heard for alias in self._known_as(name)))
         return report if report.tables else None
@@ -201,7 +207,7 @@ class _Runs:
         return report
 
     def _set_aside(self, tables: Sequence[str]) -> None:
-        """What was heard during the pass of tables that it worked on may have been its own commits: no early pass."""
+        """Do not start an early pass for writes to tables that the pass changed: they may be its own commits."""
         with suppress(Exception):  # then an early pass finds nothing due
             await_listeners(self._spark)
         own = [alias for table in tables for alias in self._known_as(table)]
@@ -212,7 +218,7 @@ class _Runs:
                 (self._doubtful if any(alias in text for alias in own) else self._heard).append(text)
 
     def _known_as(self, name: str) -> tuple[str, ...]:
-        """What plans and sinks may call a table; nothing for one that cannot be looked up now."""
+        """The names of a table in plans and sinks; empty if the table cannot be resolved now."""
         if name not in self._aliases:
             try:
                 found = aliases(self._spark, resolve(self._spark, name))

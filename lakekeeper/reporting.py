@@ -1,4 +1,4 @@
-"""The report of many tables: one page for all of them, whatever becomes of one."""
+"""The report on several tables: one page, even if some of them cannot be read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def report(
     workload: Queries | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> HtmlReport:
-    """Tables, their plans, their history and the debt of all as one page: ``.save("report.html")``.
+    """A report on tables as one HTML page, with their plans, history and maintenance debt; ``.save("report.html")``.
 
-    ``tables`` are names, paths and patterns (``ice.db.*``), as a list or with commas in between; other arguments as for
-    :meth:`Table.report`. Of several tables, one that cannot be read is listed with the reason; a single one raises its
-    error. Raises OptionError without tables.
+    ``tables`` are names, paths and patterns (``ice.db.*``), as a list or separated by commas. The other arguments are
+    those of :meth:`Table.report`. If one of several tables cannot be read, the report lists it with the reason; if a
+    single table was named, its error is raised. Raises OptionError without tables.
     """
     require_classic(spark)
     given = tables.split(",") if isinstance(tables, str) else tables
@@ -56,7 +56,7 @@ def _of(
     workload: Queries | None,
     options: Mapping[str, Any] | None,
 ) -> HtmlReport | str:
-    """The report of one of several tables, or why there is none: the others have their place on the page."""
+    """The report on one of several tables, or the reason why it cannot be read."""
     try:
         return table(spark, name).report(columns, workload=workload, options=options)
     except Exception as error:

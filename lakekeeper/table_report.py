@@ -1,4 +1,4 @@
-"""One table as a page: its layout, its plan and its history, read without a data file."""
+"""The report on one table: its layout, plan and history. Reads no data files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report_of(
     workload: Queries | None,
     options: Mapping[str, Any] | None,
 ) -> HtmlReport:
-    """The page of one table; a table without a key is shown with the plan of a compaction."""
+    """The report on one table; for a table without a key, with the plan of a compaction."""
     request = context.request("recluster", columns, options=options)
     if look(context.session, replace(request, needs_key=False)).key is None:
         request = context.request("compact", options=options)

@@ -1,11 +1,11 @@
-"""``make compat``: try the wheel on every line of Spark, each in a fresh environment; print what passed.
+"""``make compat``: test the wheel on each release line of Spark, in fresh environments; print the results.
 
-    python tools/compat.py                    all lines
-    python tools/compat.py --line 4.0         one line
-    python tools/compat.py --quick            one line's share of a check before a change: the contract and the command
+    python tools/compat.py                    all release lines
+    python tools/compat.py --line 4.0         one release line
+    python tools/compat.py --quick            only the tests of the surface and of the command
 
-Each line gets a virtual environment below ``build/compat`` with the wheel, its own PySpark, and the libraries of the
-tests. The tests come from the repository, the package from the wheel: they run in a copy that holds nothing else.
+Each release line gets a virtual environment below ``build/compat`` with the wheel, its PySpark, and the libraries of
+the tests. The tests run in a copy of their own, so that the package comes from the wheel and not from the repository.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from lakekeeper.spark.lines import LINES, Line  # noqa: E402 - from the repository, before it is installed
 
-# The Python to try each line with, so that all that are supported are tried; another one where it is missing.
+# The Python to test each release line with, so that several versions are covered; if it is missing, the running one.
 PYTHONS = {"4.1": "3.13", "4.0": "3.12", "3.5": "3.10"}
 FOR_TESTS = (
     "deltalake>=1.6,<2", "hypothesis>=6.150", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0", "pytest>=9,<10", "setuptools<81",
@@ -58,13 +58,13 @@ class Count:
 
 
 def main() -> int:
-    """Try the lines; 1 if a test failed."""
+    """Test the release lines; 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--line", action="append", choices=[line.name for line in LINES], help="only this line"
+        "--line", action="append", choices=[line.name for line in LINES], help="only this release line"
     )
     parser.add_argument("--quick", action="store_true", help="only what takes a few minutes")
-    parser.add_argument("--keep", action="store_true", help="use the environments that are there")
+    parser.add_argument("--keep", action="store_true", help="use existing environments")
     given = parser.parse_args()
     lines = [line for line in LINES if not given.line or line.name in given.line]
     wheel = build_wheel()
@@ -100,13 +100,13 @@ def build_wheel() -> Path:
 
 
 def environment(line: Line, wheel: Path, *, keep: bool) -> Path:
-    """The Python of a virtual environment with the wheel and the line's PySpark."""
+    """The Python of a virtual environment with the wheel and the PySpark of the release line."""
     place = BUILD / line.name
     python = place / "bin" / "python"
     if not (keep and python.exists()):
         shutil.rmtree(place, ignore_errors=True)
         run(interpreter(PYTHONS[line.name]), "-m", "venv", str(place))
-    # delta-spark is the Python half of Delta, which the tests of Delta import; its jar comes as for every user.
+    # delta-spark is the Python half of Delta, which the tests of Delta import; its jar is downloaded as for every user.
     pins = (f"pyspark=={line.spark}", f"delta-spark=={line.version('delta')}")
     run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, *FOR_TESTS)
     run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
@@ -173,7 +173,7 @@ def read_results(file: Path) -> dict[tuple[str, str], Count]:
 
 
 def table(rows: list[tuple[Line, str, tuple[str, str], Count]]) -> str:
-    """One line for each line of Spark, format and slice."""
+    """A row for each release line of Spark, format and slice."""
     lines = [f"{'Spark':8}{'Python':8}{'format':9}{'version':9}{'what':10}result"]
     for line, python, (what, form), count in rows:
         version = line.version(form) if form in line.jars else ""

@@ -132,10 +132,9 @@ def cli_page() -> str:
     from lakekeeper.cli import app
 
     runner = CliRunner()
+    codes = "Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted."
     parts = ["# Commands", "", f"<!-- {_BY} -->", ""]
-    parts += [
-        "Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 failed, 2 wrong use."
-    ]
+    parts += [f"Results go to stdout, progress and errors to stderr. {codes}"]
     for command in ("", *COMMANDS):
         given = [*command.split(), "--help"]
         text = runner.invoke(app, given, prog_name="lakekeeper", terminal_width=100).stdout.strip()

@@ -1,6 +1,6 @@
-"""The members of Delta Lake that the adapter uses and that are no public API; see :mod:`lakekeeper.spark.surface`.
+"""The members of Delta Lake that the adapter uses but that are not public API; see :mod:`lakekeeper.spark.surface`.
 
-Delta's API is ``io.delta.tables``: everything here may change in any release.
+Delta's public API is ``io.delta.tables``. Everything listed here may change in any release.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ org.apache.spark.sql.delta.util.DeltaFileOperations$: absolutePath/2
 
 
 def of_session(jvm: Jvm) -> Surface:
-    """The members that are used with the session's line of Delta Lake."""
+    """The members that are used with the session's release line of Delta Lake."""
     return joined(parse(_ALL_LINES), parse(shim_of(jvm).surface))

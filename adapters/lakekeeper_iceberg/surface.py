@@ -1,7 +1,7 @@
-"""The members of Iceberg that the adapter uses and that are no public API; see :mod:`lakekeeper.spark.surface`.
+"""The members of Iceberg that the adapter uses but that are not public API; see :mod:`lakekeeper.spark.surface`.
 
-Iceberg's API is its module ``iceberg-api``. The classes of its other modules are public in Java, but may change in any
-minor release, and some members here are hidden.
+Iceberg's public API is its module ``iceberg-api``. Classes of other modules may change in any minor release, even if
+they are public in Java; some members listed here are not.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ org.apache.spark.sql.execution.datasources.SparkExpressionConverter: convertToIc
 
 
 def of_session(_jvm: Jvm) -> Surface:
-    """The members that are used; the same on all tested versions."""
+    """The members that are used, on all tested versions."""
     return parse(_MEMBERS)

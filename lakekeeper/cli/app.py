@@ -63,7 +63,7 @@ def _top(
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
     """Show how well a table is clustered, and which streams write into it.
 
-    Prints depth, overlaps, a histogram, levels and what vacuum keeps for each stream. Reads no data file.
+    Prints depth, overlaps, a histogram, levels, and what a vacuum keeps for each stream. Reads no data files.
     """
     setup.check({})
     opened = setup.table(table)
@@ -86,7 +86,8 @@ def plan(
 ) -> int:
     """Show what recluster would do, and why.
 
-    Gives a reason for every block that is merged or not, and how many files queries read. Writes nothing.
+    Prints why each block would or would not be merged, and how many files queries read before and after. Writes
+    nothing.
     """
     call = _call(setup, where=where, policy=policy, budget=budget, option=option)
     require_logs(workload or ())
@@ -103,17 +104,18 @@ def report(
         typer.Argument(metavar="TABLES", help="Names, patterns (ice.db.*) or paths of Delta tables."),
     ],
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
-    ] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")] = Path(
+        "report.html"
+    ),
     columns: Columns = None,
     workload: Queries = None,
     option: Given = None,
 ) -> int:
-    """Write tables, their plans and their history as one HTML page.
+    """Write a report on tables as one HTML page.
 
-    Shows depth along the key, levels, the plan with reasons, files that queries read, bytes and costs over time, and
-    the tables by debt. The page needs no network. Exit code 1 if a table cannot be read.
+    Shows depth along the key, levels, the plan with reasons, the files that queries read, bytes and costs over time,
+    and the tables by maintenance debt. The page loads nothing from the network. The exit code is 1 if a table cannot
+    be read.
     """
     from lakekeeper.reporting import report as report_of
 
@@ -148,8 +150,8 @@ def advise(
 ) -> int:
     """Recommend a cluster key for the queries of a workload.
 
-    Compares keys by the files that queries read, and estimates when a rewrite pays for itself. Reads only the log and
-    the statistics; changes nothing.
+    Compares keys by the number of files that queries read, and estimates when a rewrite pays for itself. Reads only
+    the log and the statistics; changes nothing.
     """
     resolved = setup.check(dict(pairs("--option", option or ())))
     if not workload and not resolved.workload.sources:
@@ -169,7 +171,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     setup: Setup,
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="The table to simulate. Without one, give --stream."),
+        typer.Argument(metavar="TABLE", help="The table to simulate; required without --stream."),
     ] = None,
     *,
     stream: Annotated[
@@ -191,7 +193,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
 ) -> int:
     """Simulate maintenance of a table under a policy.
 
-    Replays the table's own commits, or a stream, on metadata only. Without a table it starts no Spark.
+    Replays the table's own commits, or those of a stream, on metadata only. Without a table, it does not start Spark.
     """
     from lakekeeper.arguments import VERB_POLICIES
     from lakekeeper.engine.simulate import Course, simulate_stream
@@ -236,8 +238,8 @@ def cluster_by(
 ) -> int:
     """Store the cluster key in a table, or remove it.
 
-    Prints the key before and after, and whatever else changes in the table: protocol, features, sort order. Rewrites
-    no data file.
+    Prints the key before and after, and what else changes in the table: protocol, features, sort order. Rewrites no
+    data files.
     """
     setup.check({})
     named, layout = ((), "linear") if columns.strip().lower() == "none" else columns_and_layout(columns)
@@ -358,8 +360,8 @@ def doctor(
 ) -> int:
     """Check this machine and a Spark session.
 
-    Checks Java, versions and write access; with a session also its jars, extensions and catalogs. Prints a remedy for
-    each problem. Exit code 1 if a check fails.
+    Checks Java, versions and write access, and in a session also jars, extensions and catalogs. Prints a remedy for
+    each problem. The exit code is 1 if a check fails.
     """
     from lakekeeper.spark.doctor import examine
 
@@ -410,8 +412,8 @@ def auto(
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
-    Reads its settings from --properties-file or --conf. Each pass prints one line of JSON on stdout and a table on
-    stderr. On SIGTERM it commits the work in progress and exits.
+    Settings are read from --properties-file and --conf. Each pass prints one line of JSON on stdout and a table on
+    stderr. On SIGTERM, the command commits the work in progress and exits.
     """
     if once and every:
         raise OptionError("--every", every, "--once or --every, not both")

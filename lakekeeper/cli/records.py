@@ -19,9 +19,10 @@ from lakekeeper.history.status import status_of
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.recording import configured_store, prices_of
 
+_NAMES = "Names, patterns (ice.db.*) or paths"
 _Tables = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TABLES", help="Names, patterns (ice.db.*) or paths; default: all tables."),
+    typer.Argument(metavar="TABLES", help=f"{_NAMES}; default: all tables."),
 ]
 _Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only operations that ended within this time, e.g. 7d.")
@@ -42,7 +43,9 @@ def history(
     tables: _Tables = None,
     *,
     since: _Since = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Most operations of each table.")] = 20,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum number of operations per table.")
+    ] = 20,
 ) -> int:
     """Show what was done to tables, by calls and by automatic runs.
 
@@ -57,7 +60,8 @@ def history(
 def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     """Show what maintenance has cost, by table and operation.
 
-    In bytes and core-seconds, and in money with spark.lakekeeper.cost.per-core-hour and cost.per-gb-written.
+    Shows bytes and core-seconds, and money if spark.lakekeeper.cost.per-core-hour or
+    spark.lakekeeper.cost.per-gb-written is set.
     """
     options = setup.check({}).history
     setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
@@ -66,9 +70,9 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
 
 @with_setup
 def status(setup: Setup, tables: _Tables = None) -> int:
-    """Show which tables have work due, failed or are parked.
+    """Show which tables have work due, have failed or are parked.
 
-    As automatic runs left them. Exit code 1 if a table failed or is parked.
+    Shows the state after the last pass of automatic runs. The exit code is 1 if a table has failed or is parked.
     """
     store = configured_store(setup.check({}).history)
     tasks = [task for task in store.tasks() if _is_named(task.table, tables)]
@@ -78,7 +82,9 @@ def status(setup: Setup, tables: _Tables = None) -> int:
 
 
 @with_setup
-def release(setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES")]) -> int:
+def release(
+    setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES", help=f"{_NAMES}.")]
+) -> int:
     """Let parked tables run again in the next pass of automatic runs."""
     store = configured_store(setup.check({}).history)
     released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})

@@ -1,4 +1,4 @@
-"""``lakekeeper run``: a PySpark program of the user, with automatic runs where its confs enable them."""
+"""``lakekeeper run``: a PySpark program of the user, with automatic runs if its confs enable them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,23 @@ def add_to(app: typer.Typer) -> None:
 @with_setup
 def run(
     setup: Setup,
-    program: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="As for python.")],
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="A program and its arguments, as for python."),
+    ],
 ) -> int:
-    """Run a PySpark program unchanged, and maintain its tables from a background thread.
+    """Run a PySpark program, and maintain tables in the background.
 
-    Only if spark.lakekeeper.auto.enabled=true is among its confs, given here or anywhere else; else nothing of
-    lakekeeper is loaded. Confs go to Spark as from spark-submit. The program keeps its arguments and its exit code.
-    Before its session stops, the tables that it wrote last have their turn.
+    The program needs no changes, and keeps its arguments and its exit code. Confs are passed to Spark as by
+    spark-submit. Automatic runs start in a thread of the program if a session of the program has the conf
+    spark.lakekeeper.auto.enabled=true; otherwise lakekeeper is not loaded. Before the session stops, a last pass
+    maintains the tables that the program wrote since the previous one.
     """
-    if setup.catalog or setup.warehouse:
-        raise OptionError("--catalog or --warehouse", None, "--conf: the program makes its own session")
+    for name, value in (("--catalog", setup.catalog), ("--warehouse", setup.warehouse)):
+        if value:
+            raise typer.BadParameter("the program creates the session; use --conf instead", param_hint=name)
     if not Path(program[0]).is_file():
-        raise OptionError("PROGRAM", program[0], "the path of a Python file")
+        raise OptionError("PROGRAM", program[0], "the path of a Python program")
     if setup.confs().get(CONF_PREFIX + "auto.enabled", "false").lower() == "true":
         settings_from(setup.check({}))
     arguments = _submit_arguments(setup)

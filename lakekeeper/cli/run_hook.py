@@ -1,6 +1,7 @@
 """Runs a PySpark program as ``python PROGRAM ARGUMENTS...`` would, and installs lakekeeper in the sessions it creates.
 
-``lakekeeper run`` starts this file as a script. It imports nothing of lakekeeper unless a session's confs enable it.
+``lakekeeper run`` starts this file as a script. It imports nothing else of lakekeeper unless the confs of a session
+enable automatic runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _handles: list[Any] = []
 
 
 def main(program: str) -> None:
-    """Run the program in a module ``__main__`` of its own. What it raises, prints and exits with stays as it is."""
+    """Run the program in a module ``__main__`` of its own. Its errors, output and exit code do not change."""
     sys.argv = sys.argv[1:]
     sys.path[0] = str(Path(program).resolve().parent)
     _hook()
@@ -42,7 +43,7 @@ def main(program: str) -> None:
 
 
 def _hook() -> None:
-    """Look at each session that ``getOrCreate`` returns, and finish before one is stopped."""
+    """Install lakekeeper in each session that ``getOrCreate`` returns, and finish before a session is stopped."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:  # the program reports it, if it needs it
@@ -73,14 +74,14 @@ def _install(session: Any) -> None:
 
         handle = install(session)
     except Exception as error:  # maintenance must not fail the program
-        _LOG.error("automatic runs are not installed: %s: %s", type(error).__name__, error)
+        _LOG.error("automatic runs could not start: %s: %s", type(error).__name__, error)
         return
     if handle not in _handles:
         _handles.append(handle)
 
 
 def _finish() -> None:
-    """One pass over what the program wrote last, before its session ends."""
+    """A last pass over the tables that the program wrote, before its session ends."""
     while _handles:
         _finish_one(_handles.pop())
 
@@ -89,7 +90,7 @@ def _finish_one(handle: Any) -> None:
     try:
         handle.finish()
     except Exception as error:  # as above
-        _LOG.error("the last automatic run failed: %s: %s", type(error).__name__, error)
+        _LOG.error("the last automatic pass failed: %s: %s", type(error).__name__, error)
 
 
 if __name__ == "__main__":

@@ -34,14 +34,15 @@ class Setup:
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="A Spark conf, as for spark-submit, or spark.lakekeeper.*. Repeatable."
+            metavar="KEY=VALUE",
+            help="A Spark conf, as for spark-submit, or a spark.lakekeeper.* conf. Repeatable.",
         ),
     ] = None
     properties_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read confs from this file, not from spark-defaults.conf; --conf overrides it.",
+            help="Read confs from this file instead of spark-defaults.conf; --conf overrides it.",
         ),
     ] = None
     warehouse: Annotated[
@@ -54,7 +55,7 @@ class Setup:
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")] = False
     log_json: Annotated[
-        bool, typer.Option("--log-json", help="Print the log on stderr, one JSON object a line.")
+        bool, typer.Option("--log-json", help="Print the log on stderr, one JSON object per line.")
     ] = False
 
     @property
@@ -113,9 +114,9 @@ class Setup:
 
 
 def with_setup(command: Callable[..., int]) -> Callable[..., int]:
-    """``command`` with all fields of `Setup` as options; it is handed a Setup as its first argument.
+    """``command`` with all fields of `Setup` as options; its first argument is a Setup.
 
-    Typer reads options from a signature: this one is put together, so that no command repeats the seven.
+    Typer reads options from a signature: this one is put together, so that no command repeats these options.
     """
     shared = inspect.signature(Setup).parameters
     hints = get_type_hints(Setup, include_extras=True)

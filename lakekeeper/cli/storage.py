@@ -39,7 +39,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep versions that were current within this time: hours, or 7d; default: the table's.",
+            help="Keep versions that were current within this time, in hours or as in 7d; default: the table's.",
         ),
     ] = None,
     older_than: Annotated[
@@ -50,7 +50,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     orphans: Annotated[
         bool,
-        typer.Option("--orphans", help="Also delete files that no version references; lists the folder."),
+        typer.Option("--orphans", help="Also delete files that no version references; lists all folders."),
     ] = False,
     keep_version: Annotated[
         list[int] | None, typer.Option(metavar="V", help="Keep this version. Repeatable.")
@@ -69,7 +69,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     allow_unsafe_retention: Annotated[
         bool,
         typer.Option(
-            "--allow-unsafe-retention", help="Allow less than 24 hours or the table's own retention."
+            "--allow-unsafe-retention",
+            help="Allow less than 24 hours, or less than the table's own retention.",
         ),
     ] = False,
     yes: _Yes = False,
@@ -123,7 +124,7 @@ def drop_partition(
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
-    """Delete the rows of partitions into the trash.
+    """Delete the rows of partitions, and keep them in the trash.
 
     They can be restored until the retention of the trash ends.
     """

@@ -1,4 +1,4 @@
-"""The command under spark-submit: stdout is left to the result.
+"""The command under spark-submit: only the result is written to stdout.
 
 spark-submit runs Python as a child whose stderr it merges into stdout. What the command writes to stderr (progress,
 log, errors) goes to the stderr of the JVM instead.
@@ -48,7 +48,7 @@ class JavaErr(io.TextIOBase):
 
 @contextmanager
 def separate_stderr() -> Iterator[None]:
-    """Under spark-submit, let ``sys.stderr`` be that of the JVM; elsewhere, change nothing."""
+    """Under spark-submit, replace ``sys.stderr`` by that of the JVM; elsewhere, change nothing."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         yield
         return

@@ -1,10 +1,11 @@
-"""The report: tables, their plans and their history as one HTML page that needs nothing else.
+"""The report on tables, with their plans and history, as a self-contained HTML page.
 
-table_view     what a page shows of one table, as values
-report         the result of ``report``: those of several tables, and the debt of all
-page           the document and its style sheet
-sections       a table as HTML
-history_part   its operations as HTML
+table_view     the values that the page shows of one table
+report         the result of ``report``: the views of the tables, and their maintenance debt
+document       the page and its style sheet
+figures        figures, notes and numbers
+sections       one table as HTML
+history_part   the operations on a table as HTML
 
 May import ``lakekeeper.history`` and ``lakekeeper.core``; reads no table and no clock.
 """

@@ -1,4 +1,4 @@
-"""The document around the tables: head, style sheet, debt of the fleet. Its policy forbids scripts and the network."""
+"""The document around the tables: head, style sheet, debt of the fleet. It forbids scripts and requests."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def _fleet(report: HtmlReport, anchors: dict[str, str]) -> Markup:
         )
     more = len(report.fleet) - _MOST_RANKED
     gain = f"{total.query_seconds_per_day:,.0f} query-seconds a day"
-    below = f"In all {gain}, {size(total.bytes)} to rewrite." + (
-        f" {more:,} more tables have less." if more > 0 else ""
+    below = f"Total: {gain}, {size(total.bytes)} to rewrite." + (
+        f" {more:,} more tables with less debt are not shown." if more > 0 else ""
     )
     table = scrolled(rows_table(rows, right=frozenset({1, 2})))
     return tag("section", figure("Maintenance debt, largest first", table, below), class_="fleet")

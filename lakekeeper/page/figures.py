@@ -1,4 +1,4 @@
-"""What the parts of a page are made of."""
+"""The elements that the parts of a page consist of."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def figure(caption: Child, content: Child, below: Child = "") -> Markup:
 
 
 def scrolled(table: Markup) -> Markup:
-    """A table that scrolls sideways where the page is narrower; by keyboard too."""
+    """A table that scrolls horizontally if the page is narrower, also by keyboard."""
     return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="table")
 
 
 def note(text: str) -> Markup:
-    """A remark in place of a figure."""
+    """A remark, as a paragraph."""
     return tag("p", text, class_="note")
 
 
 def number(name: str, value: float | None, text: str) -> Markup:
-    """A number as text, with the value itself for programs that read the page."""
+    """A number as text, with the exact value for programs that read the page."""
     return tag("data", text, data_name=name, value="" if value is None else f"{value!r}")
 
 

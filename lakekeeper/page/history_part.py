@@ -1,4 +1,4 @@
-"""What was done to a table and what it cost, as HTML."""
+"""The operations on a table and their costs, as HTML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def history_part(operations: Sequence[Operation] | None, costs: Costs, prices: P
             "No history is configured: set the Spark conf spark.lakekeeper.history.path to record operations."
         )
     if not operations:
-        return note("No operation on this table is recorded yet.")
+        return note("No operation on this table has been recorded yet.")
     worked = [each for each in reversed(operations) if each.operation_status != "idle"]
     charts = tag("div", *_falls(worked), *_sums(worked, prices), class_="charts")
     return joined([charts, _newest(operations), _races(operations), _costs(costs)])
@@ -45,18 +45,18 @@ def _dates(worked: Sequence[Operation]) -> list[str]:
 
 
 def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
-    """Figures before and after each operation that knows them."""
+    """Figures before and after each operation that recorded them."""
     for name, caption in (("depth", "Average depth"), ("files_per_query", "Files read by a query")):
         both = [(group, _first_and_last(group, name)) for group in _grouped(worked)]
         known = [(*found, _span_text(group, found)) for group, found in both if found]
         if known:
             top = significant(max(max(before, after) for before, after, _ in known))
             chart = spans(known, title=f"{caption}, by operation", top=top, ticks=_dates(worked))
-            yield figure(caption, chart, "From before each operation to after it (the dot), oldest first.")
+            yield figure(caption, chart, "The value before and after each operation (the dot), oldest first.")
 
 
 def _sums(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
-    """Bytes and money, operation by operation. A cost that is not known is left out, and the text says so."""
+    """Bytes and money by operation. Unknown costs are left out, and the text gives their number."""
     groups = _grouped(worked)
     several = "several operations" if len(groups) < len(worked) else "each operation"
     for caption, of, shown in (
@@ -73,7 +73,7 @@ def _sums(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
             )
             unknown = sum(value is None for values in found for value in values)
             without = f", without {counted(unknown, 'operation')} of unknown cost" if unknown else ""
-            below = f"One column for {several}, oldest first; {shown(sum(sums))} in all{without}."
+            below = f"One column for {several}, oldest first; total {shown(sum(sums))}{without}."
             yield figure(caption, chart, below)
 
 
@@ -82,7 +82,7 @@ def _metric(name: str, operation: Operation) -> int:
 
 
 def _first_and_last(group: Sequence[Operation], name: str) -> tuple[float, float] | None:
-    """The figure before the first and after the last of these operations that know it."""
+    """The figure before the first and after the last of these operations that recorded it."""
     known = [
         o.operation_metrics
         for o in group
@@ -136,7 +136,7 @@ def _newest(operations: Sequence[Operation]) -> Markup:
 
 
 def _races(operations: Sequence[Operation]) -> Markup | None:
-    """Commits of other writers that came first, and what became of the groups they touched."""
+    """Races lost to commits of other writers, and the outcome of the groups that they affected."""
     lost = [each for each in operations if each.operation_metrics.get("conflicts")]
     if not lost:
         return None

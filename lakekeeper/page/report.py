@@ -1,4 +1,4 @@
-"""The result of ``report``: tables with their plans and history, the debt of all, and both as one HTML page."""
+"""The result of ``report``: tables with their plans and history, their debt, and the HTML page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = "now"
 
 @dataclass(frozen=True, slots=True)
 class TableDebt:
-    """The debt of one table of a fleet; ``known`` is ``now``, or the state in which automatic runs left the table."""
+    """The debt of one table of a fleet; ``known`` is ``now``, or the status that automatic runs gave the table."""
 
     table: str
     debt: Debt
@@ -35,12 +35,12 @@ class TableDebt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HtmlReport(Result):
-    """Tables as one page without scripts, fonts or images from elsewhere.
+    """A report on tables as one HTML page, without scripts, external fonts or images.
 
     tables      in the order of the call
-    failures    (name or pattern, reason) of what could not be read
-    fleet       tables by debt, largest first: those of the report, and of automatic runs
-    made_ms     when, in ms since the epoch
+    failures    (name or pattern, reason) of tables that could not be read
+    fleet       tables by debt, largest first: those of the report and those of automatic runs
+    made_ms     time of the report, in ms since the epoch
     """
 
     tables: tuple[TableView, ...]
@@ -50,7 +50,7 @@ class HtmlReport(Result):
 
     @property
     def exit_code(self) -> int:
-        """1 if something could not be read, else 0."""
+        """1 if a table could not be read, else 0."""
         return 1 if self.failures else 0
 
     def html(self) -> str:
@@ -58,7 +58,7 @@ class HtmlReport(Result):
         return str(document(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write the page to a file; raises OSError."""
+        """Write the page to a file, and return its path. Raises OSError."""
         file = Path(path)
         file.write_text(self.html(), encoding="utf-8")
         return file
@@ -98,7 +98,7 @@ def _row(view: TableView) -> tuple[str, ...]:
 def ranked(
     views: tuple[TableView, ...], status: Status | None, known_as: Collection[str] = ()
 ) -> tuple[TableDebt, ...]:
-    """All tables by debt. ``known_as`` are further names by which automatic runs may call the tables of the views."""
+    """All tables by debt. ``known_as`` are other names that automatic runs may use for the tables of the views."""
     mine = {view.table for view in views} | set(known_as)
     others = [each for each in status.tables if each.table not in mine] if status else []
     now = [TableDebt(view.table, view.debt, NOW) for view in views]
@@ -106,7 +106,7 @@ def ranked(
 
 
 def combined(parts: Sequence[HtmlReport], failures: Sequence[tuple[str, str]], made_ms: int) -> HtmlReport:
-    """Reports of one table each as one report. A table that automatic runs left is in the fleet if no part shows it."""
+    """Combine reports on single tables. A table of automatic runs is in the fleet if no part shows it."""
     now = [each for part in parts for each in part.fleet if each.known == NOW]
     left = [{each for each in part.fleet if each.known != NOW} for part in parts]
     others = set.intersection(*left) if left else set()
@@ -115,6 +115,6 @@ def combined(parts: Sequence[HtmlReport], failures: Sequence[tuple[str, str]], m
 
 
 def _sorted(debts: Iterable[TableDebt]) -> tuple[TableDebt, ...]:
-    """Largest first; tables without debt only where they are on the page."""
+    """Largest first; tables without debt are included only if the page shows them."""
     shown = [each for each in debts if each.known == NOW or each.debt != NO_DEBT]
     return tuple(sorted(shown, key=lambda d: (-d.debt.query_seconds_per_day, -d.debt.bytes, d.table)))

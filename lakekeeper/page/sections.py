@@ -81,7 +81,7 @@ def _layout(view: TableView) -> Iterator[Markup]:
     info, profile = view.information, view.profile
     if info is None:
         yield note(
-            "Without a cluster key there is no depth: cluster_by(…) sets one, or name columns in the call."
+            "Without a cluster key there is no depth. Set one with cluster_by(…), or name columns in the call."
         )
         return
     if profile is None:
@@ -103,16 +103,16 @@ def _depth(
     chart = steps(series, title=title, left=(f"{info.max_depth:,}", "0"), ticks=ticks)
     then = (tag("b", "after the plan", class_="then"),) if planned else ()
     caption = joined(["Depth along the key ", tag("b", "now", class_="now"), *then])
-    below = "How many files cover each point: what a query for one key reads. Width is the share of the data."
+    below = "How many files cover each point, which a query for one key reads. The width is the share of the data."
     return figure(caption, chart, below)
 
 
 def _runs(profile: KeyProfile, ticks: Sequence[str]) -> Markup:
     drawn = [_level(level, ticks if level is profile.levels[-1] else ()) for level in profile.levels]
     legend = [tag("b", "merged by the plan", class_="merge"), tag("b", "left", class_="leave")]
-    below = "Each bar is a file, from its lowest to its highest key; a sorted run fills one line."
+    below = "Each bar is a file, from its lowest to its highest key. The files of a sorted run fill one line."
     if any(level.lanes is None for level in profile.levels):
-        below += " Where there are too many files to draw, the area shows how deep they overlap."
+        below += " If a level has too many files to draw, an area shows how deeply they overlap."
     return figure(joined(["Levels ", *legend]), joined(drawn), below)
 
 
@@ -142,9 +142,9 @@ def _histogram(info: ClusteringInformation) -> Markup:
 
 def _plan(plan: Plan) -> Iterator[Markup]:
     predicted = plan.prediction
-    policies = f"By {', '.join(plan.policies)}"
+    policies = f"Planned by {', '.join(plan.policies)}"
     basis = f", predicted for {predicted.basis}" if predicted else ""
-    off = f"; off by {predicted.error:.0%} for these scans (median)" if predicted and predicted.error else ""
+    off = f"; median error for these scans {predicted.error:.0%}" if predicted and predicted.error else ""
     yield note(f"{policies}{basis}{off}.")
     if plan.tasks:
         files = f"{counted(plan.input_files, 'file')}, {size(plan.input_bytes)}"

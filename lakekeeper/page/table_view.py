@@ -1,4 +1,4 @@
-"""What a report shows of one table, as values: the results of the API, and drawings of a bounded size."""
+"""The values that a report shows of one table: results of the API, and charts of bounded size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakekeeper.history.operation import Operation
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Data files that Spark opened for a query, on average over the scans that reported it."""
+    """The average number of data files that Spark read for a query, over the scans that reported it."""
 
     files: float
     scans: int
@@ -28,9 +28,9 @@ class TableView:
     """One table.
 
     information   None without a cluster key
-    plan          of ``recluster``; without a key, of ``compact``
-    measured      None where no observed query reported its files
-    operations    as recorded, newest first; None where no history is configured
+    plan          the plan of ``recluster``, or of ``compact`` without a key
+    measured      None if no observed query reported its files
+    operations    as recorded, newest first; None if no history is configured
     """
 
     table: str
@@ -45,19 +45,19 @@ class TableView:
 
     @property
     def debt(self) -> Debt:
-        """What the plan would save and rewrite."""
+        """What the plan would save per day, and rewrite."""
         return debt_of([self.plan])
 
     @property
     def files_per_query(self) -> tuple[float, float] | None:
-        """Files that a query reads now, and once the plan is carried out, as predicted."""
+        """The predicted number of files that a query reads, now and after the plan."""
         if self.plan.prediction is None:
             return None
         worth = self.plan.prediction.worth
         return worth.before.files, worth.after.files if self.plan.tasks else worth.before.files
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; of the plan, groups are counted."""
+        """Plain data for JSON, with the number of groups of the plan."""
         plan = self.plan
         return {
             "table": self.table,

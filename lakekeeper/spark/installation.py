@@ -1,10 +1,10 @@
-"""The Spark installation that a session starts from, and what the user configured there, found as spark-submit does.
+"""Finds the Spark installation that a session starts from, and the user's confs, as spark-submit does.
 
     SPARK_HOME          the installation; else that of the installed PySpark
     SPARK_CONF_DIR      its configuration; else SPARK_HOME/conf
     PYSPARK_SUBMIT_ARGS options of spark-submit
 
-``spark-defaults.conf`` counts unless another properties file is given.
+``spark-defaults.conf`` is read unless another properties file is given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakekeeper.spark.lines import NEWEST
 
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _DEFAULTS = "spark-defaults.conf"
-# Options of spark-submit with a conf of their own; all other options only affect how Spark starts.
+# Options of spark-submit that set a conf; all other options only affect how Spark starts.
 _OPTIONS = {
     "--packages": "spark.jars.packages",
     "--jars": "spark.jars",
@@ -36,9 +36,9 @@ _OPTIONS = {
 
 
 def use_pyspark() -> None:
-    """Make PySpark importable: that of SPARK_HOME, if set, as spark-submit does.
+    """Make PySpark importable: that of SPARK_HOME if it is set, as spark-submit does; else the installed one.
 
-    Raises AdapterError if there is no PySpark. No effect once PySpark is imported.
+    Does nothing once PySpark is imported. Raises AdapterError if there is no PySpark.
     """
     if "pyspark" in sys.modules:
         return
@@ -48,14 +48,14 @@ def use_pyspark() -> None:
         libraries = sorted(map(str, (python / "lib").glob("py4j-*.zip")))
         sys.path[:0] = [str(python), *libraries]
     try:
-        import pyspark  # noqa: F401 - whether it is there
+        import pyspark  # noqa: F401 - checks that it is there
     except ModuleNotFoundError as error:
         if error.name != "pyspark":
             raise
         where = f", and SPARK_HOME={home} has no python/pyspark" if home else ""
         raise AdapterError(
             f"PySpark is not installed{where}: run python -m pip install 'lakekeeper-spark[spark]' "
-            f"(Spark {NEWEST.spark}), install the pyspark of your cluster, or set SPARK_HOME to its Spark"
+            f"(Spark {NEWEST.spark}), install the PySpark version of your cluster, or set SPARK_HOME to its Spark"
         ) from error
 
 
@@ -83,7 +83,7 @@ def jars() -> tuple[str, ...]:
 
 
 def configures_hive() -> bool:
-    """Whether a ``hive-site.xml`` is in the configuration, and this Spark has its Hive classes."""
+    """Whether the configuration has a ``hive-site.xml`` and this Spark has the Hive classes."""
     return (conf_dir() / "hive-site.xml").is_file() and any(jar.startswith("spark-hive_") for jar in jars())
 
 
@@ -99,7 +99,7 @@ def defaults() -> dict[str, str]:
 
 
 def submitted_options() -> dict[str, str]:
-    """The confs in PYSPARK_SUBMIT_ARGS; of ``--conf`` and an option of its own, the option counts."""
+    """The confs in PYSPARK_SUBMIT_ARGS; an option such as ``--master`` overrides ``--conf``."""
     words = iter(shlex.split(os.environ.get(SUBMIT_ARGS, "")))
     confs, own = {}, {}
     for word in words:
@@ -115,12 +115,12 @@ def submitted_options() -> dict[str, str]:
 
 
 def environment_confs() -> dict[str, str]:
-    """Confs that spark-submit takes from environment variables."""
+    """Confs that spark-submit reads from environment variables."""
     names = {"SPARK_DRIVER_MEMORY": "spark.driver.memory", "MASTER": "spark.master"}
     return {conf: os.environ[name] for name, conf in names.items() if os.environ.get(name)}
 
 
 def user_confs(given: Mapping[str, str], properties_file: Path | None = None) -> dict[str, str]:
-    """All confs that the user set; the later of environment, file, PYSPARK_SUBMIT_ARGS and ``given`` wins."""
+    """All confs of the user: ``given`` overrides PYSPARK_SUBMIT_ARGS, then the file, then the environment."""
     file = {} if properties_file else defaults()
     return environment_confs() | file | submitted_options() | dict(given)

@@ -21,7 +21,7 @@ Versions = Mapping[str, tuple[str, Sequence[str]]]
 
 
 def versions_in_session(jvm: Jvm, library: str, found: str, jar: str) -> Versions:
-    """The versions of Spark and of a library, with those tested: of the library, on the session's line of Spark.
+    """The found and the tested versions of Spark and of a library, the latter for the session's release line of Spark.
 
     ``jar`` names the library in `lakekeeper.spark.lines`.
     """
@@ -36,14 +36,14 @@ def versions_in_session(jvm: Jvm, library: str, found: str, jar: str) -> Version
 
 
 def package_of(jvm: Jvm, jar: str) -> str:
-    """The Maven coordinates of a library's jar for the session's line of Spark, or for the nearest one."""
+    """The Maven coordinates of a library's jar for the session's release line of Spark, or the nearest one."""
     return nearest_line(str(jvm.spark.version)).jars[jar]
 
 
 def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[], Surface]) -> None:
     """Raise AdapterError for an untested version, unless the operator's conf allows it.
 
-    Then raise it if the session's jars lack a private member of ``surface``.
+    An allowed version also raises it if the session's jars lack a private member of ``surface``.
     """
     untested = {name: found for name, (found, tested) in versions.items() if found not in tested}
     if not untested:
@@ -55,8 +55,9 @@ def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[
     for name, (found, tested) in versions.items():
         if found not in tested:
             raise AdapterError(
-                f"{table}: the session has {name} {found}, and lakekeeper is tested with {' and '.join(tested)}. "
-                f"Start it with that version, or set the Spark conf {CONF_PREFIX}{ALLOW}=true to try this one"
+                f"{table}: the session has {name} {found}, and the table's format is tested with "
+                f"{' or '.join(tested)}. Start a session with a tested version, or set the Spark conf "
+                f"{CONF_PREFIX}{ALLOW}=true to try this one"
             )
 
 
@@ -66,8 +67,8 @@ def _require_members(jvm: Jvm, table: str, untested: Mapping[str, str], surface:
         named = " and ".join(f"{name} {found}" for name, found in untested.items())
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise AdapterError(
-            f"{table}: {named} cannot be tried: the session lacks {lacking[0]}{more}, which lakekeeper calls; "
-            "start it with a tested version"
+            f"{table}: {named} cannot be used: the session lacks {lacking[0]}{more}, which lakekeeper calls. "
+            "Start a session with a tested version"
         )
 
 

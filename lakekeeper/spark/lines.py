@@ -1,8 +1,8 @@
-"""The lines of Spark that lakekeeper is tested on, and the packages that belong to each.
+"""The release lines of Spark that lakekeeper is tested on, and the packages that belong to each.
 
-Jars of both formats are built for one line of Spark (4.1, 4.0, 3.5) and one version of Scala. Only this table
-names versions: sessions that lakekeeper starts, ``lakekeeper doctor`` and ``make compat`` read it, and a test compares
-it with the versions that the adapters accept.
+The jars of both formats are built for one release line of Spark (4.1, 4.0, 3.5) and one version of Scala. Versions are
+listed only here: sessions that lakekeeper starts, ``lakekeeper doctor`` and ``make compat`` read this table, and a test
+compares it with the versions that the adapters accept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakekeeper.errors import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of Spark: the release that is tested, its Scala, and the jars of tested formats as Maven coordinates."""
+    """A release line of Spark: the tested release, its Scala, and the jars of tested formats as Maven coordinates."""
 
     name: str
     spark: str
@@ -24,7 +24,7 @@ class Line:
     jars: Mapping[str, str]
 
     def version(self, jar: str) -> str:
-        """The version of one of its jars; empty if the format is not tested on this line."""
+        """The version of one of its jars; empty if the format is not tested on this release line."""
         return self.jars.get(jar, "").rpartition(":")[2]
 
 
@@ -38,8 +38,8 @@ def _line(name: str, spark: str, scala: str, *, delta: str, iceberg: str | None 
 
 LINES: tuple[Line, ...] = (
     _line("4.1", "4.1.1", "2.13", delta="delta-spark_4.1_2.13:4.3.1", iceberg="1.12.0"),
-    # Delta 4.0 does not name the line of Spark in its artifact. Iceberg tables are refused before Spark 4.1: with
-    # Iceberg 1.11 on Spark 4.0 a vacuum cannot read delete manifests, and on Spark 3.5 the adapter's contract fails.
+    # The artifacts of Delta 4.0 and 3.3 do not name Spark's release line. Iceberg tables are refused before Spark 4.1:
+    # with Iceberg 1.11 on Spark 4.0, a vacuum cannot read delete manifests; on Spark 3.5, the contract suite fails.
     _line("4.0", "4.0.1", "2.13", delta="delta-spark_2.13:4.0.1"),
     _line("3.5", "3.5.7", "2.12", delta="delta-spark_2.12:3.3.2"),
 )
@@ -54,25 +54,25 @@ def tested_sparks() -> tuple[str, ...]:
 
 
 def line_of(version: str) -> Line | None:
-    """The line of a version of Spark, such as ``4.0.1``; None if it belongs to none of `LINES`."""
+    """The release line of a version of Spark such as ``4.0.1``; None if it is not one of `LINES`."""
     name = ".".join(version.split(".")[:2])
     return next((line for line in LINES if line.name == name), None)
 
 
 def required_line(version: str) -> Line:
-    """The line of a version of Spark. Raises AdapterError if there are no jars to choose for it."""
+    """The release line of a version of Spark. Raises AdapterError if no jars are known for it."""
     found = line_of(version)
     if found is None:
         known = ", ".join(line.name for line in LINES)
         raise AdapterError(
-            f"this is Spark {version}, and lakekeeper knows the packages of Spark {known}: install one of these "
-            f"(pip install pyspark=={NEWEST.spark}), or name the jars of your formats in spark.jars"
+            f"this is Spark {version}, and lakekeeper has packages for Spark {known}: install one of these "
+            f"(pip install pyspark=={NEWEST.spark}), or set spark.jars to the jars of your table formats"
         )
     return found
 
 
 def nearest_line(version: str) -> Line:
-    """The line of a version of Spark; for an unknown one, the newest line that is not newer, else the oldest."""
+    """The release line of a version of Spark; if it is unknown, the nearest older one, else the oldest."""
     wanted = _number(version)
     return next((line for line in LINES if _number(line.name) <= wanted), LINES[-1])
 

@@ -13,7 +13,7 @@ _PREFIX = "spark."
 
 
 def read(path: Path) -> dict[str, str]:
-    """Keys and values of a file; of one key the last counts. Raises OSError and UnicodeDecodeError."""
+    """Keys and values of a file; the last entry of a key counts. Raises OSError and UnicodeDecodeError."""
     return {key: value for _, key, value in entries(path.read_text(encoding="utf-8"))}
 
 
@@ -23,7 +23,7 @@ def spark_only(properties: dict[str, str]) -> dict[str, str]:
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """(number of its first line, key, value) of each entry; values are trimmed, as Spark does."""
+    """(number of its first line, key, value) of each entry; values are trimmed, as in Spark."""
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
         key, rest = (

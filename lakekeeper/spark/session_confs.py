@@ -1,9 +1,9 @@
-"""The confs of a session that lakekeeper starts: the user's own, and ours where the user set nothing.
+"""The confs of a session that lakekeeper starts: those of the user, and defaults for what the user did not set.
 
-    ours  <  catalogs of the call  <  the user's: spark-defaults.conf, --properties-file, --conf
+    defaults  <  catalogs of the call  <  the user's: spark-defaults.conf, --properties-file, --conf
 
-Lists are joined (packages, extensions). A package that the user brings, by ``spark.jars.packages``, by ``spark.jars``
-or in Spark's own folder, is not added again in another version.
+Packages and extensions are combined. A package that the user provides, in ``spark.jars.packages``, in ``spark.jars`` or
+in Spark's own folder, is not added again in another version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
         "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
 )
-"""Session extension by format; the class also proves that the format's jar is present."""
+"""Format → session extension; if this class can be loaded, the format's jar is present."""
 
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
@@ -39,13 +39,13 @@ _EXCLUDES = (
 _ARTIFACTS: Mapping[str, str] = MappingProxyType(
     {"delta": "delta-spark_", "iceberg": "iceberg-spark-runtime-", "sqlite": "sqlite-jdbc"}
 )
-"""How the names of a package's artifact and of its jar begin."""
+"""Jar → prefix of its artifact and file names."""
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
 _HIVE = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris", "spark.sql.hive.metastore.jars")
 
-# What a small machine is best served by; a cluster keeps Spark's defaults.
+# For a small machine; clusters keep Spark's defaults.
 _ON_ONE_MACHINE = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
@@ -61,7 +61,7 @@ def catalog_conf(name: str, spec: str, warehouse: Path | None = None) -> dict[st
     ========================  ==========================================================================
     ``jdbc:sqlite:/a/c.db``   a catalog in one SQLite file; tables in ``warehouse/name``, else next to it
     ``rest:http://host:1``    a REST catalog, which has its own warehouse
-    ``hadoop:/a/dir``         a directory; only for experiments, two writers can lose a commit
+    ``hadoop:/a/dir``         a directory; for experiments only, since two writers can lose a commit
     ========================  ==========================================================================
 
     Raises:
@@ -110,16 +110,16 @@ def session_confs(
     """All confs of a new session.
 
     Args:
-        catalogs: confs of the catalogs of the call.
-        given: the user's confs; they win.
+        catalogs: confs of the Iceberg catalogs that the call names.
+        given: the user's confs, which override all others.
         spark: the version of Spark.
         warehouse: directory of managed tables.
         small_data: settings for tests.
         present: file names of the jars in Spark's own folder.
-        hive: whether a Hive metastore is configured outside of the confs, by a ``hive-site.xml``.
+        hive: whether a ``hive-site.xml`` configures a Hive metastore.
 
     Raises:
-        AdapterError: packages are needed, and this version of Spark is of an unknown line.
+        AdapterError: packages are needed, but no release line is known for this version of Spark.
     """
     ours = {
         "spark.jars.excludes": ",".join(_EXCLUDES),
@@ -152,7 +152,7 @@ def session_confs(
 
 
 def _packages(given: Mapping[str, str], spark: str, present: Collection[str]) -> str:
-    """The packages to download; empty where the user names all jars (``spark.jars`` without packages)."""
+    """The packages to download; empty if the user names all jars (``spark.jars`` without packages)."""
     if _JARS in given and _PACKAGES not in given:
         return ""
     named = [text.rpartition("/")[2] for text in given.get(_JARS, "").split(",")]

@@ -1,13 +1,13 @@
-"""Which private Java members are used, and whether the session's jars have them.
+"""Checks that the session's jars have the private Java members that an adapter uses.
 
-An adapter lists the members of its library that are no public API, one class a line::
+An adapter lists the members of its library that are not public API, one class per line::
 
     org.apache.spark.sql.delta.DeltaLog: update/3 createDataFrame/4
     org.apache.spark.sql.delta.DummySnapshot: new/4
 
 ``name/2`` is a method with two arguments, ``new/4`` a constructor, ``.name`` a field; a Scala object is a class whose
 name ends in ``$``. Java reports a missing member only when it is called, which for a commit is after the data was
-written: so the list is checked by reflection, without a call to any of them.
+written. Therefore the members are looked up by reflection first, and none is called.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Set as AbstractSet
 from lakekeeper.spark.jvm import Jvm
 
 Surface = Mapping[str, AbstractSet[str]]
-"""Class → its members, as written in a list."""
+"""Class → its members, as they are written in a list."""
 
 _METHOD = re.compile(r"([\w$]+)\(([^)]*)\)")
 _FIELD = re.compile(r"([\w$]+)(?:,|$)")
 
 
 def parse(text: str) -> dict[str, set[str]]:
-    """A list of members, see above; a class may have several lines."""
+    """Parse a list of members, see above; a class may have several lines. Raises ValueError."""
     found: dict[str, set[str]] = {}
     for line in text.strip().splitlines():
         name, colon, members = line.strip().partition(": ")
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, set[str]]:
 
 
 def joined(*surfaces: Surface) -> dict[str, set[str]]:
-    """Several lists as one."""
+    """The union of several lists."""
     found: dict[str, set[str]] = {}
     for surface in surfaces:
         for name, members in surface.items():
@@ -46,7 +46,7 @@ def joined(*surfaces: Surface) -> dict[str, set[str]]:
 
 
 def missing_members(jvm: Jvm, surface: Surface) -> list[str]:
-    """The listed classes and members that the session's jars lack, as ``class`` or ``class.member/arguments``."""
+    """Listed classes and members that the session's jars lack, as ``class`` or ``class.member/arguments``."""
     lacking: list[str] = []
     for name, members in surface.items():
         there = _members(jvm, name)
@@ -58,7 +58,7 @@ def missing_members(jvm: Jvm, surface: Surface) -> list[str]:
 
 
 def _members(jvm: Jvm, name: str) -> set[str] | None:
-    """The members of a class, with the inherited public ones; None if there is no such class."""
+    """The members of a class, including inherited ones; None if the class cannot be loaded."""
     text = (
         jvm.view.org.apache.commons.lang3.ArrayUtils.toString
     )  # py4j does not find the one of java.util.Arrays

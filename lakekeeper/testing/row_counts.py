@@ -1,6 +1,6 @@
-"""Row counts of files that have no statistics: counted by a scan, which spells addresses as URIs do.
+"""Row counts of files without statistics, from a scan that reports the addresses of files in encoded form.
 
-A scan shows no row of an empty file, just as it shows none of a file that it spells in another way.
+A scan returns no rows of an empty file. The same is true of a file that is looked up by an address that is not encoded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from lakekeeper.testing.versions import DataFile
 
 
 def physical_rows(table: MemoryTable, files: Sequence[DataFile]) -> list[int]:
-    """Rows of each file, including deleted ones: as recorded with its statistics, else as counted.
+    """The number of rows of each file, including deleted ones: from its statistics, else as counted by a scan.
 
-    A file of which the scan shows no row is opened. Raises AdapterError for a file that is gone.
+    If the scan returns no rows of a file, the file is opened. Raises AdapterError if a file is missing.
     """
     counted = scanned(table, [file.path for file in files if not file.statistics])
     return [
@@ -28,22 +28,22 @@ def physical_rows(table: MemoryTable, files: Sequence[DataFile]) -> list[int]:
 
 
 def scanned(table: MemoryTable, paths: Iterable[str]) -> dict[str, int]:
-    """Address → rows, of the files that have any."""
+    """Address → number of rows, for files that have rows."""
     rows = {address(table, path): len(table.disk[path].rows) for path in paths if path in table.disk}
     return {where: count for where, count in rows.items() if count}
 
 
 def address(table: MemoryTable, path: str) -> str:
-    """A file's address as a scan shows it."""
+    """The address of a file as a scan reports it."""
     return quote(f"/{table.location}/{path}")
 
 
 def opened(table: MemoryTable, path: str) -> DataFile:
-    """The file itself. Raises AdapterError if it is gone."""
+    """The file itself. Raises AdapterError if it is missing."""
     file = table.disk.get(path)
     if file is None:
         raise AdapterError(
-            f"{table.name}: the log does not record the number of rows of {path}, and the file is gone; nothing was "
-            "written"
+            f"{table.name}: the log does not record the number of rows of {path}, and the file is missing; "
+            "nothing was written"
         )
     return file

@@ -82,7 +82,7 @@ def test_an_untested_version_that_lacks_a_member_is_refused_by_its_name(
     lake.spark.conf.set(CONF_PREFIX + library_versions.ALLOW, "true")
     try:
         with pytest.raises(
-            AdapterError, match=r"A library 9\.9\.0 cannot be tried: .* lacks org\.example\.Gone"
+            AdapterError, match=r"A library 9\.9\.0 cannot be used: .* lacks org\.example\.Gone"
         ):
             lk.table(lake.spark, name)
     finally:

@@ -28,7 +28,7 @@ def untested(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 def test_an_untested_version_is_refused_when_a_table_is_opened(untested: Lake) -> None:
     name = untested.create("id bigint")
     with pytest.raises(
-        AdapterError, match=r"9\.9\.0, and lakekeeper is tested with 4\.3\.1.*allow-untested-versions"
+        AdapterError, match=r"9\.9\.0, and the table's format is tested with 4\.3\.1.*allow-untested-versions"
     ):
         lk.table(untested.spark, name)
 

@@ -114,10 +114,10 @@ def test_history_shows_operations_costs_and_lost_races() -> None:
     for text in (
         "40 → 2",
         "38.5 → 1.25",
-        "300.0 MiB in all",
+        "total 300.0 MiB",
         "The newest 12 of 100",
         "Total cost 1.25",
-        "1.25 in all",
+        "total 1.25",
     ):
         assert text in page.text, text
     assert str(GROUP.detail) in page.text
@@ -128,7 +128,7 @@ def test_history_shows_operations_costs_and_lost_races() -> None:
 def test_a_cost_that_is_not_known_is_not_zero() -> None:
     done = (operation("a"), operation("b", core_seconds=None))
     page = Page(report(view(operations=done, prices=Prices(core_hour=3600.0))).html())
-    assert "1.25 in all, without 1 operation of unknown cost" in page.text
+    assert "total 1.25, without 1 operation of unknown cost" in page.text
     assert "1 operation without measured core-seconds" in page.text
     assert "cost" not in page.numbers[0]
 
@@ -199,7 +199,7 @@ def test_the_fleet_is_ranked_by_debt_and_no_table_is_in_it_twice() -> None:
     assert made.fleet[-1].debt == Debt()
     page = Page(made.html())
     total = sum(each.debt.query_seconds_per_day for each in made.fleet)
-    assert f"In all {total:,.0f} query-seconds a day" in page.text
+    assert f"Total: {total:,.0f} query-seconds a day" in page.text
     assert "db.x: gone" in page.text
     assert (made.exit_code, made.made_ms) == (1, 5)
 

@@ -88,5 +88,7 @@ def test_a_library_of_another_line_is_refused() -> None:
     session = SimpleNamespace(conf=SimpleNamespace(get=lambda _key, _default: None), version="4.0.1")
     jvm: Any = SimpleNamespace(spark=session)
     require_tested(jvm, "t", versions_in_session(jvm, "Delta Lake", "4.0.1", "delta"), dict)
-    with pytest.raises(AdapterError, match=r"Delta Lake 4\.3\.1, and lakekeeper is tested with 4\.0\.1"):
+    with pytest.raises(
+        AdapterError, match=r"Delta Lake 4\.3\.1, and the table's format is tested with 4\.0\.1"
+    ):
         require_tested(jvm, "t", versions_in_session(jvm, "Delta Lake", "4.3.1", "delta"), dict)

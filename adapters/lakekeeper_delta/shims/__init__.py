@@ -1,10 +1,10 @@
-"""What differs between lines of Delta Lake: one module for each, chosen by the version of the session's jar.
+"""Calls that differ between release lines of Delta Lake: a module for each, chosen by the version of the jar.
 
-    delta_4_3   the newest line, in full
-    delta_4_0   what Delta 4.0 does in another way
-    delta_3_3   what Delta 3.3 does in another way
+    delta_4_3   the newest release line: all of these calls
+    delta_4_0   those that Delta 4.0 makes differently from 4.3
+    delta_3_3   those that Delta 3.3 makes differently from 4.0
 
-Code outside this package calls the shim of its `Log`, and never compares versions.
+Code outside this package calls the shim of its `Log` and never compares versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def delta_version(jvm: Jvm) -> str:
 
 
 def shim_of(jvm: Jvm) -> Delta43:
-    """The shim of the session's Delta Lake; for an untested version, that of the nearest older line."""
+    """The shim of the session's Delta Lake; for an untested version, that of the nearest older release line."""
     wanted = _number(delta_version(jvm))
     return next((shim for shim in _SHIMS if _number(shim.version) <= wanted), _SHIMS[-1])
 

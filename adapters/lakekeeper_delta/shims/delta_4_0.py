@@ -1,4 +1,4 @@
-"""Delta Lake 4.0: the generator of deletion vectors takes a transaction, and fewer arguments elsewhere."""
+"""Delta Lake 4.0: the generator of deletion vectors takes a transaction; other calls take fewer arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletio
         return log.log.getSnapshotAt(version, log.jvm.none(), log.catalog_table)
 
     def build_vectors(self, log: Log, state: State, requests: Any, run: str) -> Any:
-        """The transaction only says how long the random prefix of a vector's file is; it is never committed."""
+        """The transaction only determines the length of the random prefix of a vector's file; it is never committed."""
         generator = log.singleton("commands.DeletionVectorBitmapGenerator")
         folder = log.at_folder(run)
         return generator.buildDeletionVectors(log.jvm.session, requests, folder, log.writer(state, run))

@@ -1,4 +1,4 @@
-"""Delta Lake 4.3, the newest line: each call that another line makes in another way."""
+"""Delta Lake 4.3, the newest release line: all calls that older release lines make differently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: getRandomPrefixAndU
 org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
 org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
 """
-    """The members that only this line has, or whose arguments differ between lines."""
+    """Members that only some release lines have, or whose arguments differ between them."""
 
     def snapshot_at(self, log: Log, version: int) -> Any:
         """The Snapshot of an older version."""

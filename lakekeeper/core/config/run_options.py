@@ -252,6 +252,7 @@ class SessionOptions:
     allow_untested_versions: bool = option(
         "allow-untested-versions",
         False,
-        "Opens tables with versions of Spark, Delta Lake or Iceberg that lakekeeper was not tested with.",
+        "Opens tables with versions of Spark, Delta Lake or Iceberg that lakekeeper was not tested with, if they have "
+        "all private Java members that it uses.",
         scope="conf",
     )

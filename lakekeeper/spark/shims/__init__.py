@@ -1,10 +1,10 @@
-"""What differs between lines of Spark: one module for each, chosen by the version of PySpark.
+"""Calls that differ between release lines of Spark: one module for each, chosen by the version of PySpark.
 
-    spark_4_1   the newest line, in full
-    spark_4_0   what Spark 4.0 does in another way
-    spark_3_5   what Spark 3.5 does in another way
+    spark_4_1   the newest release line: all of these calls
+    spark_4_0   those that Spark 4.0 makes differently from 4.1
+    spark_3_5   those that Spark 3.5 makes differently from 4.0
 
-Code outside this package calls the shim, and never compares versions.
+Code outside this package calls the shim and never compares versions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Spark41", "shim"]
 
 @cache
 def shim() -> Spark41:
-    """The shim of the installed PySpark; for an unknown version, that of the nearest older line.
+    """The shim of the installed PySpark; for an unknown version, that of the nearest older release line.
 
-    PySpark only works with a JVM of its own line: `lakekeeper.spark.doctor` finds a SPARK_HOME of another one.
+    PySpark needs a JVM of its own release line; `lakekeeper.spark.doctor` reports a SPARK_HOME of another one.
     """
     import pyspark
 

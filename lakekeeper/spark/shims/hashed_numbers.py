@@ -1,4 +1,4 @@
-"""Numbers that Spark's hash partitioning puts into a given partition, where rows cannot name their partition.
+"""Numbers that Spark's hash partitioning puts into a given partition, for a Spark in which rows cannot name theirs.
 
 ``repartition(n, column)`` puts a row into partition ``pmod(murmur3(column, seed 42), n)``. Spark keeps this hash
 stable: buckets of tables depend on it.
@@ -17,7 +17,7 @@ _AT_ONCE = 4  # candidates tried for each partition that is still without a numb
 
 @lru_cache(maxsize=64)
 def hashed_to(count: int) -> tuple[int, ...]:
-    """For each partition 0 … ``count`` - 1, an int that Spark's hash partitioning puts there."""
+    """For each partition 0 … ``count`` - 1, an int that Spark's hash partitioning puts into it."""
     found = np.full(count, -1, np.int64)
     start = 0
     while (found < 0).any():

@@ -1,4 +1,4 @@
-"""Spark 3.5: no Arrow tables in PySpark's API, no package ``classic``, and Scala 2.12."""
+"""Spark 3.5: PySpark's API has no Arrow tables, there is no package ``classic``, and Scala is 2.12."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Spark35(Spark40):
         return pa.Table.from_batches(batches, batches[0].schema if batches else schema).cast(schema)
 
     def from_arrow(self, spark: SparkSession, table: pa.Table) -> DataFrame:
-        """As PySpark does for a pandas DataFrame, which has fewer types: through an Arrow stream in a file."""
+        """Through an Arrow stream in a file, as PySpark does for pandas DataFrames, which have fewer types."""
         from pyspark.sql import DataFrame
         from pyspark.sql.pandas.serializers import ArrowStreamSerializer
         from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -66,7 +66,7 @@ class Spark35(Spark40):
         return _column(java.org.apache.spark.sql.Column(cast))
 
     def observed(self, observation: Any) -> Any:
-        """Its only public method waits for the metrics, which never come if the query did not run."""
+        """The only public method waits for the metrics, forever if the query did not run."""
         made = observation._jo
         metrics = made.getClass().getDeclaredField("metrics")
         metrics.setAccessible(True)
@@ -74,7 +74,7 @@ class Spark35(Spark40):
         return found.get() if found.isDefined() else observation._jvm.PythonUtils.toScalaMap({})
 
     def silence_errors(self) -> None:
-        """Spark 3.5 prints none."""
+        """Spark 3.5 prints no errors."""
 
     # ---------------------------------------------------------------------------------------------------- Java
 
@@ -91,7 +91,7 @@ class Spark35(Spark40):
         return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming())
 
     def cancel_group(self, context: Any, group: str) -> None:
-        """Spark 3.5 cancels the jobs that were started."""
+        """Spark 3.5 can only cancel the jobs that were started."""
         context.cancelJobGroup(group)
 
     # --------------------------------------------------------------------------------------------------- Scala

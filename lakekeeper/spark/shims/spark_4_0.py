@@ -1,4 +1,4 @@
-"""Spark 4.0: no direct partition numbers, and no time travel in a relation."""
+"""Spark 4.0: rows cannot name their partition, and relations have no time travel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Spark40(Spark41):
     line = "4.0"
 
     def repartition_by_id(self, frame: DataFrame, count: int, number: Column) -> DataFrame:
-        """Spark hashes the column that it partitions by: give it, for each number, one that hashes to the number."""
+        """Spark 4.0 hashes the partition column, so each number is replaced by one whose hash selects its partition."""
         from pyspark.sql import functions as F
 
         numbers = F.array(*[F.lit(int(each)) for each in hashed_to(count)])

@@ -1,4 +1,4 @@
-"""Spark 4.1, the newest line: each call that another line makes in another way."""
+"""Spark 4.1, the newest release line: all calls that older release lines make differently."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Spark41:
         return spark.createDataFrame(table)
 
     def metadata_column(self, frame: DataFrame, name: str) -> Column:
-        """A metadata column of a scan, whatever the columns of the table."""
+        """A metadata column of a scan, even if a column of the table has its name."""
         return frame.metadataColumn(name)
 
     def try_cast(self, column: Column, kind: str) -> Column:
-        """A column cast to a type, given as SQL text; NULL where the value is not one of the type."""
+        """A column cast to a type, given as SQL text; NULL if a value cannot be cast."""
         return column.try_cast(kind)
 
     def repartition_by_id(self, frame: DataFrame, count: int, number: Column) -> DataFrame:
@@ -48,7 +48,7 @@ class Spark41:
         return frame.repartitionById(count, number)
 
     def observed(self, observation: Any) -> Any:
-        """The metrics of an observation as a Scala Map, empty until they are there; never waits."""
+        """The metrics of an observation as a Scala Map, empty until they are available; never waits."""
         return observation._jo.getOrEmpty()
 
     def silence_errors(self) -> None:
