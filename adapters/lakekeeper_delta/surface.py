@@ -15,7 +15,11 @@ org.apache.spark.sql.delta.DeltaLog: createDataFrame/4 createRelation/4 dataPath
 org.apache.spark.sql.delta.DeltaLog: newDeltaHadoopConf/0 options/0 startTransaction/2 store/0 unsafeVolatileSnapshot/0
 org.apache.spark.sql.delta.DeltaLog: update/3
 org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
-org.apache.spark.sql.delta.Snapshot: allFiles/0 metadata/0 protocol/0 version/0
+org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 logSegment/0 metadata/0 protocol/0 statsSchema/0 version/0
+org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
+org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 getMilliSeconds/1
+org.apache.spark.sql.delta.LogSegment: deltas/0 lastCommitFileModificationTimestamp/0
+org.apache.spark.sql.delta.VersionChecksum: tableSizeBytes/0
 org.apache.spark.sql.delta.DummySnapshot: new/4
 org.apache.spark.sql.delta.OptimisticTransaction: new/3 commit/3 registerSQLMetrics/2 trackFilesRead/1
 org.apache.spark.sql.delta.OptimisticTransaction: trackReadPredicates/3 writeFiles/4
@@ -37,7 +41,8 @@ org.apache.spark.sql.delta.actions.Metadata: configuration/0 id/0 partitionColum
 org.apache.spark.sql.delta.actions.Protocol: merge/1 minReaderVersion/0 minWriterVersion/0 readerAndWriterFeatureNames/0
 org.apache.spark.sql.delta.actions.Protocol$: forTableFeature/1
 org.apache.spark.sql.delta.actions.SetTransaction: new/3
-org.apache.spark.sql.delta.catalog.DeltaTableV2: catalogTable/0 deltaLog/0
+org.apache.spark.sql.delta.catalog.DeltaCatalog: loadTable/1
+org.apache.spark.sql.delta.catalog.DeltaTableV2: catalogTable/0 deltaLog/0 properties/0
 org.apache.spark.sql.delta.commands.AlterTableClusterByDeltaCommand: new/2 run/1
 org.apache.spark.sql.delta.commands.AlterTableSetPropertiesDeltaCommand: new/2 run/1
 org.apache.spark.sql.delta.commands.AlterTableUnsetPropertiesDeltaCommand: run/1
@@ -48,6 +53,7 @@ org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray: runOptimize/0 ser
 org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArrayFormat$: Portable/0
 org.apache.spark.sql.delta.implicits.package$: addFileEncoder/0
 org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo$: extractLogicalNames/1
+org.apache.spark.sql.delta.stats.DeltaScan: files/0
 org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex: preparedScan/0
 org.apache.spark.sql.delta.storage.LogStore$: apply/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore: pathWithFileSystem/1 read/2

@@ -21,14 +21,14 @@ def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     jvm = Jvm(spark)
     # Only these cross to Python: `spark.conf.getAll` makes some calls for each conf of the session, and a long answer
     # waits 40 ms for an acknowledgement.
-    found = jvm.view.java.util.TreeMap(jvm.shim.confs(jvm))
+    found = jvm.view.java.util.TreeMap(jvm.shim.java_confs(jvm))
     return jvm.text_map(found.subMap(CONF_PREFIX, CONF_PREFIX + "\uffff"))
 
 
 def all_confs(spark: SparkSession) -> dict[str, str]:
     """All confs of a session, as ``spark.conf.getAll``, in one call to the JVM."""
     jvm = Jvm(spark)
-    return jvm.text_map(jvm.shim.confs(jvm))
+    return jvm.text_map(jvm.shim.java_confs(jvm))
 
 
 def table_options(

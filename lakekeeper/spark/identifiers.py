@@ -9,8 +9,8 @@ from typing import Any
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
-from lakekeeper.spark.confs import all_confs
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 
 DROPPED = "__lakekeeper_trash_"
@@ -104,7 +104,7 @@ def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
 def catalogs(spark: Any) -> tuple[str, ...]:
     """Names of the catalogs that the session's confs define, plus Spark's own."""
     prefix = "spark.sql.catalog."
-    steps = (key.removeprefix(prefix) for key in all_confs(spark) if key.startswith(prefix))
+    steps = (key.removeprefix(prefix) for key in shim().confs(spark) if key.startswith(prefix))
     return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
 
 

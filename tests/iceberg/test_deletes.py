@@ -106,7 +106,7 @@ def test_rows_that_a_lost_executor_had_counted_are_counted_again(
     rows = scene.spark_rows()
     adapter = scene.adapter()
     (task,) = tasks_of(adapter.snapshot(["k"]))
-    monkeypatch.setattr(staging, "rows_read", lambda _: seen)
+    monkeypatch.setattr(staging, "rows_read", lambda *_: seen)
     rewrite = rewritten(adapter, task)
     assert rewrite.rows_in == rewrite.rows_out == rows.total()
     adapter.discard([rewrite])

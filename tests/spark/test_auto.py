@@ -154,11 +154,11 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     assert (code, said["idle"], said["off"]) == (0, 3, 1)
 
 
-def test_a_lost_iceberg_manifest_list_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
+def test_a_lost_iceberg_manifest_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
     bad, good = fleet.iceberg("bad", files=2), fleet.iceberg("good", files=2)
-    row = fleet.spark.sql(f"SELECT manifest_list FROM {bad}.snapshots ORDER BY committed_at DESC").first()
+    row = fleet.spark.sql(f"SELECT path FROM {bad}.manifests").first()
     assert row is not None
-    lost = Path(row.manifest_list.removeprefix("file:"))
+    lost = Path(row.path.removeprefix("file:"))
     text = lost.read_bytes()
     lost.unlink()
     try:

@@ -98,7 +98,7 @@ def test_paths(spark: SparkSession, home: Path) -> None:
         ("names.shown", "is a view; name its table"),
         ("ice.names.shown", "is a view; name its table"),
         ("names_temporary", "is a view; name its table"),
-        ("ice.names.events.files", "a part of a table .*: name the table, ice.names.events"),
+        ("ice.names.events.files", "a part of a table .*; name the table, ice.names.events"),
         ("ice.names.events.branch_main", "a part of a table"),
     ],
 )

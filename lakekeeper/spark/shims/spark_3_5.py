@@ -65,6 +65,12 @@ class Spark35(Spark40):
         cast = expressions.Cast(classic._jc.expr(), of_type, java.scala.Option.empty(), mode)
         return _column(java.org.apache.spark.sql.Column(cast))
 
+    def confs(self, spark: SparkSession) -> dict[str, str]:
+        """PySpark 3.5 lists no confs."""
+        java: Any = spark._jvm
+        found = java.scala.collection.JavaConverters.mapAsJavaMap(spark._jsparkSession.conf().getAll())
+        return {str(key): str(value) for key, value in dict(found).items()}
+
     def observed(self, observation: Any) -> Any:
         """The only public method waits for the metrics, forever if the query did not run."""
         made = observation._jo
@@ -84,7 +90,7 @@ class Spark35(Spark40):
     def column(self, jvm: Jvm, expression: Any) -> Any:
         return jvm.view.org.apache.spark.sql.Column(expression)
 
-    def confs(self, jvm: Jvm) -> Any:
+    def java_confs(self, jvm: Jvm) -> Any:
         return self.java_map(jvm, jvm.session.conf().getAll())
 
     def with_relation(self, plan: Any, relation: Any) -> Any:

@@ -47,6 +47,10 @@ class Spark41:
         """The rows in ``count`` partitions, each in the partition of its ``number``: 0, 1 … ``count`` - 1."""
         return frame.repartitionById(count, number)
 
+    def confs(self, spark: SparkSession) -> dict[str, str]:
+        """All confs of a session, by PySpark's own API."""
+        return dict(spark.conf.getAll)
+
     def observed(self, observation: Any) -> Any:
         """The metrics of an observation as a Scala Map, empty until they are available; never waits."""
         return observation._jo.getOrEmpty()
@@ -68,7 +72,7 @@ class Spark41:
         """A Java Column of an expression."""
         return jvm.java_class(f"{LOCAL}.ExpressionUtils").column(expression)
 
-    def confs(self, jvm: Jvm) -> Any:
+    def java_confs(self, jvm: Jvm) -> Any:
         """All confs of the session as a java.util.Map."""
         return jvm.session.conf().getAllAsJava()
 
