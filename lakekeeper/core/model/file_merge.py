@@ -115,8 +115,13 @@ class WrittenFile:
     stats: tuple[ColumnStats, ...]
 
     def to_json(self) -> str:
-        """One JSON object; :meth:`from_dict` restores an equal value from it."""
-        return json.dumps(asdict(self))
+        """One JSON object; :meth:`from_dict` restores an equal value from it.
+
+        Fields are named one by one: workers receive this class by value, and the cloudpickle of Spark 3.5 loses which
+        attributes are fields, so that ``asdict`` returns nothing there.
+        """
+        stats = [{"lo": s.lo, "hi": s.hi, "nulls": s.nulls, "nans": s.nans} for s in self.stats]
+        return json.dumps({"path": self.path, "rows": self.rows, "bytes": self.bytes, "stats": stats})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> WrittenFile:
