@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,9 @@ from lakekeeper.cli.values import pairs
 from lakekeeper.core.config.options import CONF_PREFIX
 from lakekeeper.engine.auto_settings import settings_from
 from lakekeeper.errors import OptionError
+from lakekeeper.spark.installation import SUBMIT_ARGS
 
-_SUBMIT = "PYSPARK_SUBMIT_ARGS"  # read by PySpark when it starts Java
+_RESOURCE = "pyspark-shell"  # what PySpark submits, after all options
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,10 +51,16 @@ def run(
         settings_from(setup.check({}))
     arguments = _submit_arguments(setup)
     if arguments:
-        os.environ[_SUBMIT] = shlex.join(arguments) + " " + os.environ.get(_SUBMIT, "pyspark-shell")
+        os.environ[SUBMIT_ARGS] = submit_args(os.environ.get(SUBMIT_ARGS, ""), arguments)
     sys.stdout.flush()
     # The process becomes the program: signals, standard streams and the exit code are its own.
     os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])  # noqa: S606 - the user names it
+
+
+def submit_args(given: str, arguments: Sequence[str]) -> str:
+    """PYSPARK_SUBMIT_ARGS with more options behind those given: spark-submit lets the last one win."""
+    *options, resource = shlex.split(given) or [_RESOURCE]
+    return shlex.join([*options, *arguments, resource])
 
 
 def _submit_arguments(setup: Setup) -> list[str]:
