@@ -129,5 +129,5 @@ def test_a_file_that_a_scan_does_not_show_is_opened() -> None:
     assert scanned(t, [empty.path]) == {}
     assert physical_rows(t, [empty]) == [0]
     del t.disk[empty.path]
-    with pytest.raises(AdapterError, match=r"rows of data.*and the file is gone"):
+    with pytest.raises(AdapterError, match=r"rows of data.*and the file is missing"):
         MemoryAdapter(t).snapshot()
