@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 def merge(context: TableContext, request: Request, observer: Observer | None) -> MergeReport:
     """Carry out a recluster or a compact."""
-    runner, clock = SparkRunner(context.spark), context.clock
-    return context.recorder.run(
-        request.verb,
-        lambda seen: job.maintain(context.session, runner, request, observer=seen, clock=clock),
-        observer,
-        dry_run=request.dry_run,
-    )
+    return _rewrite(job.maintain, context, request, observer)
 
 
 def merge_deletes(context: TableContext, request: Request, observer: Observer | None) -> MergeReport:
     """Rewrite the files that are due, then tidy the delete files."""
+    return _rewrite(delete_files.merge_deletes, context, request, observer)
+
+
+def _rewrite(
+    act: Callable[..., MergeReport], context: TableContext, request: Request, observer: Observer | None
+) -> MergeReport:
     runner, clock = SparkRunner(context.spark), context.clock
     return context.recorder.run(
         request.verb,
-        lambda seen: delete_files.merge_deletes(context.session, runner, request, observer=seen, clock=clock),
+        lambda seen: act(context.session, runner, request, observer=seen, clock=clock),
         observer,
         dry_run=request.dry_run,
     )

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.ground import KINDS, Ground, IcebergGround
-from tests.faults.processes import gone
+from tests.faults.processes import gone, killed
 from tests.faults.trial import PROGRAMS, VACUUM, Trial
 from tests.faults.victim import POINTS, VACUUM_POINTS, Errand, program
 
 pytestmark = pytest.mark.slow
 Grounds = Callable[[str], Ground]
-_PATIENCE = 300  # seconds; a start of Spark on a busy machine
-_HOME = Path(__file__).parents[2]
 _AFTER = ("commit:within", "commit:after", "committed:1")
 
 
@@ -38,24 +32,8 @@ def errand(ground: Ground, name: str, point: str, warehouse: Path) -> Errand:
     )
 
 
-def killed(told: Errand) -> str:
-    """Run the victim to its end; what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.victim", told.json()],
-        cwd=_HOME,
-        env={**os.environ, "PYTHONPATH": f"{_HOME}{os.pathsep}{_HOME / 'adapters'}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_PATIENCE,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, f"not killed at {told.point}: {done.stdout}"
-    return done.stdout
-
-
 def kill(ground: Ground, warehouse: Path, name: str, point: str) -> None:
-    said = killed(errand(ground, name, point, warehouse))
+    said = killed("tests.faults.victim", errand(ground, name, point, warehouse).json())
     java = int(said.partition("java ")[2].split()[0])
     assert gone(java), "the JVM outlived its driver"
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +11,9 @@ from pyspark.sql.conf import RuntimeConfig
 import lakekeeper as lk
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.session_confs import catalog_conf
-from tests.faults.processes import gone
+from tests.faults.processes import gone, killed
 
 pytestmark = pytest.mark.slow
-_PATIENCE = 300  # seconds; a start of Spark on a busy machine
-_HOME = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -49,19 +43,9 @@ def test_the_next_pass_picks_up_the_work_of_a_killed_service(
         for key, value in catalog_conf("ice", f"jdbc:sqlite:{warehouse}/ice.db", warehouse).items()
     ]
     (tmp_path / "auto.conf").write_text("\n".join([*lines, "spark.master local[2]"]))
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.faults.service_victim", "auto", "--every", "1h",
-         "--properties-file", str(tmp_path / "auto.conf")],
-        cwd=_HOME,
-        env={**os.environ, "PYTHONPATH": f"{_HOME}{os.pathsep}{_HOME / 'adapters'}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_PATIENCE,
-        check=False,
-    )  # fmt: skip
-    assert killed.returncode == -signal.SIGKILL, killed.stdout
-    assert gone(int(killed.stdout.partition("java ")[2].split()[0])), "the JVM outlived its driver"
+    conf = str(tmp_path / "auto.conf")
+    printed = killed("tests.faults.service_victim", "auto", "--every", "1h", "--properties-file", conf)
+    assert gone(int(printed.partition("java ")[2].split()[0])), "the JVM outlived its driver"
 
     confs.set("spark.lakekeeper.cluster-by", "k")
     notes = open_adapter(spark, name).adapter.notes
