@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import causes
+from lakekeeper.spark.jvm import says_it_exists
 from lakekeeper_delta.native import Log
 
 FOLDER = "_lakekeeper"
@@ -50,10 +50,10 @@ class DeltaNotes:
             if str(place.toUri().getScheme() or files.getScheme()) == "file":
                 self._log.jvm.create_file(str(place.toUri().getPath()), text.encode())
             else:
-                _write(files, place, text, over=False)
+                self._log.jvm.create_object(files, place, text.encode())
         except Exception as error:
             there = self.read(name)
-            if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
+            if there is None or not says_it_exists(error):
                 raise AdapterError(
                     f"{self._log.name}: {FOLDER}/{name} cannot be written ({reason(error)})"
                 ) from error

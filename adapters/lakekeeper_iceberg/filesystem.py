@@ -31,13 +31,13 @@ from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.reachability import path_key
 
-_HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
-_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
+RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _BULK = "org.apache.iceberg.io.SupportsBulkOperations"
 _PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
 _INFO = "org.apache.iceberg.io.FileInfo"
-_OF_HADOOP = ("file", "hdfs", "viewfs")  # schemes that ResolvingFileIO passes to HadoopFileIO
-_CHEAP_RENAME = (*_OF_HADOOP, "abfs", "abfss")
+OF_HADOOP = ("file", "hdfs", "viewfs")  # schemes that ResolvingFileIO passes to HadoopFileIO
+_CHEAP_RENAME = (*OF_HADOOP, "abfs", "abfss")
 _THREADS = 4
 _LISTED = 10_000
 _PAGE = 100  # files per call of one thread
@@ -223,8 +223,8 @@ class Disk:
 
     def _hadoop(self, paths: Iterable[str]) -> HadoopFiles | None:
         """Hadoop's file systems, if the FileIO uses them for all these paths; else None."""
-        own = self.jvm.is_a(self.io, _HADOOP)
-        if own or (self.jvm.is_a(self.io, _RESOLVING) and {_scheme(path) for path in paths} <= {*_OF_HADOOP}):
+        own = self.jvm.is_a(self.io, HADOOP)
+        if own or (self.jvm.is_a(self.io, RESOLVING) and {_scheme(path) for path in paths} <= {*OF_HADOOP}):
             return HadoopFiles(self.jvm, self.io.getConf())
         return None
 

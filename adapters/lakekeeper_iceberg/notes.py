@@ -6,8 +6,11 @@ import uuid
 from functools import cached_property
 from typing import Any
 
+from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import causes
+from lakekeeper.spark.jvm import says_it_exists
+from lakekeeper_iceberg import s3
+from lakekeeper_iceberg.filesystem import HADOOP, OF_HADOOP, RESOLVING
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = "_lakekeeper"
@@ -42,7 +45,7 @@ class IcebergNotes:
             self._create(self._place(name), text.encode())
         except Exception as error:
             there = self.read(name)
-            if there is None or not any("AlreadyExists" in cause for cause, _ in causes(error)):
+            if there is None or not says_it_exists(error):
                 raise AdapterError(
                     f"{self._name}: {FOLDER}/{name} cannot be written ({reason(error)})"
                 ) from error
@@ -78,23 +81,36 @@ class IcebergNotes:
             ) from error
 
     def _create(self, place: str, data: bytes) -> None:
-        system = self._renames(place)
+        """Write a note that does not exist yet. Raises if it exists, also if another writer creates it meanwhile."""
+        system = self._hadoop(place)
         if system and str(system.getUri().getScheme()) == "file":
             self._jvm.create_file(str(self._path(place).toUri().getPath()), data)
             return
-        stream = self._table.io().newOutputFile(place).create()
+        if system:
+            self._jvm.create_object(system, self._path(place), data)
+            return
+        file = self._table.io().newOutputFile(place)
+        if s3.is_s3(file):
+            s3.put_once(self._jvm, file, data)
+            return
+        stream = file.create()
         try:
             stream.write(bytearray(data))
         finally:
             stream.close()
 
+    def _hadoop(self, place: str) -> Any:
+        """The Hadoop FileSystem through which the FileIO reaches a path; None if it does not use Hadoop's."""
+        io = self._table.io()
+        own = self._jvm.is_a(io, HADOOP)
+        if own or (self._jvm.is_a(io, RESOLVING) and spelled(place).partition(":")[0] in OF_HADOOP):
+            return self._path(place).getFileSystem(io.getConf())
+        return None
+
     def _renames(self, place: str) -> Any:
         """The Hadoop FileSystem of a path, if its renames are atomic; else None."""
-        io = self._table.io()
-        if not self._jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopConfigurable"):
-            return None
-        system = self._path(place).getFileSystem(io.getConf())
-        return system if str(system.getUri().getScheme()) in ("file", "hdfs", "viewfs") else None
+        system = self._hadoop(place)
+        return system if system and str(system.getUri().getScheme()) in OF_HADOOP else None
 
     def _rename_over(self, system: Any, aside: str, place: str) -> None:
         old, new = self._path(aside), self._path(place)

@@ -58,7 +58,16 @@ org.apache.iceberg.util.StructLikeWrapper: forType/1
 org.apache.spark.sql.execution.datasources.SparkExpressionConverter: convertToIcebergExpression/1
 """
 
+_ON_S3 = """
+org.apache.iceberg.aws.s3.BaseS3File: client/0 s3FileIOProperties/0 uri/0
+org.apache.iceberg.aws.s3.S3RequestUtil: configureEncryption/2 configurePermission/2
+org.apache.iceberg.aws.s3.S3URI: bucket/0 key/0
+"""
+"""Those that are used in a session with an AWS SDK, without which these classes cannot be loaded."""
+_SDK = "software.amazon.awssdk.services.s3.S3Client"
 
-def of_session(_jvm: Jvm) -> Surface:
+
+def of_session(jvm: Jvm) -> Surface:
     """The members that are used, on all tested versions."""
-    return parse(_MEMBERS)
+    on_s3 = bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable(_SDK))
+    return parse(_MEMBERS + _ON_S3.lstrip() if on_s3 else _MEMBERS)

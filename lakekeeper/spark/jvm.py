@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -24,6 +25,10 @@ from lakekeeper.spark.shims import shim
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+_REFUSED_PUT = re.compile(r"Status Code: (409|412)\b")
+"""How the AWS SDK says that a conditional put found an object, or another put that has not ended yet."""
+
 
 def require_classic(spark: Any) -> None:
     """Raise AdapterError on a Spark Connect session: commits go through the JVM, which it does not expose."""
@@ -32,6 +37,11 @@ def require_classic(spark: Any) -> None:
             "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
             "run it on the driver (SparkSession.builder.master(...)) or with the `lakekeeper` command"
         )
+
+
+def says_it_exists(error: BaseException) -> bool:
+    """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
+    return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
 
 
 def try_cast(column: Column, kind: str) -> Column:
@@ -203,6 +213,22 @@ class Jvm:
             files.write(file.toPath(), bytearray(data), new)  # a disk without hard links
         finally:
             files.delete(aside)
+
+    def create_object(self, files: Any, place: Any, data: bytes) -> None:
+        """Create a file of a Hadoop file system that is not local, with its full content. Raises if the file exists.
+
+        HDFS, Azure and Google's connector refuse a file that exists. S3A looks for it when the stream is opened and
+        puts the object when it is closed: of two concurrent callers, the later one would replace the file of the
+        earlier. So S3A is asked for a conditional put, where it has one (Hadoop 3.4.2) and it is not switched off.
+        """
+        if files.hasPathCapability(place, _CONDITIONAL):
+            stream = files.createFile(place).overwrite(False).must(_CONDITIONAL, "true").build()
+        else:
+            stream = files.create(place, False)
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
 
     def longs(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Any:
         """A Java ``long[]``, made in a few calls regardless of its length."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 _PATIENCE = 300  # seconds; a start of Spark on a busy machine
@@ -41,3 +43,23 @@ def gone(process: int) -> bool:
         return bool(waiting.poll(30_000))
     finally:
         os.close(handle)
+
+
+def free_port() -> int:
+    """A port on which nothing listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def listening(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server accepts connections on a port. Raises AssertionError where it ends or takes too long."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        assert server.poll() is None, f"the server ended with {server.returncode}"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)  # no race is made here: a server that starts answers nothing yet
+        else:
+            return
+    raise AssertionError(f"the server did not listen within {_PATIENCE} s")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -15,25 +17,33 @@ from pyiceberg.table.puffin import PuffinFile
 from lakekeeper.testing.values import text
 
 
-def rows(metadata: str, snapshot_id: int | None) -> Counter[str]:
+NOTHING: Mapping[str, str] = MappingProxyType({})
+"""Properties that reach a store: none for the local disk."""
+
+
+def rows(
+    metadata: str, snapshot_id: int | None, properties: Mapping[str, str] = NOTHING
+) -> Counter[str]:
     """Canonical texts of all rows at a snapshot, with their numbers; ``metadata`` is a metadata file."""
-    return Counter(text(row) for row in records(metadata, snapshot_id))
+    return Counter(text(row) for row in records(metadata, snapshot_id, properties))
 
 
-def records(metadata: str, snapshot_id: int | None) -> list[dict[str, Any]]:
+def records(
+    metadata: str, snapshot_id: int | None, properties: Mapping[str, str] = NOTHING
+) -> list[dict[str, Any]]:
     """All rows at a snapshot, by the names of its schema."""
     if snapshot_id is None:
         return []
-    table = StaticTable.from_metadata(metadata)
+    table = StaticTable.from_metadata(metadata, dict(properties))
     entries = _entries(table, snapshot_id)
     if any(e.data_file.content == DataFileContent.EQUALITY_DELETES for e in entries):
         return _with_equality_deletes(table, entries)
     return table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
 
 
-def named_files(metadata: str) -> set[str]:
+def named_files(metadata: str, properties: Mapping[str, str] = NOTHING) -> set[str]:
     """All files that the versions of a table name, but metadata files: data, deletes, manifests and their lists."""
-    table = StaticTable.from_metadata(metadata)
+    table = StaticTable.from_metadata(metadata, dict(properties))
     named: set[str] = set()
     manifests: dict[str, Any] = {}
     for snapshot in table.metadata.snapshots:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -156,9 +156,20 @@ def _loaded(table: Table) -> dict[str, Any]:
 
 
 @contextmanager
-def rest_catalog(home: Path, tamper: Tamper = lambda commit: commit()) -> Iterator[str]:
-    """The address of a running catalog whose tables are below ``home``; ``tamper`` stands before each commit."""
-    catalog = SqlCatalog("rest", uri=f"sqlite:///{home}/rest.db", warehouse=home.as_uri())
+def rest_catalog(
+    home: Path,
+    tamper: Tamper = lambda commit: commit(),
+    *,
+    warehouse: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """The address of a running catalog whose tables are below ``home``; ``tamper`` stands before each commit.
+
+    With ``warehouse``, its tables are there, reached with ``properties`` of pyiceberg.
+    """
+    catalog = SqlCatalog(
+        "rest", uri=f"sqlite:///{home}/rest.db", warehouse=warehouse or home.as_uri(), **dict(properties or {})
+    )
     server = _Server(catalog, tamper)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

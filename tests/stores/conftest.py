@@ -1,0 +1,112 @@
+"""One S3 and one session for all tests of this folder; they run where they are asked for (-m stores, make stores)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.oracles.rest_catalog import rest_catalog
+from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
+from tests.stores.faulty_s3 import FaultyS3
+from tests.stores.kinds import KINDS, Kind
+from tests.stores.outcomes import OUTCOMES, Outcomes, shown
+from tests.stores.session import CATALOGS, s3_session
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash.setdefault(OUTCOMES, {})
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker("stores")
+    if "stores" in str(config.option.markexpr):
+        return
+    left = [item for item in items if item.get_closest_marker("stores") is not None]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    outcomes = config.stash.get(OUTCOMES, {})
+    if outcomes:
+        terminalreporter.section("stores")
+        for line in shown(outcomes):
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def outcomes(request: pytest.FixtureRequest) -> Outcomes:
+    """What each verb came to, by store and format."""
+    return request.config.stash.setdefault(OUTCOMES, {})
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """An empty bucket."""
+    with moto(tmp_path_factory.mktemp("moto") / "moto.log") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def s3(bucket: Bucket) -> Iterator[FaultyS3]:
+    """The relay before it, as Spark sees it."""
+    relay = FaultyS3(bucket.host)
+    thread = Thread(target=relay.serve_forever, daemon=True)
+    thread.start()
+    yield relay
+    relay.shutdown()
+    relay.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the catalogs' databases."""
+    return tmp_path_factory.mktemp("catalogs")
+
+
+@pytest.fixture(scope="session")
+def rest(bucket: Bucket, home: Path) -> Iterator[str]:
+    """The address of a REST catalog whose tables are in the bucket."""
+    readable = pyiceberg_properties(bucket)
+    with rest_catalog(home, warehouse=f"s3://{LAKE}/rest", properties=readable) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def spark(s3: FaultyS3, home: Path, rest: str) -> Iterator[SparkSession]:
+    session = s3_session(s3.address, home, rest=rest)
+    session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
+    session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
+    for name in CATALOGS:
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=list(KINDS), ids=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """A format on a store, by a client of the store and a catalog."""
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def alone(spark: SparkSession) -> Iterator[None]:
+    """The operator's word that no other driver writes Delta tables."""
+    spark.conf.set("spark.lakekeeper.single-driver", "true")
+    yield
+    spark.conf.unset("spark.lakekeeper.single-driver")

@@ -1,0 +1,126 @@
+"""A second driver: ``python -m tests.stores.driver <json>``, a process of its own with its own session.
+
+It prints ``ready``, waits for a line, does its errand, and prints ``done`` or what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_HOME = Path(__file__).parents[2]
+_WAIT = 300  # seconds for an answer: a start of Spark on a busy machine
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What to do on a table: ``append`` rows by Spark, or ``recluster`` it and die at a phase of the observer."""
+
+    address: str
+    home: str
+    sql: str
+    act: str
+    rest: str = ""
+    log_store: str = ""
+    phase: str = ""
+
+
+@dataclass
+class Driver:
+    """A running second driver."""
+
+    process: subprocess.Popen[str]
+
+    def go(self) -> None:
+        """Let it do its errand."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def wait_for(self, word: str) -> str:
+        """The next line that begins so. Raises AssertionError if the process ends before it."""
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+        raise AssertionError(f"the second driver ended: {''.join(seen)}")
+
+    def ended(self) -> int:
+        """Its exit code."""
+        return self.process.wait(_WAIT)
+
+
+@contextmanager
+def second_driver(errand: Errand) -> Iterator[Driver]:
+    """A second driver that is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.stores.driver", json.dumps(asdict(errand))],
+        cwd=_HOME,
+        env={**os.environ, "PYTHONPATH": f"{_HOME}{os.pathsep}{_HOME / 'adapters'}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        driver = Driver(process)
+        driver.wait_for("ready")
+        yield driver
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def main(errand: Errand) -> None:
+    from tests.stores.log_stores import use_log_store
+    from tests.stores.session import s3_session
+
+    spark = s3_session(errand.address, Path(errand.home), rest=errand.rest)
+    if errand.log_store:
+        use_log_store(spark, errand.log_store)
+    spark.range(1).count()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        _recluster(spark, errand) if errand.act == "recluster" else _append(spark, errand)
+    except Exception as error:
+        print(f"failed {type(error).__name__}: {str(error)[:2000]!r}", flush=True)
+    else:
+        print("done", flush=True)
+    spark.stop()
+
+
+def _append(spark: Any, errand: Errand) -> None:
+    rows = spark.range(1_000, 1_010, 1, numPartitions=1)
+    rows.selectExpr("id", "cast(id % 101 AS int) AS k", "concat('v', id) AS v").writeTo(errand.sql).append()
+
+
+def _recluster(spark: Any, errand: Errand) -> None:
+    import lakekeeper as lk
+
+    java = spark.sparkContext._gateway.proc.pid
+
+    def die(phase: str, _: Any) -> None:
+        if phase == errand.phase:
+            os.kill(java, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    options = {"commit.quiet-window-ms": 0, "single-driver": True}
+    lk.table(spark, errand.sql).recluster("k", policy="full", observer=die, options=options)
+
+
+if __name__ == "__main__":
+    main(Errand(**json.loads(sys.argv[1])))

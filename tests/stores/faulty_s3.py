@@ -1,0 +1,210 @@
+"""An S3 of a test: moto's server in a process of its own, and in this process a relay through which all calls pass.
+
+    Spark, S3A, S3FileIO ──► FaultyS3 ──► moto            the relay counts calls, makes one fail, or holds some up
+    readers of the tests ────────────────► moto
+
+The relay also gives what S3 promises and moto does not: of two conditional puts of one key, one is refused.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.stores.bucket import Bucket, listing
+
+SLOW_DOWN = "slow down"
+LOST_ANSWER = "lost answer"
+CUT_OFF = "cut off"
+STALE = "stale"
+MODES = (SLOW_DOWN, LOST_ANSWER, CUT_OFF, STALE)
+"""503; the call happens and nothing is answered; half of the answer arrives; a listing from before the run."""
+
+_HOP = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
+_PATIENCE = 60  # seconds for which a held call waits for the others
+_BUSY = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
+    b"<Message>Please reduce your request rate.</Message></Error>"
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: what it does (``list``, ``delete many``, or the method in lower case), and to which key."""
+
+    verb: str
+    key: str
+    conditional: bool
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The ways in which it can fail."""
+        if self.verb == "list":
+            return MODES
+        return (SLOW_DOWN, CUT_OFF) if self.verb == "get" else (SLOW_DOWN, LOST_ANSWER)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.key}" + (" if none match" if self.conditional else "")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class FaultyS3(ThreadingHTTPServer):
+    """The relay. Without a fault it only passes on."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Relay)
+        self.host = host
+        self.page = 1_000
+        """Keys in a page of a listing, at most."""
+        self.held: Callable[[Call], threading.Barrier | None] = lambda _: None
+        """The barrier at which a call waits before it happens."""
+        self.storing = threading.Lock()
+        self._counting = threading.Lock()
+        self._prefix = ""
+        self._at, self._mode, self._times = -1, "", 1
+        self._calls: list[Call] | None = None
+        self._before: dict[str, str] = {}
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def arm(self, bucket: Bucket, prefix: str, at: int = -1, mode: str = "", *, times: int = 1) -> None:
+        """Make the call with this number fail, of those below ``prefix``, and the ones after it up to ``times``.
+
+        -1: only count.
+        """
+        self._before = bucket.entries(prefix)
+        with self._counting:
+            self._prefix, self._at, self._mode, self._times = prefix, at, mode, times
+            self._calls = []
+
+    def disarm(self) -> list[Call]:
+        """The calls that were counted."""
+        with self._counting:
+            found, self._calls = self._calls or [], None
+            return found
+
+    def fault(self, call: Call) -> str:
+        """How this call fails; empty: it does not."""
+        with self._counting:
+            if self._calls is None or not call.key.startswith(self._prefix):
+                return ""
+            number = len(self._calls)
+            self._calls.append(call)
+            return self._mode if self._at <= number < self._at + self._times and self._at >= 0 else ""
+
+    def stale(self, query: dict[str, str]) -> bytes:
+        """A listing as it was before the run."""
+        return listing(self._before, query.get("prefix", ""), query.get("delimiter", ""))
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is part of the tests."""
+
+
+class _Relay(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # an answer leaves in one piece
+    disable_nagle_algorithm = True
+    server: FaultyS3
+
+    def do_GET(self) -> None:
+        self._relay()
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Tests have no use for an access log."""
+
+    def _relay(self) -> None:
+        body = self._body()
+        address = urlsplit(self.path)
+        query = {name: found[0] for name, found in parse_qs(address.query, keep_blank_values=True).items()}
+        call = self._call(unquote(address.path), query, body)
+        barrier = self.server.held(call)
+        if barrier is not None:
+            barrier.wait(_PATIENCE)
+        fault = self.server.fault(call)
+        if fault == SLOW_DOWN:
+            self._answer(_Answer(503, (("Content-Type", "application/xml"),), _BUSY))
+        elif fault == STALE:
+            self._answer(_Answer(200, (("Content-Type", "application/xml"),), self.server.stale(query)))
+        else:
+            self._pass_on(call, body, fault)
+
+    def _pass_on(self, call: Call, body: bytes, fault: str) -> None:
+        if self.command in ("GET", "HEAD"):
+            found = self._ask(call, body)
+        else:
+            with self.server.storing:
+                found = self._ask(call, body)
+        if fault == LOST_ANSWER:
+            self.close_connection = True
+        else:
+            self._answer(found, cut_off=fault == CUT_OFF)
+
+    def _call(self, path: str, query: dict[str, str], body: bytes) -> Call:
+        _, _, key = path.lstrip("/").partition("/")
+        conditional = "If-None-Match" in self.headers and self.command == "PUT"
+        if "delete" in query and self.command == "POST":
+            first = body.partition(b"<Key>")[2].partition(b"</Key>")[0]
+            return Call("delete many", first.decode(), conditional)
+        if self.command == "GET" and not key:
+            return Call("list", query.get("prefix", ""), conditional)
+        return Call(self.command.lower(), key, conditional)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _ask(self, call: Call, body: bytes) -> _Answer:
+        path = self.path
+        if call.verb == "list" and self.server.page < 1_000:
+            path += f"&max-keys={self.server.page}"
+        target = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
+        try:
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() not in ("expect", *_HOP)
+            }
+            target.request(self.command, path, body=body or None, headers=headers)
+            found = target.getresponse()
+            shown = tuple((name, value) for name, value in found.getheaders() if name.lower() not in _HOP)
+            size = found.getheader("Content-Length")
+            if self.command == "HEAD" and size is not None:
+                shown = (*shown, ("Content-Length", size))
+            return _Answer(found.status, shown, found.read())
+        finally:
+            target.close()
+
+    def _answer(self, answer: _Answer, *, cut_off: bool = False) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers:
+            self.send_header(name, value)
+        if "Content-Length" not in dict(answer.headers) and answer.status != 204:
+            self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body[: len(answer.body) // 2] if cut_off else answer.body)
+        self.wfile.flush()
+        if cut_off:
+            self.close_connection = True

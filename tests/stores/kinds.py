@@ -1,0 +1,211 @@
+"""The kinds of tables on S3: a format, the client that reaches the store, and the catalog.
+
+Rows are read by Spark and by a reader without Spark, which reaches the store past the relay.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spi import Adapter
+from lakekeeper.testing.values import Row, text
+from lakekeeper_iceberg.native import Iceberg
+from tests.delta.scene import Scene as LocalDelta
+from tests.iceberg.scene import Scene as IcebergScene
+from tests.opening import adapter_of
+from tests.oracles import delta_log, iceberg_log
+from tests.stores.bucket import LAKE, Bucket, pyiceberg_properties
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind. ``catalog`` is empty for Delta; tables are in the bucket of this name."""
+
+    name: str
+    catalog: str = ""
+    format_version: int = 0
+    bucket: str = LAKE
+
+    @property
+    def delta(self) -> bool:
+        return not self.catalog
+
+    def table(self, spark: SparkSession, bucket: Bucket, name: str) -> StoreTable:
+        """The table of this name, which need not exist; ``bucket`` names the server."""
+        bucket = replace(bucket, name=self.bucket)
+        if self.delta:
+            return DeltaOnS3(spark, bucket, name)
+        return IcebergOnS3(spark, bucket, name, self.catalog, self.format_version)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("delta"),
+        Kind("iceberg-jdbc", "ice", 3),
+        Kind("iceberg-s3a", "hio", 2),
+        Kind("iceberg-rest", "rest", 2),
+    )
+}
+"""By S3A; by S3FileIO under a SQLite catalog; by S3A under one; by ResolvingFileIO under a REST
+catalog."""
+
+
+@dataclass(frozen=True)
+class StoreTable(ABC):
+    """A table on S3."""
+
+    spark: SparkSession
+    bucket: Bucket
+    name: str
+
+    @property
+    @abstractmethod
+    def sql(self) -> str:
+        """The table's name in a statement, and for lakekeeper."""
+
+    @property
+    @abstractmethod
+    def prefix(self) -> str:
+        """The keys of the table begin so."""
+
+    @abstractmethod
+    def create(self, columns: str, *, more: str = "", properties: Mapping[str, str] | None = None) -> None:
+        """An empty table."""
+
+    @abstractmethod
+    def log_rows(self) -> Counter[str]:
+        """The current rows, by the reader without Spark."""
+
+    @abstractmethod
+    def leftovers(self) -> set[str]:
+        """Keys of data and delete files in the store that no version names."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Make Spark read the table from the store next time."""
+
+    @abstractmethod
+    def rewrite_foreign(self) -> None:
+        """The format's own compaction."""
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.spark.sql(statement.replace("{t}", self.sql))
+
+    def rows(self, version: int | None = None) -> list[Row]:
+        """Rows as Spark reads them."""
+        at = "" if version is None else f" VERSION AS OF {version}"
+        rows: list[Row] = self.spark.sql(f"SELECT * FROM {self.sql}{at}").toArrow().to_pylist()
+        return rows
+
+    def spark_rows(self) -> Counter[str]:
+        """The current rows as texts, read from the store by Spark."""
+        self.forget()
+        return Counter(map(text, self.rows()))
+
+    def table(self) -> lk.Table:
+        return lk.table(self.spark, self.sql)
+
+    def adapter(self) -> Adapter[Any]:
+        return adapter_of(self.spark, self.sql)
+
+    def delete(self, where: str) -> None:
+        self.run(f"DELETE FROM {{t}} WHERE {where}")
+
+    def set_property(self, name: str, value: str) -> None:
+        self.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+
+@dataclass(frozen=True)
+class DeltaOnS3(StoreTable):
+    """A Delta table at a path."""
+
+    @property
+    def sql(self) -> str:
+        return f"delta.`s3a://{self.bucket.name}/{self.prefix}`"
+
+    @property
+    def prefix(self) -> str:
+        return f"delta/{self.name}"
+
+    def create(self, columns: str, *, more: str = "", properties: Mapping[str, str] | None = None) -> None:
+        given = {"delta.enableDeletionVectors": "true"} | dict(properties or {})
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
+        self.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more} TBLPROPERTIES ({listed})")
+
+    def log_rows(self) -> Counter[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            state = delta_log.replay(self._copied(folder))
+            adds = state.adds.values()
+            return Counter(
+                text(row) for add in adds for row in delta_log.file_rows(Path(folder), add, state.metadata)
+            )
+
+    def leftovers(self) -> set[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            found = LocalDelta(self.spark, self._copied(folder)).unreferenced()
+            return {path.removeprefix(f"{folder}/") for path in found}
+
+    def forget(self) -> None:
+        Jvm(self.spark).view.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def rewrite_foreign(self) -> None:
+        self.run("OPTIMIZE {t}")
+
+    def _copied(self, folder: str) -> Path:
+        return self.bucket.copy_to(self.prefix, Path(folder))
+
+
+@dataclass(frozen=True)
+class IcebergOnS3(StoreTable):
+    """An Iceberg table in a catalog of `tests.stores.session`."""
+
+    catalog: str
+    format_version: int
+
+    @property
+    def sql(self) -> str:
+        return f"{self.catalog}.db.{self.name}"
+
+    @property
+    def prefix(self) -> str:
+        return str(self.scene().java().location()).partition(f"://{self.bucket.name}/")[2]
+
+    def create(self, columns: str, *, more: str = "", properties: Mapping[str, str] | None = None) -> None:
+        self.scene().create(columns, more=more, properties=properties)
+
+    def scene(self) -> IcebergScene:
+        return IcebergScene(self.spark, self.catalog, self.name, self.format_version)
+
+    def log_rows(self) -> Counter[str]:
+        current = self._metadata()
+        return iceberg_log.rows(
+            str(current.metadataFileLocation()),
+            int(current.currentSnapshot().snapshotId()),
+            pyiceberg_properties(self.bucket),
+        )
+
+    def leftovers(self) -> set[str]:
+        metadata = str(self._metadata().metadataFileLocation())
+        named = iceberg_log.named_files(metadata, pyiceberg_properties(self.bucket))
+        keys = {path.partition(f"://{self.bucket.name}/")[2] for path in named}
+        return self.bucket.keys(f"{self.prefix}/data/") - keys
+
+    def forget(self) -> None:
+        Iceberg(self.spark).load(self.sql).refresh()
+
+    def rewrite_foreign(self) -> None:
+        self.scene().call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
+
+    def _metadata(self) -> Any:
+        return self.scene().java().operations().current()

@@ -1,0 +1,111 @@
+"""A Spark session whose tables are on S3: Delta by S3A; Iceberg by S3FileIO and S3A, under SQLite and REST catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.2"
+"""S3A of the Hadoop that PySpark 4.1.1 brings."""
+SDK = "2.54.17"
+"""The AWS SDK of Iceberg 1.12's bundle. S3A 3.4.2 was built with 2.29 and works with this one."""
+_MODULES = (
+    "apache-client", "apache5-client", "dynamodb", "glue", "kms", "s3", "s3-transfer-manager", "sts",
+    "url-connection-client",
+)  # fmt: skip
+PACKAGES = (HADOOP_AWS, *(f"software.amazon.awssdk:{module}:{SDK}" for module in _MODULES))
+EXCLUDED = (
+    "software.amazon.awssdk:bundle",  # 640 MB of all services
+    "software.amazon.awssdk.crt:aws-crt",
+    "org.slf4j:slf4j-api",
+)
+
+CATALOGS = ("ice", "hio", "hdp", "rest", "quick")
+
+_TRY_ONCE = {
+    "attempts.maximum": "0",
+    "retry.limit": "0",
+    "retry.throttle.limit": "0",
+    "retry.interval": "1ms",
+    "retry.throttle.interval": "1ms",
+}
+"""Without the retries of S3A and its SDK, so that each fault reaches lakekeeper."""
+
+
+def s3_confs(address: str) -> dict[str, str]:
+    """What a user sets to reach an S3 at an address; nothing is tried twice in the bucket `IMPATIENT`."""
+    return {
+        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.excludes": ",".join(EXCLUDED),
+        "spark.hadoop.fs.s3a.endpoint": address,
+        "spark.hadoop.fs.s3a.endpoint.region": REGION,
+        "spark.hadoop.fs.s3a.access.key": KEYS["access"],
+        "spark.hadoop.fs.s3a.secret.key": KEYS["secret"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    } | {f"spark.hadoop.fs.s3a.bucket.{IMPATIENT}.{key}": value for key, value in _TRY_ONCE.items()}
+
+
+def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
+    """``ice``: SQLite and S3FileIO. ``hio``: SQLite and S3A. ``hdp``: a Hadoop catalog. ``rest``, at an address, and with
+    ResolvingFileIO.
+
+    ``quick`` is as ``ice``, and tries nothing twice.
+    """
+    confs = {
+        **_catalog("ice", f"s3://{LAKE}/ice", home, address),
+        **_catalog("hio", f"s3a://{LAKE}/hio", home),
+        **_catalog("quick", f"s3://{IMPATIENT}/quick", home, address),
+        "spark.sql.catalog.quick.s3.retry.num-retries": "0",
+        **_catalog("hdp", f"s3a://{LAKE}/hdp"),
+    }
+    if rest:
+        confs |= _catalog("rest", f"s3://{LAKE}/rest", address=address)
+        confs |= {"spark.sql.catalog.rest.type": "rest", "spark.sql.catalog.rest.uri": rest}
+        del confs["spark.sql.catalog.rest.io-impl"]  # the default of a REST catalog is ResolvingFileIO
+    return confs
+
+
+def _catalog(name: str, warehouse: str, home: Path | None = None, address: str = "") -> dict[str, str]:
+    """A catalog in a SQLite file below ``home``, else in folders; by S3FileIO at an address, else by S3A."""
+    prefix = f"spark.sql.catalog.{name}"
+    confs = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.warehouse": warehouse}
+    if home is None:
+        confs[f"{prefix}.type"] = "hadoop"
+    else:
+        confs |= {
+            f"{prefix}.type": "jdbc",
+            f"{prefix}.uri": f"jdbc:sqlite:{home}/{name}.db",
+            f"{prefix}.jdbc.schema-version": "V1",
+        }
+    if address:
+        confs |= {
+            f"{prefix}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            f"{prefix}.client.region": REGION,
+            f"{prefix}.s3.endpoint": address,
+            f"{prefix}.s3.access-key-id": KEYS["access"],
+            f"{prefix}.s3.secret-access-key": KEYS["secret"],
+            f"{prefix}.s3.path-style-access": "true",
+        }
+    return confs
+
+
+def s3_session(
+    address: str, home: Path, *, rest: str = "", more: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session on the S3 at ``address``, with the catalogs of `iceberg_catalogs`."""
+    from lakekeeper.spark.session import local_session
+
+    return local_session(
+        app_name="lakekeeper-stores",
+        warehouse=home,
+        conf=s3_confs(address) | iceberg_catalogs(home, address, rest) | dict(more or {}),
+        master="local[2,4]",  # a task is tried four times, as on a cluster
+        small_data=True,
+    )

@@ -1,0 +1,202 @@
+"""Races and crashes on S3: a DELETE while we work, a driver that dies before its commit, two drivers at a barrier."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper.errors import Unsupported
+from tests.opening import table_later
+from tests.stores.bucket import Bucket
+from tests.stores.driver import Errand, second_driver
+from tests.stores.faulty_s3 import Call, FaultyS3
+from tests.stores.kinds import KINDS, Kind, StoreTable
+from tests.stores.log_stores import CONDITIONAL, use_log_store
+from tests.stores.outcomes import Outcomes
+from tests.stores.rows import NOW, append, filled, same_rows
+
+DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
+
+
+class Meeting:
+    """The first two calls that write a key with such a name happen at once."""
+
+    def __init__(self, verb: str, part: str) -> None:
+        self._verb, self._part = verb, part
+        self._left = 2
+        self._lock = threading.Lock()
+        self._barrier = threading.Barrier(2)
+
+    def __call__(self, call: Call) -> threading.Barrier | None:
+        with self._lock:
+            if call.verb != self._verb or self._part not in call.key or not self._left:
+                return None
+            self._left -= 1
+            return self._barrier
+
+    @property
+    def happened(self) -> bool:
+        return self._left == 0 and not self._barrier.broken
+
+
+@pytest.fixture
+def meeting(s3: FaultyS3) -> Iterator[Any]:
+    """Arms a meeting."""
+
+    def arm(verb: str, part: str) -> Meeting:
+        made = Meeting(verb, part)
+        s3.held = made
+        return made
+
+    yield arm
+    s3.held = lambda _: None
+
+
+@pytest.fixture
+def table(spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None) -> StoreTable:
+    return filled(kind.table(spark, bucket, name))
+
+
+def test_a_delete_commits_while_we_work(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    rows = table.spark_rows()
+
+    def race(phase: str, _: Any) -> None:
+        if phase == "before_commit":
+            table.delete("id IN (14, 59)")
+
+    report = table.table().recluster("k", observer=race, options={"max-commit-attempts": 3})
+    assert (report.commits, report.replayed_rows_count) == (1, 2)
+    left = Counter({row: n for row, n in rows.items() if "'v14'" not in row and "'v59'" not in row})
+    assert left.total() == rows.total() - 2
+    outcomes[kind.name, "recluster, raced by a DELETE"] = same_rows(table, left)
+
+
+def test_a_driver_dies_before_its_commit(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, s3: FaultyS3, home: Path, rest: str
+) -> None:
+    rows, before = table.spark_rows(), table.bucket.keys(table.prefix)
+    errand = Errand(s3.address, str(home), table.sql, "recluster", rest=rest, phase="before_commit")
+    with second_driver(errand) as driver:
+        driver.go()
+        assert driver.ended() == -signal.SIGKILL
+    assert table.leftovers(), "the driver died before it wrote anything"
+    assert same_rows(table, rows)
+    report = table_later(table.spark, table.sql, hours=200).vacuum(**NOW)
+    assert report.settled_runs, report
+    assert table.leftovers() == set()
+    assert not before - table.bucket.keys(table.prefix) or report.deleted_files_count
+    outcomes[kind.name, "driver killed, then vacuum"] = same_rows(table, rows)
+
+
+@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+def test_two_drivers_lose_a_commit_of_delta_where_the_operator_errs(
+    table: StoreTable, meeting: Any, s3: FaultyS3, home: Path
+) -> None:
+    """What the refusal is for: both have seen that the commit is not there, and both put it."""
+    rows, version = table.spark_rows(), next_version(table)
+    with second_driver(Errand(s3.address, str(home), table.sql, "append")) as users:
+        met = meeting("put", f"_delta_log/{version:020d}.json")
+        users.go()
+        assert table.table().recluster("k", policy="full").commits == 1
+        users.wait_for("done")
+    assert met.happened
+    assert next_version(table) == version + 1, "two commits, and one of them is gone"
+    now = table.log_rows()
+    files = len(table.adapter().snapshot().blocks)
+    assert (now == rows) or (files > 1), "the rows of the users or the rewrite are lost"
+
+
+@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+def test_two_drivers_are_refused_by_the_default_log_store(
+    spark: SparkSession, table: StoreTable, outcomes: Outcomes
+) -> None:
+    spark.conf.unset("spark.lakekeeper.single-driver")
+    before = table.bucket.entries(table.prefix)
+    with pytest.raises(Unsupported, match=rf"{DEFAULT}.*nothing was written.*single-driver"):
+        table.table().recluster("k")
+    assert table.bucket.entries(table.prefix) == before
+    outcomes["delta", "two drivers, default log store"] = "refused"
+
+
+@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+@pytest.mark.parametrize("again", range(2))
+def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
+    spark: SparkSession,
+    table: StoreTable,
+    meeting: Any,
+    outcomes: Outcomes,
+    s3: FaultyS3,
+    home: Path,
+    again: int,
+) -> None:
+    spark.conf.unset("spark.lakekeeper.single-driver")
+    use_log_store(spark, CONDITIONAL)
+    try:
+        rows, version = table.spark_rows(), next_version(table)
+        errand = Errand(s3.address, str(home), table.sql, "append", log_store=CONDITIONAL)
+        with second_driver(errand) as users:
+            met = meeting("put", f"_delta_log/{version:020d}.json")
+            users.go()
+            report = table.table().recluster("k", policy="full")
+            users.wait_for("done")
+        assert met.happened
+        assert report.commits == 1
+        assert next_version(table) == version + 2
+        outcomes["delta", "two drivers, conditional log store"] = same_rows(table, with_users(rows))
+    finally:
+        use_log_store(spark, "")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.values() if not kind.delta], ids=[n for n in KINDS if n != "delta"]
+)
+def test_two_drivers_lose_nothing_of_iceberg(
+    table: StoreTable,
+    kind: Kind,
+    meeting: Any,
+    outcomes: Outcomes,
+    s3: FaultyS3,
+    home: Path,
+    rest: str,
+) -> None:
+    """Both write the next metadata file, each its own, and the catalog swaps one in."""
+    rows = table.spark_rows()
+    with second_driver(Errand(s3.address, str(home), table.sql, "append", rest=rest)) as users:
+        met = meeting("put", "/metadata/snap-")
+        users.go()
+        report = table.table().recluster("k", policy="full")
+        users.wait_for("done")
+    assert met.happened
+    assert report.commits == 1
+    outcomes[kind.name, "two drivers at a barrier"] = same_rows(table, with_users(rows))
+
+
+def with_users(rows: Counter[str]) -> Counter[str]:
+    """These rows and those that the second driver appends."""
+    from lakekeeper.testing.values import text
+
+    users = [{"id": i, "k": i % 101, "v": f"v{i}"} for i in range(1_000, 1_010)]
+    return rows + Counter(map(text, users))
+
+
+def next_version(table: StoreTable) -> int:
+    """The number of the next Delta commit."""
+    names = [key.rpartition("/")[2] for key in table.bucket.keys(f"{table.prefix}/_delta_log/")]
+    return 1 + max(int(name.removesuffix(".json")) for name in names if name[:20].isdigit() and name.endswith(".json"))
+
+
+def test_a_hadoop_catalog_on_s3_is_refused(spark: SparkSession, name: str, bucket: Bucket) -> None:
+    table = Kind("iceberg-hadoop", "hdp", 2).table(spark, bucket, name)
+    table.create("id BIGINT, k INT, v STRING")
+    append(table, 0, 10, files=2)
+    before = table.bucket.entries(table.prefix)
+    with pytest.raises(Unsupported, match="a Hadoop catalog on S3"):
+        table.table().recluster("k")
+    assert table.bucket.entries(table.prefix) == before
