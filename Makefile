@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test full deep matrix model faults compat docs check format golden generate bench clean
+.PHONY: help setup demo test full deep matrix model faults stores compat docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -47,6 +47,11 @@ generate: setup ## regenerate the conf file of defaults and the reference pages
 
 faults: setup ## fail every call of a run in every way, and kill the driver at every point (over an hour)
 	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
+
+stores: setup ## test every verb, races and faults on an S3 of the machine's own; print a table of the outcomes
+	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
+	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5"
+	$(PYTHON_BIN) -m pytest tests/stores -m stores
 
 model: setup ## search all small histories of writers, rivals, faults and crashes (over a million states)
 	$(PYTHON_BIN) -m tests.model.search --states 1000000

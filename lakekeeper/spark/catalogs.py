@@ -79,12 +79,18 @@ def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Plac
 
 
 def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
-    """Spark's identifiers of all tables, in all namespaces."""
-    left = [tuple(namespace) for namespace in plugin.listNamespaces()]
+    """Spark's identifiers of all tables, in all namespaces.
+
+    A REST server that ignores the parent in a request answers it with all namespaces again: each is visited once.
+    """
+    left = [tuple(map(str, namespace)) for namespace in plugin.listNamespaces()]
+    seen = set(left)
     while left:
         namespace = jvm.array(jvm.view.java.lang.String, left.pop())
         yield from plugin.listTables(namespace)
-        left += [tuple(below) for below in plugin.listNamespaces(namespace)]
+        below = {tuple(map(str, each)) for each in plugin.listNamespaces(namespace)} - seen
+        left += sorted(below)
+        seen |= below
 
 
 def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str]) -> Place | None:

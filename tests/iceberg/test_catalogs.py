@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.errors import Conflict
+from lakekeeper.spark.catalogs import places
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import Tidied
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.oracles.rest_catalog import rest_catalog
@@ -109,3 +111,10 @@ def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) ->
     assert (done.reason.code, done.reason["before"]) == ("manifests_over_http", 6)
     assert str(done.reason) == "6 manifests kept: Iceberg's rewrite of manifests is not safe over HTTP"
     assert rest.versions() == versions
+
+
+def test_a_catalog_that_ignores_the_parent_of_namespaces(rest: Scene) -> None:
+    """Each answer lists all namespaces again; a vacuum that looks for other tables asks for each of them once."""
+    rest.create("k INT, v STRING").run(fill(0, 20))
+    found = {place.name for place in places(Jvm(rest.spark), rest.catalog, ())}
+    assert found == {rest.name}
