@@ -26,6 +26,7 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
 from lakekeeper_delta.restore import DeltaRestores
 from lakekeeper_delta.storage import DeltaStorage
+from lakekeeper_delta.undo import DeltaUndos
 from lakekeeper_delta.where import matching
 
 if TYPE_CHECKING:
@@ -176,6 +177,11 @@ class DeltaTable:
     def restores(self) -> DeltaRestores:
         """Restores of deleted rows."""
         return DeltaRestores(self._log)
+
+    @property
+    def undos(self) -> DeltaUndos:
+        """Undoes runs."""
+        return DeltaUndos(self._log, self.refuse_unsupported)
 
     @property
     def columnar(self) -> DeltaColumnar:

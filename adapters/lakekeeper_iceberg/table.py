@@ -54,6 +54,7 @@ from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restore import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
 from lakekeeper_iceberg.storage import IcebergStorage
+from lakekeeper_iceberg.undo import IcebergUndos
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +382,14 @@ class IcebergTable:
 
         lock = _commit_locks.__getitem__
         return IcebergRestores(self._jvm, self.table, self._planner, table, seen, self._attempts_of, lock)
+
+    @property
+    def undos(self) -> IcebergUndos:
+        def table() -> Any:
+            self._refresh()
+            return self._table
+
+        return IcebergUndos(self._jvm, self.table, table, _commit_locks.__getitem__)
 
     @property
     def columnar(self) -> IcebergColumnar:
