@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.model.run_name import RunName
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, NotFound, Rejected, UndoError, reason
 from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper_iceberg.changes import RUN_ID
@@ -90,8 +91,8 @@ class IcebergUndos:
             named = ", ".join(map(_text, later[:_NAMED])) + (" …" if len(later) > _NAMED else "")
             raise UndoError(
                 self.name,
-                f"{len(later):,} commits since run {run} began are not its own ({named}): on Iceberg an undo is a "
-                "rollback, which would lose them; nothing was written. Recluster or compact with other options instead",
+                f"{counted(len(later), 'commit')} of others since run {run} began ({named}) would be lost, since on "
+                "Iceberg an undo is a rollback; nothing was written. Recluster or compact with other options instead",
             )
         if ours:
             return ours

@@ -101,7 +101,7 @@ def test_an_append_between_check_and_commit_is_kept(lake: Lake) -> None:
     after = layout(lake, name)
     rival = before_commit(lambda: lake.spark.sql(f"INSERT INTO {name} VALUES (999, 1, 'late')"))
     if lake.iceberg:
-        with pytest.raises(UndoError, match="1 commits since"):
+        with pytest.raises(UndoError, match="1 commit of others"):
             lake.table(name).undo(run, allow_rollback=True, observer=rival)
         assert after < layout(lake, name)
     else:
