@@ -29,7 +29,7 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
 LEVEL_TAG = "lakekeeper.level"
@@ -56,6 +56,33 @@ def read_blocks(
     _refuse_foreign(log, table)
     if keep is not None:
         table = table.filter(pc.is_in(table["path"], value_set=keep))
+    return _made(log, state, key, found, table)
+
+
+def added_blocks(
+    log: Log,
+    state: State,
+    key: ClusterKey | None,
+    found: Sequence[Found],
+    adds: DataFrame,
+    at: Mapping[str, int],
+) -> BlockSet:
+    """The live files of ``state`` among AddFile actions with their ``version``, as blocks.
+
+    ``at`` names these files, each with the version of its last add. Raises as :func:`read_blocks`.
+    """
+    table = log.jvm.to_arrow(adds.select("version", *_columns(state, found)))
+    _refuse_foreign(log, table)
+    last = [
+        at.get(path) == version
+        for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True)
+    ]
+    return _made(log, state, key, found, table.filter(pa.array(last, pa.bool_())))
+
+
+def _made(
+    log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], table: pa.Table
+) -> BlockSet:
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     columns["rows"] = _row_counts(log, state, columns)
     return make_blocks(_as_blocks(columns, found), key)

@@ -177,6 +177,12 @@ class Log:
                 self._kept.popitem(last=False)
         return state
 
+    def retention_ms(self, state: State) -> int:
+        """How long removed files are kept from Delta's own vacuum: as the table sets it, else Delta's default."""
+        configs = self.singleton("DeltaConfigs")
+        interval = configs.TOMBSTONE_RETENTION().fromMetaData(state.snapshot.metadata())
+        return int(configs.getMilliSeconds(interval))
+
     @property
     def delta(self) -> Any:
         """The package ``org.apache.spark.sql.delta``."""

@@ -25,7 +25,10 @@ BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_cou
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row per file."""
+    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row per file.
+
+    ``manifest`` is the CRC-32 of the path of the manifest that lists the file.
+    """
 
     data: pa.Table
     deletes: pa.Table
@@ -48,6 +51,7 @@ def list_by_spark(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> List
     position = F.col(f"{file}.content") == 1
     columns = [
         F.col("snapshot_id"),
+        F.crc32(F.input_file_name()).alias("manifest"),
         # Snapshots of v1 tables have no sequence numbers.
         F.coalesce(F.col("sequence_number"), F.lit(0).cast("bigint")).alias("seq"),
         F.coalesce(F.col("file_sequence_number"), F.lit(0).cast("bigint")).alias("file_seq"),
