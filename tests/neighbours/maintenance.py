@@ -100,7 +100,7 @@ class Maintenance:
         return ", ".join(verbs) + gave_way
 
     def _of(self, verb: str) -> str:
-        return f"{self.worked[verb]}/" if self.worked else ""
+        return f"{self.worked[verb]}/" if self.worked.total() else ""
 
 
 def _worked(result: object) -> bool:

@@ -72,6 +72,7 @@ def job(folder: Path, sqlite: Path, warehouse: Path, database: str, rows: int, p
 
 
 def by_spark(spark: SparkSession, name: str) -> Rows:
+    spark.catalog.refreshTable(name)  # Spark's catalog keeps what it loaded for a while
     return Counter(tuple(row) for row in spark.table(name).collect())
 
 

@@ -1,0 +1,97 @@
+"""A statement of Trino's each second beside every verb: lakekeeper's calls land, and Trino's never fail."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from tests.neighbours import installation, trino_tables
+from tests.neighbours.outcomes import Outcomes
+from tests.neighbours.trino_server import Trino
+from tests.neighbours.trino_tables import FORMAT, KINDS, Shared, Statements
+
+pytestmark = [pytest.mark.neighbours, pytest.mark.delta, pytest.mark.iceberg, pytest.mark.slow]
+
+MOST = 5
+"""Times the duration of the same call on a quiet table."""
+
+VERBS: Mapping[str, Callable[[lk.Table], Any]] = {
+    "recluster": lambda table: table.recluster("k", policy="full"),
+    "compact": lambda table: table.compact(options={"min-input-files": 2}),
+    "merge_deletes": lambda table: table.merge_deletes(options={"delete-ratio-threshold": 0.0001}),
+}
+
+
+class Writer(threading.Thread):
+    """A statement each second until it is stopped; what Trino refused is in ``failed``."""
+
+    def __init__(self, table: Shared) -> None:
+        super().__init__(name="trino")
+        self.statements, self.failed = Statements(table), ""
+        self._stop_now = threading.Event()
+
+    def run(self) -> None:
+        while not self._stop_now.is_set():
+            began = time.monotonic()
+            try:
+                self.statements.one()
+            except Exception as error:
+                self.failed = str(error)
+                return
+            self._stop_now.wait(max(0.0, began + 1 - time.monotonic()))
+
+    def __enter__(self) -> Writer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop_now.set()
+        self.join()
+
+
+def timed(table: Shared, verb: str) -> tuple[float, int]:
+    """Seconds of a call, and its commits."""
+    began = time.monotonic()
+    report = VERBS[verb](lk.table(table.spark, table.name))
+    return time.monotonic() - began, int(report.commits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_lands_beside_a_statement_each_second(
+    spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str
+) -> None:
+    table = trino_tables.made(spark, trino, warehouse, kind)
+    statements = "an INSERT" if table.vectors_hidden else "a statement (INSERT, UPDATE, DELETE, MERGE)"
+    what = f"{statements} each second, against recluster, compact, merge_deletes"
+    with beside.tried(f"Trino {installation.TRINO}", FORMAT[kind], what) as row:
+        table.append(6, 5_000)
+        quiet = {}
+        verbs = [verb for verb in VERBS if kind != "delta-plain" or verb != "merge_deletes"]
+        for verb in verbs:  # the second is warm
+            quiet[verb] = min(_prepared(table, verb)[0] for _ in range(2))
+        with Writer(table) as writer:
+            raced = {verb: [_prepared(table, verb) for _ in range(3)] for verb in verbs}
+        assert writer.failed == ""
+        assert table.wrong() == ""
+        shares = {verb: max(seconds for seconds, _ in calls) / quiet[verb] for verb, calls in raced.items()}
+        landed = {verb: sum(commits > 0 for _, commits in calls) for verb, calls in raced.items()}
+        text = ", ".join(f"{verb} {landed[verb]}/3 in at most {shares[verb]:.1f} × quiet" for verb in verbs)
+        print(kind, text, {verb: round(seconds, 1) for verb, seconds in quiet.items()}, writer.statements.done)
+        assert all(count == 3 for count in landed.values()), text
+        assert all(share <= MOST for share in shares.values()), text
+        row.outcome = f"{writer.statements.done} statements, none failed, rows exact by both; {text}"
+
+
+def _prepared(table: Shared, verb: str) -> tuple[float, int]:
+    """Time a call that has work: four more small files, and for deletes a share of the rows of every file."""
+    table.append(4, 1_000)
+    if verb == "merge_deletes":
+        table.delete_some()
+    return timed(table, verb)
