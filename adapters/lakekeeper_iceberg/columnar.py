@@ -21,7 +21,6 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.keys import SchemaFields
-from lakekeeper_iceberg.levels import folder
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 

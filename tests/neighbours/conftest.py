@@ -65,6 +65,19 @@ def trino(tmp_path_factory: pytest.TempPathFactory, sqlite: Path, warehouse: Pat
     server.close()
 
 
+@pytest.fixture(autouse=True)
+def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Commits wait for gaps between users' statements, as they do by default; the tests' own session does not."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    conf, name = request.getfixturevalue("spark").conf, "spark.lakekeeper.commit.quiet-window-ms"
+    before = conf.get(name)
+    conf.unset(name)
+    yield
+    conf.set(name, before)
+
+
 @pytest.fixture
 def jobs() -> Iterator[list[Job]]:
     """Jobs of a test; what still runs at its end is killed."""

@@ -5,6 +5,8 @@
 Imports nothing of this project: it runs in an environment of its own.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path

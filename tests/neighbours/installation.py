@@ -125,9 +125,9 @@ def _plugins() -> None:
 def _write_local_logs(plugin: Path) -> None:
     """Let Trino write Delta tables on a local disk, by its own class.
 
-    Trino refuses to, for want of an atomic commit. Its own tests bind ``LocalTransactionLogSynchronizer``, which is part
-    of the plugin and creates a log file only where there is none. Here it takes the place that the class for ``abfs``
-    has in the module of bindings: two texts in a class file, in a jar that is loaded first.
+    Trino refuses to, for want of an atomic commit. Its own tests bind ``LocalTransactionLogSynchronizer``, which is
+    part of the plugin and creates a log file only where there is none. Here it takes the place that the class for
+    ``abfs`` has in the module of bindings: two texts in a class file, in a jar that is loaded first.
     """
     with zipfile.ZipFile(plugin / f"io.trino_trino-delta-lake-{TRINO}.jar") as jar:
         module = jar.read(_MODULE)

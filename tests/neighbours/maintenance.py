@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -42,8 +43,12 @@ def by_iceberg(spark: SparkSession, name: str) -> dict[str, Step]:
     return {
         "merge_deletes": call(rewrite + "options => map('delete-ratio-threshold', '0.01'))"),
         "compact": call(rewrite + "options => map('min-input-files', '2'))"),
-        "recluster": call(rewrite + "strategy => 'sort', sort_order => 'k', options => map('rewrite-all', 'true'))"),
-        "vacuum": call("CALL ice.system.expire_snapshots(table => {t}, older_than => TIMESTAMP '{minute_ago}')"),
+        "recluster": call(
+            rewrite + "strategy => 'sort', sort_order => 'k', options => map('rewrite-all', 'true'))"
+        ),
+        "vacuum": call(
+            "CALL ice.system.expire_snapshots(table => {t}, older_than => TIMESTAMP '{minute_ago}')"
+        ),
     }
 
 
@@ -54,7 +59,8 @@ def _minute_ago() -> str:
 class Maintenance:
     """A thread that takes the steps of all tables every 20 seconds until it is stopped.
 
-    ``done`` counts steps that returned, ``worked`` those of lakekeeper's that changed the table, ``lost`` those that gave way to a writer; any other error is in ``failed``.
+    ``done`` counts steps that returned, ``worked`` those of lakekeeper's that changed the table, and ``lost`` those
+    that gave way to a writer. Any other error is in ``failed``.
     """
 
     def __init__(self, tables: Sequence[dict[str, Step]], period: float = PERIOD_SECONDS) -> None:
@@ -66,13 +72,15 @@ class Maintenance:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance")
 
-    def __enter__(self) -> Maintenance:
+    @contextmanager
+    def running(self) -> Iterator[Maintenance]:
+        """Until the block ends."""
         self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

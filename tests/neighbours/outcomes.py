@@ -55,7 +55,9 @@ def merged(page: str, rows: Iterable[Outcome]) -> str:
     """The page with the rows of this run in place of those that tried the same."""
     before, _, rest = page.partition(_BEGIN)
     old, _, after = rest.partition(_END)
-    kept = {tuple(line.strip("| ").split(" | ")) for line in re.findall(r"(?m)^\| .*", old.removeprefix(_HEAD))}
+    kept = {
+        tuple(line.strip("| ").split(" | ")) for line in re.findall(r"(?m)^\| .*", old.removeprefix(_HEAD))
+    }
     new = {row.cells() for row in rows}
     again = {row[:3] for row in new}
     return f"{before}{_BEGIN}{table({row for row in kept if row[:3] not in again} | new)}{_END}{after}"

@@ -78,7 +78,9 @@ def by_spark(spark: SparkSession, name: str) -> Rows:
 
 def by_pyiceberg(spark: SparkSession, name: str) -> Rows:
     """Without Spark; its error where equality deletes are left."""
-    newest = spark.sql(f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC, file DESC").first()
+    newest = spark.sql(
+        f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC, file DESC"
+    ).first()
     assert newest is not None
     rows = StaticTable.from_metadata(newest[0]).scan().to_arrow()
     return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
@@ -89,7 +91,8 @@ def difference(found: Rows, wanted: Rows) -> str:
     missing, more = wanted - found, found - wanted
     if not missing and not more:
         return ""
-    return f"{missing.total()} missing, as {next(iter(missing), None)}; {more.total()} too many, as {next(iter(more), None)}"
+    example, other = next(iter(missing), None), next(iter(more), None)
+    return f"{missing.total()} missing, as {example}; {more.total()} too many, as {other}"
 
 
 def wrong(spark: SparkSession, database: str, rows: int, *, also_pyiceberg: bool) -> Sequence[str]:

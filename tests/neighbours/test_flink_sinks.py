@@ -18,20 +18,10 @@ pytestmark = [pytest.mark.neighbours, pytest.mark.iceberg, pytest.mark.slow]
 
 PER_SECOND = 200
 FLINK = f"Flink {installation.FLINK}"
-SHORT_RETENTION = {"retention_hours": 1 / 60, "allow_unsafe_retention": True}
-
-
-def commits(spark: SparkSession, database: str) -> int:
-    """Checkpoints that the sinks committed, with those whose snapshots have expired: of the table with the most."""
-    query = (
-        "SELECT max(cast(summary['flink.max-committed-checkpoint-id'] AS int)) FROM ice.{}.{}.snapshots"
-    )
-    found = [spark.sql(query.format(database, sink.name)).first() for sink in sinks.SINKS]
-    return max(int(row[0] or 0) for row in found if row is not None)
 
 
 @pytest.mark.parametrize(
-    ("by", "steps"),
+    "by, steps",
     [("lakekeeper", maintenance.by_lakekeeper), ("Iceberg's procedures", maintenance.by_iceberg)],
     ids=["lakekeeper", "native"],
 )
@@ -55,7 +45,7 @@ def test_sinks_beside_maintenance(
         jobs.append(job.start())
         job.until(lambda: len(job.checkpoints()) >= 2, 120)
         names = [f"ice.{database}.{sink.name}" for sink in sinks.SINKS]
-        with Maintenance([steps(spark, name) for name in names]) as kept:
+        with Maintenance([steps(spark, name) for name in names]).running() as kept:
             failed = _outcome(job, seconds + 240)
         assert kept.done.total() >= 8
         if ours:
@@ -84,7 +74,9 @@ def _native(spark: SparkSession, database: str, rows: int, failed: str, kept: Ma
         return f"Flink ended: {(causes or [failed])[-1].removeprefix('Caused by: ')[:160]}".replace("|", "/")
     wrong = sinks.wrong(spark, database, rows, also_pyiceberg=False)
     errors = f"; {len(kept.failed)} calls failed: {kept.failed[0][:120]}" if kept.failed else ""
-    return f"{'; '.join(wrong) or 'rows exact by Spark, no exception in Flink'} ({kept}{errors})".replace("|", "/")
+    return f"{'; '.join(wrong) or 'rows exact by Spark, no exception in Flink'} ({kept}{errors})".replace(
+        "|", "/"
+    )
 
 
 def merge_all(spark: SparkSession, names: list[str]) -> None:

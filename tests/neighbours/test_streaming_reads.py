@@ -60,8 +60,7 @@ def test_flink_reads_each_row_once(
             tmp_path / "flink",
             [
                 flink_jobs.catalog(sqlite, warehouse),
-                "CREATE TEMPORARY TABLE seen (id BIGINT, k INT) WITH ('connector'='filesystem', "
-                f"'format'='csv', 'path'='file://{tmp_path}/seen')",
+                _csv_sink("seen", tmp_path / "seen"),
             ],
             [f"INSERT INTO seen SELECT id, k FROM {name} {hint}"],
             {"execution.checkpointing.interval": "2 s"},
@@ -74,6 +73,11 @@ def test_flink_reads_each_row_once(
         job.until(lambda: job.checkpoints()[-1] != before, 60)  # what comes twice would be in the next one
         assert _seen(tmp_path / "seen") == Counter(range(rows))
         row.outcome = f"{rows:,} rows, each once"
+
+
+def _csv_sink(name: str, folder: Path) -> str:
+    options = f"'connector'='filesystem', 'format'='csv', 'path'='file://{folder}'"
+    return f"CREATE TEMPORARY TABLE {name} (id BIGINT, k INT) WITH ({options})"
 
 
 def _seen(folder: Path) -> Counter[int]:

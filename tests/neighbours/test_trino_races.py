@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,15 @@ class Writer(threading.Thread):
                 return
             self._stop_now.wait(max(0.0, began + 1 - time.monotonic()))
 
-    def __enter__(self) -> Writer:
+    @contextmanager
+    def running(self) -> Iterator[Writer]:
+        """Until the block ends."""
         self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_now.set()
-        self.join()
+        try:
+            yield self
+        finally:
+            self._stop_now.set()
+            self.join()
 
 
 def timed(table: Shared, verb: str) -> tuple[float, int]:
@@ -76,14 +79,16 @@ def test_every_call_lands_beside_a_statement_each_second(
         verbs = [verb for verb in VERBS if kind != "delta-plain" or verb != "merge_deletes"]
         for verb in verbs:  # the second is warm
             quiet[verb] = min(_prepared(table, verb)[0] for _ in range(2))
-        with Writer(table) as writer:
+        with Writer(table).running() as writer:
             raced = {verb: [_prepared(table, verb) for _ in range(3)] for verb in verbs}
         assert writer.failed == ""
         assert table.wrong() == ""
         shares = {verb: max(seconds for seconds, _ in calls) / quiet[verb] for verb, calls in raced.items()}
         landed = {verb: sum(commits > 0 for _, commits in calls) for verb, calls in raced.items()}
         text = ", ".join(f"{verb} {landed[verb]}/3 in at most {shares[verb]:.1f} × quiet" for verb in verbs)
-        print(kind, text, {verb: round(seconds, 1) for verb, seconds in quiet.items()}, writer.statements.done)
+        print(
+            kind, text, {verb: round(seconds, 1) for verb, seconds in quiet.items()}, writer.statements.done
+        )
         assert all(count == 3 for count in landed.values()), text
         assert all(share <= MOST for share in shares.values()), text
         row.outcome = f"{writer.statements.done} statements, none failed, rows exact by both; {text}"

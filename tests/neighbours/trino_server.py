@@ -1,4 +1,4 @@
-"""One Trino server on this machine, with two catalogs: ``ice`` (Spark's own SQLite catalog) and ``dl`` (Delta by path)."""
+"""One Trino server on this machine, with two catalogs: ``ice`` (the SQLite catalog of Spark) and ``dl`` (Delta)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import json
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.neighbours import installation
 
 _START_SECONDS = 300
-_MEMORY = ("-Xmx2g", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m", "-Djdk.attach.allowAttachSelf=true")
+_MEMORY = (
+    "-Xmx2g",
+    "-XX:+UseSerialGC",
+    "-XX:ReservedCodeCacheSize=256m",
+    "-Djdk.attach.allowAttachSelf=true",
+)
 
 
 class TrinoFailed(Exception):
@@ -31,22 +38,24 @@ class Trino:
 
     def run(self, statement: str) -> list[list[Any]]:
         """The rows of a statement. Raises TrinoFailed."""
-        url: str | None = f"http://localhost:{self.port}/v1/statement"
-        answer, rows = self._ask(str(url), statement), []
+        rows: list[list[Any]] = []
+        answer = self._ask("/v1/statement", statement)
         while True:
             rows += answer.get("data") or []
             if "error" in answer:
                 error = answer["error"]
                 raise TrinoFailed(f"{error['errorName']}: {error['message']} in {statement}")
-            if (url := answer.get("nextUri")) is None:
+            if "nextUri" not in answer:
                 return rows
-            answer = self._ask(url)
+            answer = self._ask(urlsplit(answer["nextUri"]).path)
 
-    def _ask(self, url: str, body: str | None = None) -> dict[str, Any]:
-        sent = None if body is None else body.encode()
-        with urllib.request.urlopen(
-            urllib.request.Request(url, sent, {"X-Trino-User": "neighbour"}), timeout=120
-        ) as answer:
+    def _ask(self, path: str, body: str | None = None) -> dict[str, Any]:
+        server = HTTPConnection("localhost", self.port, timeout=120)
+        with closing(server):
+            server.request("GET" if body is None else "POST", path, body, {"X-Trino-User": "neighbour"})
+            answer = server.getresponse()
+            if answer.status != 200:
+                raise TrinoFailed(f"HTTP {answer.status} for {path}")
             return json.load(answer)
 
     def register(self, path: Path, name: str) -> str:

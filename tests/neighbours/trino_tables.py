@@ -47,7 +47,7 @@ class Shared:
 
     @property
     def vectors_hidden(self) -> bool:
-        """Whether Trino cannot read deletes of this table: Trino 476 does not know the vectors of Iceberg's format 3."""
+        """Whether Trino cannot read deletes of this table: Trino 476 does not know the vectors of Iceberg v3."""
         return self.kind == "iceberg-v3"
 
     def append(self, files: int, rows: int) -> None:
@@ -84,7 +84,8 @@ class Shared:
         for reader, read in readers.items():
             found = read()
             bad = [key for key in found.keys() | self.rows.keys() if found.get(key) != self.rows.get(key)]
-            texts += [f"{reader}: {len(bad)} rows, as id {bad[0]}: {found.get(bad[0])}"] * bool(bad)
+            if bad:
+                texts.append(f"{reader}: {len(bad)} rows, as id {bad[0]}: {found.get(bad[0])}")
         return "; ".join(texts)
 
 
@@ -114,7 +115,11 @@ class Statements:
     def one(self) -> None:
         """The next statement. Raises TrinoFailed."""
         table, rows = self._table, self._table.rows
-        verbs = [self._insert] if table.vectors_hidden else [self._insert, self._update, self._delete, self._merge]
+        verbs = (
+            [self._insert]
+            if table.vectors_hidden
+            else [self._insert, self._update, self._delete, self._merge]
+        )
         theirs = [key for key in list(rows) if key % 100 >= OURS]
         changes, statement = verbs[self.done % len(verbs)](self._random.choice(theirs))
         table.trino.run(statement)

@@ -10,8 +10,8 @@ Files left by a dead run are found by this name alone, and no table can mistake 
 the two are stored. The name has only letters and digits: Trino and Presto reject a deletion vector whose prefix has
 any other character.
 
-The level and key of a data file are in its path too, ``<folder of the run>/<key id or "none">/L<level>/``: a path survives
-writers that rewrite the metadata of a file.
+The level and key of a data file are in its path too, ``<folder of the run>/<key id or "none">/L<level>/``: a path
+survives writers that rewrite the metadata of a file.
 """
 
 from __future__ import annotations
