@@ -25,12 +25,17 @@ DAYS_DOWN = 9
 """Longer than the default retention, shorter than ``vacuum.sink-retention-hours``."""
 
 
-def killed_before_it_commits(job: Job, sqlite: Path) -> Path:
+def number(checkpoint: Path) -> int:
+    return int(checkpoint.name.partition("-")[2])
+
+
+def killed_before_it_commits(job: Job, sqlite: Path, committed: Callable[[], int]) -> Path:
     """Kill a job whose newest checkpoint is complete and in no table; that checkpoint.
 
-    The catalog is locked meanwhile: a commit waits for it, a checkpoint does not.
+    The catalog is locked once the one before is in all tables: a commit waits for it, a checkpoint does not.
     """
     job.until(lambda: len(job.checkpoints()) >= 3, 180)
+    job.until(lambda: committed() == number(job.checkpoints()[-1]), 120)
     with sqlite3.connect(sqlite, isolation_level=None, timeout=60) as database:
         database.execute("BEGIN IMMEDIATE")
         newest = job.checkpoints()[-1]
@@ -43,6 +48,7 @@ def killed_before_it_commits(job: Job, sqlite: Path) -> Path:
 
 def committed_checkpoint(spark: SparkSession, name: str) -> int:
     """The last checkpoint that the history of main still names, as Flink looks for it: 0 if none is left."""
+    spark.catalog.refreshTable(name)
     row = spark.sql(
         f"SELECT max(cast(summary['flink.max-committed-checkpoint-id'] AS int)) FROM {name}.snapshots"
     ).first()
@@ -84,12 +90,14 @@ def test_a_killed_job_is_restored(
     what = f"all four sinks killed between checkpoint and commit, {by}, restored"
     with beside.tried(f"Flink {installation.FLINK}", "Iceberg", what) as row:
         job = sinks.job(tmp_path / "flink", sqlite, warehouse, database, ROWS, PER_SECOND)
+        job.settings = {"execution.checkpointing.interval": "10 s"}  # the catalog is locked between two
         jobs.append(job.start())
-        newest = killed_before_it_commits(job, sqlite)
         names = [f"ice.{database}.{sink.name}" for sink in sinks.SINKS]
+        newest = killed_before_it_commits(
+            job, sqlite, lambda: min(committed_checkpoint(spark, name) for name in names)
+        )
         last = {name: committed_checkpoint(spark, name) for name in names}
-        number = int(newest.name.partition("-")[2])
-        assert all(0 < checkpoint < number for checkpoint in last.values()), (last, number)
+        assert all(0 < checkpoint < number(newest) for checkpoint in last.values()), (last, newest)
         for name in names:
             report = (maintained if ours else expired_natively)(spark, name)
             if ours:

@@ -63,7 +63,10 @@ def timed(table: Shared, verb: str) -> tuple[float, int]:
     """Seconds of a call, and its commits."""
     began = time.monotonic()
     report = VERBS[verb](lk.table(table.spark, table.name))
-    return time.monotonic() - began, int(report.commits)
+    took = time.monotonic() - began
+    if not report.commits:
+        print(report)
+    return took, int(report.commits)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Shared:
     rows: dict[int, Row] = field(default_factory=dict)
     next_id: int = 0
     deleted: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Who changes rows: this or Trino. Only lakekeeper's maintenance runs beside statements."""
 
     @property
     def vectors_hidden(self) -> bool:
@@ -52,6 +55,10 @@ class Shared:
 
     def append(self, files: int, rows: int) -> None:
         """So many files by Spark, each over the whole range of ``k``."""
+        with self.turn:
+            self._append(files, rows)
+
+    def _append(self, files: int, rows: int) -> None:
         first, self.next_id = self.next_id, self.next_id + files * rows
         new = self.spark.range(first, self.next_id, 1, files).selectExpr(*_COLUMNS)
         new.writeTo(self.name).append()
@@ -59,12 +66,13 @@ class Shared:
         self.rows |= {row[0]: tuple(row) for row in wanted.collect()}
 
     def delete_some(self) -> None:
-        """One row in a hundred of every file, by lakekeeper's delete, which cannot fail beside other writers."""
+        """One row in a hundred of every file, by lakekeeper's own delete."""
         digit, self.deleted = self.deleted % OURS, self.deleted + 1
         where = f"id < {self.next_id} AND id % 100 = {digit}"
-        lk.table(self.spark, self.name).delete(where)
-        for key in [key for key in list(self.rows) if key < self.next_id and key % 100 == digit]:
-            del self.rows[key]
+        with self.turn:
+            lk.table(self.spark, self.name).delete(where)
+            for key in [key for key in self.rows if key < self.next_id and key % 100 == digit]:
+                del self.rows[key]
 
     def by_spark(self) -> dict[int, Row]:
         self.spark.catalog.refreshTable(self.name)  # Spark's catalog keeps what it loaded for a while
@@ -114,18 +122,30 @@ class Statements:
 
     def one(self) -> None:
         """The next statement. Raises TrinoFailed."""
-        table, rows = self._table, self._table.rows
-        verbs = (
-            [self._insert]
-            if table.vectors_hidden
-            else [self._insert, self._update, self._delete, self._merge]
-        )
-        theirs = [key for key in list(rows) if key % 100 >= OURS]
-        changes, statement = verbs[self.done % len(verbs)](self._random.choice(theirs))
-        table.trino.run(statement)
+        with self._table.turn:
+            self._next()
+
+    def delete(self) -> None:
+        """Delete one row. Raises TrinoFailed."""
+        with self._table.turn:
+            self._run(*self._delete(self._random.choice(self._theirs())))
+
+    def _theirs(self) -> list[int]:
+        return [key for key in self._table.rows if key % 100 >= OURS]
+
+    def _next(self) -> None:
+        inserts_only = self._table.vectors_hidden
+        verbs = [self._insert] if inserts_only else [self._insert, self._update, self._delete, self._merge]
+        self._run(*verbs[self.done % len(verbs)](self._random.choice(self._theirs())))
+
+    def _run(self, changes: dict[int, Row | None], statement: str) -> None:
+        self._table.trino.run(statement)
         self.done += 1
         for key, row in changes.items():
-            rows.pop(key, None) if row is None else rows.update({key: row})
+            if row is None:
+                del self._table.rows[key]
+            else:
+                self._table.rows[key] = row
 
     def _insert(self, _key: int) -> tuple[dict[int, Row | None], str]:
         new = [(next(self._new), self._random.randrange(1000), f"i{self.done}") for _ in range(3)]
