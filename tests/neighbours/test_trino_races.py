@@ -23,10 +23,12 @@ pytestmark = [pytest.mark.neighbours, pytest.mark.delta, pytest.mark.iceberg, py
 MOST = 5
 """Times the duration of the same call on a quiet table."""
 
+SIZE = {"target-file-size-bytes": 60_000}
+"""Some twenty files: where deletes rewrite files, a statement rewrites one of them, as on a large table."""
 VERBS: Mapping[str, Callable[[lk.Table], Any]] = {
-    "recluster": lambda table: table.recluster("k", policy="full"),
-    "compact": lambda table: table.compact(options={"min-input-files": 2}),
-    "merge_deletes": lambda table: table.merge_deletes(options={"delete-ratio-threshold": 0.0001}),
+    "recluster": lambda table: table.recluster("k", policy="full", options=SIZE),
+    "compact": lambda table: table.compact(options=SIZE | {"min-input-files": 2}),
+    "merge_deletes": lambda table: table.merge_deletes(options=SIZE | {"delete-ratio-threshold": 0.0001}),
 }
 
 
