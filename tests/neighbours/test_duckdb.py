@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_duckdb_reads_what_was_maintained(spark: SparkSession, beside: Outcomes,
         name = lake.overlapping(3, 2_000)
         table = lake.table(name)
         table.cluster_by("k")
-        steps = (
+        steps: tuple[Callable[[], bool], ...] = (
             lambda: table.recluster(policy="full", options={"target-file-size-bytes": 60_000}).changed,
             lambda: table.delete("id % 10 = 3").deleted_rows_count == 600,
             lambda: table.merge_deletes(options={"delete-ratio-threshold": 0.001}).changed,
