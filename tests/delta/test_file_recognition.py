@@ -9,7 +9,7 @@ from lakekeeper_delta.file_recognition import Folders, recognised
 RUN = "lk3f2a9c01b7de5f6a3f30ccab40d1n1"
 UUID = "3f2a9c01-b7de-4f6a-8f30-ccab40d1a2b3"
 PART = f"part-00000-{UUID}.c000.zstd.parquet"
-FOLDERS = Folders(columns=("day",), prefix=2)
+FOLDERS = Folders(columns=("day",), prefix=3)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ FOLDERS = Folders(columns=("day",), prefix=2)
     [
         PART,
         f"day=1/{PART}",
-        f"aB/{PART}",
+        f"aBc/{PART}",
         f"{RUN}/{PART}",
         f"{RUN}/none/L1/{PART}",
         f"{RUN}/0a1b2c3d4e5f/L12/{PART}",
@@ -41,7 +41,7 @@ def test_files_of_writers(path: str) -> None:
         f"{RUN}/else/L1/{PART}",
         f"other=1/{PART}",
         f"{RUN}/none/L1/notes.txt",
-        f"raw/{PART}",
+        f"incoming/{PART}",
     ],
 )
 def test_files_of_others(path: str) -> None:
