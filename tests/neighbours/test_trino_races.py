@@ -88,20 +88,21 @@ def test_every_call_lands_beside_a_statement_each_second(
             raced = {verb: [_prepared(table, verb) for _ in range(3)] for verb in verbs}
         assert writer.failed == ""
         assert table.wrong() == ""
-        shares = {verb: max(seconds for seconds, _ in calls) / quiet[verb] for verb, calls in raced.items()}
-        landed = {verb: sum(commits > 0 for _, commits in calls) for verb, calls in raced.items()}
-        text = ", ".join(f"{verb} {landed[verb]}/3 in at most {shares[verb]:.1f} × quiet" for verb in verbs)
-        print(
-            kind, text, {verb: round(seconds, 1) for verb, seconds in quiet.items()}, writer.statements.done
-        )
-        assert all(count == 3 for count in landed.values()), text
-        assert all(share <= MOST for share in shares.values()), text
-        row.outcome = f"{writer.statements.done} statements, none failed, rows exact by both; {text}"
+        late = [verb for verb in verbs if max(took for took, _ in raced[verb]) > MOST * quiet[verb]]
+        gave_up = [verb for verb in verbs if not all(commits for _, commits in raced[verb])]
+        texts = [_times(verb, raced[verb], quiet[verb]) for verb in verbs]
+        row.outcome = f"{writer.statements.done} statements, none failed, rows exact; {', '.join(texts)}"
+    assert (late, gave_up) == ([], []), row.outcome
+
+
+def _times(verb: str, calls: list[tuple[float, int]], quiet: float) -> str:
+    landed = sum(commits > 0 for _, commits in calls)
+    return f"{verb} {landed} of {len(calls)} in at most {max(took for took, _ in calls) / quiet:.1f} × {quiet:.1f} s"
 
 
 def _prepared(table: Shared, verb: str) -> tuple[float, int]:
     """Time a call that has work: four more small files, and for deletes a share of the rows of every file."""
-    table.append(4, 1_000)
+    table.append(4, 200)
     if verb == "merge_deletes":
         table.delete_some()
     return timed(table, verb)
