@@ -5,6 +5,7 @@ DuckDB's extensions for both formats are no part of its package: ``tests/neighbo
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -45,6 +46,7 @@ def pyiceberg(place: str) -> pa.Table:
 
 
 def polars_iceberg(place: str) -> pa.Table:
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # it warns that a package of its own would plan faster
     return pytest.importorskip("polars").scan_iceberg(place).collect().to_arrow()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from tests.neighbours import flink_jobs
 from tests.neighbours.flink_jobs import Job
 
@@ -105,3 +106,9 @@ def wrong(spark: SparkSession, database: str, rows: int, *, also_pyiceberg: bool
             text = difference(read(spark, name), wanted)
             found += [f"{sink.name} by {reader}: {text}"] * bool(text)
     return found
+
+
+def merge_all(spark: SparkSession, names: list[str]) -> None:
+    """Merge every delete that is left, so that a reader without equality deletes can read."""
+    for name in names:
+        lk.table(spark, name).merge_deletes(options={"delete-ratio-threshold": 0.000001})

@@ -15,7 +15,6 @@ from tests.neighbours import installation, sinks
 from tests.neighbours.flink_jobs import Job
 from tests.neighbours.maintenance import by_iceberg
 from tests.neighbours.outcomes import Outcomes
-from tests.neighbours.test_flink_sinks import merge_all
 from tests.opening import table_later
 
 pytestmark = [pytest.mark.neighbours, pytest.mark.iceberg, pytest.mark.slow]
@@ -117,6 +116,6 @@ def test_a_killed_job_is_restored(
             row.outcome = f"{'; '.join(wrong) or 'rows exact'}".replace("|", "/")
             return
         assert wrong == []
-        merge_all(spark, names)
+        sinks.merge_all(spark, names)
         assert sinks.wrong(spark, database, ROWS, also_pyiceberg=True) == []
         row.outcome = "rows exact by Spark and pyiceberg"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import lakekeeper as lk
 from tests.neighbours import installation, maintenance, sinks
 from tests.neighbours.flink_jobs import Job
 from tests.neighbours.maintenance import Maintenance, Step
@@ -52,7 +51,7 @@ def test_sinks_beside_maintenance(
             assert not failed
             assert kept.failed == []
             assert sinks.wrong(spark, database, rows, also_pyiceberg=False) == []
-            merge_all(spark, names)
+            sinks.merge_all(spark, names)
             assert sinks.wrong(spark, database, rows, also_pyiceberg=True) == []
             row.outcome = f"rows exact by Spark and pyiceberg, no exception in Flink ({kept})"
         else:
@@ -77,9 +76,3 @@ def _native(spark: SparkSession, database: str, rows: int, failed: str, kept: Ma
     return f"{'; '.join(wrong) or 'rows exact by Spark, no exception in Flink'} ({kept}{errors})".replace(
         "|", "/"
     )
-
-
-def merge_all(spark: SparkSession, names: list[str]) -> None:
-    """Merge every delete that is left, so that a reader without equality deletes can read."""
-    for name in names:
-        lk.table(spark, name).merge_deletes(options={"delete-ratio-threshold": 0.000001})

@@ -75,11 +75,18 @@ class QuietWindow:
         now = self.clock.now_ms()
         if self._until_ms < 0:
             self._until_ms = now + self.longest_ms
-        pause = min(self._pause_ms([w for w in changes.winners if w.changes_rows], now), self._until_ms - now)
+        winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.changes_rows)]
+        pause = min(self._pause_ms(winners, now), self._until_ms - now)
         if pause <= 0:
             return True
         self.clock.wait(pause / 1000)
         return False
+
+    def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
+        """Of the commits before ours began, those of a stream that goes on: a short rewrite may meet none of them."""
+        since = self._looked_ms - self.window_ms
+        recent = [w for w in earlier if w.changes_rows and w.at_ms >= since]
+        return recent if len(recent) >= _STEADY else []
 
     def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
         newest, known = (winners[-1].version if winners else -1), self._met
