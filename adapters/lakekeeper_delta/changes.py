@@ -28,7 +28,7 @@ class _Seen:
     changes: Changes
 
 
-_SECONDS_BEFORE_MS, _FEW = 10_000, 5  # of the commits before a snapshot that tell whether a stream is writing
+_SECONDS_BEFORE_MS, _FEW = 10_000, 5  # of the commits before a snapshot: is a stream writing?
 
 _last: WeakKeyDictionary[Log, _Seen] = WeakKeyDictionary()
 _lock = Lock()

@@ -15,7 +15,7 @@ from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
 RUN_ID = "lakekeeper.run-id"
-_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot that tell whether a stream is writing
+_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
 _TOUCHED = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
