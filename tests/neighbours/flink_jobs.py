@@ -78,7 +78,7 @@ class Job:
             self.process = subprocess.Popen(
                 [str(installation.flink_python()), str(program), str(self.folder / "job.json")],
                 env={
-                    **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+                    **installation.outside(),
                     "HADOOP_CLASSPATH": os.pathsep.join(map(str, installation.jars())),
                     "JVM_ARGS": _MEMORY,
                 },

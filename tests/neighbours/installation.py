@@ -69,6 +69,11 @@ def trino_plugins() -> Path:
     return cache() / f"plugins-{TRINO}"
 
 
+def outside() -> dict[str, str]:
+    """The environment for programs in an environment of their own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
 def _jar(coordinates: str) -> Path:
     _, name, version = coordinates.split(":")
     return cache() / "jars" / f"{name}-{version}.jar"
