@@ -30,7 +30,12 @@ def by_duckdb(lake: Lake, name: str) -> list[list[object]]:
         source = f"delta_scan('{lake.home(name)}')"
     program = Path(__file__).with_name("duckdb_program.py")
     query = f"SELECT id, k, v FROM {source} ORDER BY id"
-    command = [installation.duckdb_python(), program, ",".join(installation.DUCKDB_EXTENSIONS), query]
+    command = [
+        str(installation.duckdb_python()),
+        str(program),
+        ",".join(installation.DUCKDB_EXTENSIONS),
+        query,
+    ]
     done = subprocess.run(command, env=installation.outside(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
