@@ -84,7 +84,7 @@ class QuietWindow:
 
     def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
         """Of the commits before ours began, those of a stream that goes on: a short rewrite may meet none of them."""
-        since = self._looked_ms - self.window_ms
+        since = self._looked_ms - _LONGEST_WINDOWS * self.window_ms
         recent = [w for w in earlier if w.changes_rows and w.at_ms >= since]
         return recent if len(recent) >= _STEADY else []
 

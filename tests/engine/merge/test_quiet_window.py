@@ -165,7 +165,7 @@ def test_a_short_rewrite_that_saw_one_or_two_statements_meets_the_gap_too(
 def test_a_rewrite_that_met_no_statement_of_a_stream_meets_the_gap_too(
     period: int, length: int, replay: int
 ) -> None:
-    """Beside Trino with a statement each second, rewrites of half a second made every other statement fail."""
+    """Beside Trino with a statement each second, rewrites of half a second made statements fail."""
     for start in range(40_000, 40_000 + period, 50):
         last, time = start // period * period, Time(start)
         before = at(*range(last - 2 * period, last + 1, period)).winners
