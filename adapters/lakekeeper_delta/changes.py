@@ -28,7 +28,7 @@ class _Seen:
     changes: Changes
 
 
-_SECONDS_BEFORE_MS, _FEW = 10_000, 5  # of the commits before a snapshot: is a stream writing?
+_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
 
 _last: WeakKeyDictionary[Log, _Seen] = WeakKeyDictionary()
 _lock = Lock()
@@ -60,7 +60,7 @@ def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
         state = log.at(version, snapshot.table_uuid)
         made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
         if time.time_ns() // 1_000_000 - made < _SECONDS_BEFORE_MS:
-            return commits_of(log).small(log, range(max(version - _FEW, 0), version + 1))
+            return commits_of(log).small(log, range(max(version + 1 - _FEW, 0), version + 1))
     return ()
 
 
