@@ -186,6 +186,13 @@ def test_one_or_two_deletes_before_a_call_are_not_waited_for() -> None:
         assert waited(Log(replace(at(), earlier=at(*moments).winners)), window=5000) == []
 
 
+def test_a_stream_that_appends_now_and_then_goes_on() -> None:
+    """Each second INSERT, UPDATE, DELETE or MERGE: after an INSERT, two seconds have passed since rows changed."""
+    moments = (93_000, 94_000, 95_000, 97_000, 98_000, 99_000)
+    stream = replace(at(), earlier=at(*moments).winners)
+    assert sum(waited(Log(stream), window=5000, now=101_100)) > 0.5
+
+
 def test_a_stream_that_ended_before_a_call_is_not_waited_for() -> None:
     earlier = at(91_000, 92_000, 93_000, 94_000).winners
     assert waited(Log(replace(at(), earlier=earlier)), window=5000) == []
