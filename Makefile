@@ -5,7 +5,7 @@
 PYTHON_BIN := .venv/bin/python
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## create .venv and install everything, with Java if it is missing
 	@./tools/bootstrap.sh
