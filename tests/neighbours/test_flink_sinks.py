@@ -53,7 +53,7 @@ def test_sinks_beside_maintenance(
             assert sinks.wrong(spark, database, rows, also_pyiceberg=False) == []
             sinks.merge_all(spark, names)
             assert sinks.wrong(spark, database, rows, also_pyiceberg=True) == []
-            row.outcome = f"rows exact by Spark and pyiceberg, no exception in Flink ({kept})"
+            row.outcome = f"rows exact by Spark and pyiceberg, no exception in Flink in {seconds} s ({kept})"
         else:
             row.outcome = _native(spark, database, rows, failed, kept)
 

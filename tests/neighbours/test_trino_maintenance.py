@@ -54,7 +54,8 @@ def test_dml_makes_no_good_file_due(
 ) -> None:
     """At a rate of queries at which any overlap is worth a merge: rows that are new may overlap the old ones."""
     table = trino_tables.made(spark, trino, warehouse, kind)
-    what = f"DELETE, INSERT, UPDATE, MERGE; then what recluster would rewrite ({layout} key)"
+    statements = "INSERT" if table.vectors_hidden else "DELETE, INSERT, UPDATE, MERGE"
+    what = f"{statements}; then what recluster would rewrite ({layout} key)"
     with beside.tried(TRINO, FORMAT[kind], what) as row:
         ours = laid_out(table, layout)
         good = blocks(ours)
@@ -70,7 +71,8 @@ def test_dml_makes_no_good_file_due(
         assert left == {path: good[path] for path in left}, "a level was lost"
         gone = len(good) - len(left)
         rewritten = f"; {gone} of {len(good)} files rewritten by Trino" if gone else ""
-        row.outcome = f"rows exact; levels kept, nothing is due after the deletes{rewritten}"
+        due_then = "no good file is due" if table.vectors_hidden else "nothing is due after the deletes"
+        row.outcome = f"rows exact; levels kept, {due_then}{rewritten}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,5 +169,11 @@ def _refused(trino: Trino, statement: str) -> list[str]:
     try:
         trino.run(statement)
     except TrinoFailed as error:
-        return [str(error).partition(" in ALTER")[0].partition(" in CALL")[0].replace("|", "/")[:140]]
+        return [
+            str(error)
+            .partition(" in ALTER")[0]
+            .partition(" in CALL")[0]
+            .partition(". Table")[0]
+            .replace("|", "/")[:140]
+        ]
     return []
