@@ -54,8 +54,8 @@ def test_dml_makes_no_good_file_due(
 ) -> None:
     """At a rate of queries at which any overlap is worth a merge: rows that are new may overlap the old ones."""
     table = trino_tables.made(spark, trino, warehouse, kind)
-    statements = "INSERT" if table.vectors_hidden else "DELETE, INSERT, UPDATE, MERGE"
-    what = f"{statements}; then what recluster would rewrite ({layout} key)"
+    verbs = "INSERT" if table.vectors_hidden else "DELETE, INSERT, UPDATE, MERGE"
+    what = f"{verbs}; then what recluster would rewrite ({layout} key)"
     with beside.tried(TRINO, FORMAT[kind], what) as row:
         ours = laid_out(table, layout)
         good = blocks(ours)
