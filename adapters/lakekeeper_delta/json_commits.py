@@ -114,6 +114,18 @@ class Commits:
                 del self._known[version]
         return _joined(found)
 
+    def small(self, log: Log, versions: range) -> tuple[Winner, ...]:
+        """The newest commits of a range, as far back as they are small. Raises NotFound if log cleanup removed one."""
+        found: list[Winner] = []
+        with self._lock:
+            for version in reversed(versions):
+                since = self._known.get(version) or self._small(log, version)
+                if since is None:
+                    break
+                self._known[version] = since
+                found[:0] = since.winners
+        return tuple(found)
+
     def _small(self, log: Log, version: int) -> Since | None:
         place = self._place(version)
         try:

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 from lakekeeper.core.model.block_changes import joined, with_deletes
 from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper_iceberg import small_listing
 from lakekeeper_iceberg.blocks import added_times, blocks_of
 from lakekeeper_iceberg.commits import Commits
 from lakekeeper_iceberg.deletes import apply_deletes
-from lakekeeper_iceberg.listing import Listing, list_files
+from lakekeeper_iceberg.listing import Listing
 from lakekeeper_iceberg.native import Iceberg
 
-_SNAPSHOT = "org.apache.iceberg.BaseSnapshot"
 _MANIFEST = "org.apache.iceberg.ManifestFile"
 _KEPT = ("path", "rows", "seq", "file_seq", "spec", "partition", "snapshot_id", "manifest")
 
@@ -81,17 +81,20 @@ def listed(look: Look, listing: Listing) -> Listed | None:
 def refreshed(look: Look, kept: Listed, blocks: BlockSet) -> tuple[BlockSet, Listed] | None:
     """The blocks of the newest snapshot, from those that ``kept`` belongs to, and what to keep of them.
 
-    None if the listing depends on something that has changed, or if most manifests are new, so that a whole read is as
-    cheap.
+    None if the listing depends on something that has changed, if most manifests are new, so that a whole read is as
+    cheap, or if the driver cannot list them.
     """
     now = _manifests(look)
     unseen, gone = now.keys() - kept.manifests, kept.manifests - now.keys()
     many = len(unseen) > max(len(now) // 2, 1)
     if many or _facts(look) != kept.facts or not _distinct(kept.manifests | now.keys()):
         return None
-    fresh = list_files(look.jvm, _only(look, [now[path] for path in sorted(unseen)]), look.metrics)
-    if not _from(fresh, unseen):
+    found = small_listing.list_manifests(
+        look.jvm, look.pinned, [now[path] for path in sorted(unseen)], look.metrics
+    )
+    if found is None:
         return None
+    fresh = Listing(*found)
     stay = _without(kept.listing.data, gone)
     listing = Listing(
         _joined(kept.listing.data, stay, fresh.data),
@@ -130,29 +133,6 @@ def _manifests(look: Look) -> dict[str, Any]:
     found = snapshot.allManifests(look.pinned.io())
     paths = look.jvm.values_of(found, _MANIFEST, "path", "java.lang.String")
     return dict(zip(paths, look.jvm.items(found), strict=True))
-
-
-def _only(look: Look, manifests: Sequence[Any]) -> Any:
-    """The pinned table as if its current snapshot had these manifests alone.
-
-    A snapshot reads its manifest list once and keeps the manifests: those of a copy of the metadata, which is in memory
-    only and which no commit can be based on, are set here.
-    """
-    jvm, table = look.jvm, look.pinned
-    metadata = table.operations().current()
-    parser = "org.apache.iceberg.TableMetadataParser"
-    text, place = str(jvm.static(parser, "toJson")(metadata)), str(metadata.metadataFileLocation())
-    copy = jvm.static(parser, "fromJson")(place, text)
-    snapshot, content = copy.currentSnapshot(), jvm.api.ManifestContent
-    kinds = {
-        "allManifests": manifests,
-        "dataManifests": [m for m in manifests if m.content() == content.DATA],
-        "deleteManifests": [m for m in manifests if m.content() == content.DELETES],
-    }
-    for name, wanted in kinds.items():
-        jvm.set_hidden_field(snapshot, _SNAPSHOT, name, jvm.array_list(wanted))
-    operations = jvm.api.StaticTableOperations(copy, table.io(), table.locationProvider())
-    return jvm.api.BaseTable(operations, table.name())
 
 
 def _sum(path: str) -> int:

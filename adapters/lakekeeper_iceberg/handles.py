@@ -216,11 +216,6 @@ class BulkJvm(Jvm):
 
         return self.handles.once(find, "hidden field", cls, name).get(item)
 
-    def set_hidden_field(self, item: Any, cls: str, name: str, value: Any) -> None:
-        """Set a non-public field of an object that no one else holds."""
-        self.hidden_field(item, cls, name)
-        self.handles.once(lambda: None, "hidden field", cls, name).set(item, value)
-
     def hidden_call(self, item: Any, cls: str, name: str, *given: tuple[str, Any]) -> Any:
         """The result of a non-public method of a class; ``given`` are its arguments as (class, value)."""
         java = self.view.java.lang

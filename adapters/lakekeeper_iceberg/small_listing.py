@@ -7,7 +7,8 @@ A table whose partitions or bounds may have another text than Spark gives them i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ import pyarrow as pa
 from lakekeeper_iceberg.native import Iceberg
 
 PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
-MOST_FILES, MOST_MANIFESTS, MOST_BYTES = 2_000, 100, 16 << 20
+MOST_FILES, MOST_MANIFESTS, MOST_BYTES = 5_000, 100, 16 << 20
 
 _ICEBERG = "org.apache.iceberg."
 _FILE, _DELETE, _MANIFEST = (_ICEBERG + name for name in ("DataFile", "DeleteFile", "ManifestFile"))
@@ -55,6 +56,15 @@ class _Unlike(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class _Manifest:
+    """A Java ManifestFile, its path, and whether it lists delete files."""
+
+    java: Any
+    path: str
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Metric:
     """A column whose metrics are listed: its field id, and its type in Iceberg's spelling."""
 
@@ -76,25 +86,36 @@ class _Metric:
 
 def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str]) -> tuple[pa.Table, pa.Table] | None:
     """(data files, delete files) as in ``listing.Listing``; None for a table that a Spark job has to list."""
+    snapshot = table.currentSnapshot()
+    return (
+        None if snapshot is None else list_manifests(jvm, table, snapshot.allManifests(table.io()), metrics)
+    )
+
+
+def list_manifests(
+    jvm: Iceberg, table: Any, manifests: Any, metrics: Sequence[str]
+) -> tuple[pa.Table, pa.Table] | None:
+    """As :func:`list_files`, of some of the table's manifests (a Java or Python list)."""
     metadata = table.operations().current()
-    snapshot = metadata.currentSnapshot()
-    if snapshot is None or int(metadata.formatVersion()) < 2:
+    if int(metadata.formatVersion()) < 2:
         return None  # sequence numbers say when a file was added
     asked = [_metric(jvm, metadata.schema(), name) for name in metrics]
     specs = jvm.items(metadata.specs())
     parts = _partition(jvm, specs[0]) if len(specs) == 1 else None
     if parts is None or not all(each.known for each in asked):
         return None
-    manifests = _few(jvm, snapshot.allManifests(table.io()))
-    if manifests is None:
+    few = _few(jvm, jvm.array_list(manifests) if isinstance(manifests, Sequence) else manifests)
+    if few is None:
         return None
     added = _snapshots(jvm, metadata)
     try:
-        data = _read(jvm, table, [m for m, deletes in manifests if not deletes], parts, asked, deletes=False)
-        deletes = _read(jvm, table, [m for m, deletes in manifests if deletes], parts, asked, deletes=True)
+        data = _read(jvm, table, [m for m in few if not m.deletes], parts, asked, deletes=False)
+        deletes = _read(jvm, table, [m for m in few if m.deletes], parts, asked, deletes=True)
     except _Unlike:
         return None
-    return tuple(each.append_column("snapshot_id", _added(each, added)) for each in (data, deletes))  # type: ignore[return-value]  # two
+    return data.append_column("snapshot_id", _added(data, added)), deletes.append_column(
+        "snapshot_id", _added(deletes, added)
+    )
 
 
 def _metric(jvm: Iceberg, schema: Any, name: str) -> _Metric:
@@ -110,9 +131,10 @@ def _partition(jvm: Iceberg, spec: Any) -> list[tuple[str, str]] | None:
     return found if known else None
 
 
-def _few(jvm: Iceberg, manifests: Any) -> list[tuple[Any, bool]] | None:
-    """(manifest, whether it lists deletes) of all manifests; None if there are too many, or too many files in them."""
+def _few(jvm: Iceberg, manifests: Any) -> list[_Manifest] | None:
+    """The manifests; None if there are too many, or too many files in them."""
     getters = [
+        (_MANIFEST, "path", _TEXT),
         (_MANIFEST, "content", _ICEBERG + "ManifestContent"),
         (_MANIFEST, "length", "long"),
         (_MANIFEST, "addedFilesCount", _INTEGER),
@@ -121,11 +143,14 @@ def _few(jvm: Iceberg, manifests: Any) -> list[tuple[Any, bool]] | None:
     found = jvm.records(manifests, _MANIFEST, getters)
     if len(found) > MOST_MANIFESTS or any(not text for each in found for text in each):
         return None
-    if sum(int(size) for _, size, *_ in found) > MOST_BYTES:
+    if sum(int(size) for _, _, size, *_ in found) > MOST_BYTES:
         return None
     if sum(int(added) + int(existing) for *_, added, existing in found) > MOST_FILES:
         return None
-    return [(m, content != "DATA") for m, (content, *_) in zip(jvm.items(manifests), found, strict=True)]
+    return [
+        _Manifest(java, path, content != "DATA")
+        for java, (path, content, *_) in zip(jvm.items(manifests), found, strict=True)
+    ]
 
 
 def _snapshots(jvm: Iceberg, metadata: Any) -> dict[int, int]:
@@ -145,7 +170,7 @@ def _added(files: pa.Table, snapshots: dict[int, int]) -> pa.Array:
 def _read(
     jvm: Iceberg,
     table: Any,
-    manifests: Sequence[Any],
+    manifests: Sequence[_Manifest],
     parts: Sequence[tuple[str, str]],
     metrics: Sequence[_Metric],
     *,
@@ -155,13 +180,16 @@ def _read(
     function = _function(jvm, parts, metrics, table.schema(), deletes=deletes)
     read = jvm.api.ManifestFiles.readDeleteManifest if deletes else jvm.api.ManifestFiles.read
     rows: list[list[str]] = []
+    sums: list[int] = []
     for manifest in manifests:
-        reader = read(manifest, table.io(), table.specs())
+        reader = read(manifest.java, table.io(), table.specs())
         try:
             rows += jvm.records_by(reader, function)
         finally:
             reader.close()
-    return _table(rows, parts, metrics, deletes=deletes)
+        sums += [zlib.crc32(manifest.path.encode())] * (len(rows) - len(sums))
+    made = _table(rows, parts, metrics, deletes=deletes)
+    return made.append_column("manifest", pa.array(sums, pa.int64()))
 
 
 def _function(
@@ -215,7 +243,7 @@ def _table(
     width = len(scalars) + len(parts) + (len(_BOUNDS) + len(_COUNTS)) * len(metrics) + 2 * deletes
     if any(len(row) != width for row in rows):
         raise _Unlike  # a value that holds a separator
-    columns = iter(zip(*rows, strict=True) if rows else [()] * width)
+    columns: Iterator[Sequence[str]] = iter(zip(*rows, strict=True) if rows else [()] * width)
     made: dict[str, pa.Array] = {}
     for name, _, _, kind in scalars:
         texts = next(columns)
@@ -232,8 +260,8 @@ def _table(
         for name, _ in _COUNTS:
             made[f"{name}_{number}"] = pa.array(_values(next(columns), pa.int64()), pa.int64())
     for name in ("path_low", "path_high"):
-        texts = next(columns) if deletes else [""] * len(rows)
-        made[name] = pa.array([text.encode() if text else None for text in texts], pa.binary())
+        paths = next(columns) if deletes else [""] * len(rows)
+        made[name] = pa.array([path.encode() or None for path in paths], pa.binary())
     return pa.table(made)
 
 

@@ -11,7 +11,6 @@ from lakekeeper.spark.surface import Surface, parse
 
 _MEMBERS = """
 org.apache.iceberg.BaseFileScanTask: new/5
-org.apache.iceberg.BaseSnapshot: .allManifests .dataManifests .deleteManifests
 org.apache.iceberg.BaseTable: new/2 operations/0
 org.apache.iceberg.IcebergBuild: version/0
 org.apache.iceberg.LocationProviders: locationsFor/2
