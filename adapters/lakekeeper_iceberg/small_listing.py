@@ -99,7 +99,7 @@ def list_manifests(
     metadata = table.operations().current()
     if int(metadata.formatVersion()) < 2:
         return None  # sequence numbers say when a file was added
-    asked = [_metric(jvm, metadata.schema(), name) for name in metrics]
+    asked = [_metric(metadata.schema(), name) for name in metrics]
     specs = jvm.items(metadata.specs())
     parts = _partition(jvm, specs[0]) if len(specs) == 1 else None
     if parts is None or not all(each.known for each in asked):
@@ -118,7 +118,7 @@ def list_manifests(
     )
 
 
-def _metric(jvm: Iceberg, schema: Any, name: str) -> _Metric:
+def _metric(schema: Any, name: str) -> _Metric:
     field = schema.findField(name)
     return _Metric(int(field.fieldId()), str(field.type().toString()).replace(" ", ""))
 

@@ -34,8 +34,8 @@ def merge_part(task: str, part: int) -> list[str]:
 def _forget_archives() -> None:
     """Drop what the import system caches of zip archives; it reads them again on demand.
 
-    Before each task PySpark invalidates this cache (``importlib.invalidate_caches``), which reads the directory of every
-    archive in it again. The jars of the session are among them: 0.2 core-seconds a task, more than a small merge takes.
+    Before each task PySpark invalidates this cache (``importlib.invalidate_caches``), which reads the directory of each
+    archive in it again. The session's jars are among them: 0.2 core-seconds a task, more than a small merge takes.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):
