@@ -103,7 +103,7 @@ class Handles:
         return self.joined(cls, values, *getters, *statics)
 
     def joined(self, cls: str, values: Callable[[], Sequence[Any]], *key: Any) -> Any:
-        """As :meth:`record`, of any handles that take an object of the class; ``key`` distinguishes them from others."""
+        """As :meth:`record`, of any handles that take an object of the class; ``key`` identifies them."""
 
         def make() -> Any:
             found = values()
