@@ -1,11 +1,11 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test full deep matrix model faults stores compat docs check format golden generate bench clean
+.PHONY: help setup demo test full deep matrix model faults stores compat neighbours docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## create .venv and install everything, with Java if it is missing
 	@./tools/bootstrap.sh
@@ -58,6 +58,10 @@ model: setup ## search all small histories of writers, rivals, faults and crashe
 
 compat: setup ## test the wheel on each release line of Spark, in fresh environments; print a table of the results
 	$(PYTHON_BIN) tools/compat.py
+
+neighbours: setup ## install Flink and Trino, and run them beside maintenance (an hour); write docs/works-with.md
+	$(PYTHON_BIN) -m tests.neighbours.installation
+	$(PYTHON_BIN) -m pytest tests/neighbours -m neighbours
 
 bench: setup ## measure planning at scale, the cost of races, and policies, simulated and on real tables
 	$(PYTHON_BIN) -m tests.bench.plan_scale

@@ -16,7 +16,14 @@ from lakekeeper.application import Installed, InstallStatus, install
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
 from lakekeeper.core.model.plan import Plan
-from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.model.report import (
+    DeleteReport,
+    KeyReport,
+    MergeReport,
+    MetadataReport,
+    RestoreReport,
+    UndoReport,
+)
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
@@ -68,6 +75,7 @@ __all__ = [
     "StreamsReport",
     "Table",
     "TrashEntry",
+    "UndoReport",
     "VacuumReport",
     "Workload",
     "auto",

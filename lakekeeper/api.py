@@ -18,7 +18,14 @@ from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
 from lakekeeper.core.model.plan import Plan
-from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.model.report import (
+    DeleteReport,
+    KeyReport,
+    MergeReport,
+    MetadataReport,
+    RestoreReport,
+    UndoReport,
+)
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -444,6 +451,34 @@ class Table:
         keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
         now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations
         return tuple(trash_entries.empty(self._context.adapter, keep_ms, now_ms, locations))
+
+    def undo(
+        self,
+        run_id: str,
+        *,
+        dry_run: bool = False,
+        allow_rollback: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> UndoReport:
+        """Bring back the layout that the table had before a run of maintenance; no row changes.
+
+        ``run_id`` is one of a report's ``run_ids``, or an operation's id for all of its commits. Possible as long as
+        nothing was built on the run: its files are live with the deletes that it gave them, and the files that it
+        replaced still exist. On Delta, a new commit exchanges the files; other commits since do not matter. On Iceberg,
+        a file that was removed must not be added again, so the branch goes back to the snapshot before the run: only
+        if no commit followed, and with ``allow_rollback``, because a stream that reads the table and has passed the run
+        then fails. The next automatic run may merge the same files again. Raises UndoError, NotFound, OptionError or
+        Unsupported before any write, and CommitError after.
+        """
+        return operations.undo(
+            self._context,
+            run_id,
+            self.options(options, lenient=True),
+            observer,
+            dry_run=dry_run,
+            allow_rollback=allow_rollback,
+        )
 
     def history(self, limit: int | None = None) -> History:
         """Operations on this table, newest first, at most ``limit``: calls and automatic runs, of any session.

@@ -3,7 +3,8 @@
 LakekeeperError
 ├── TableError                 a problem with the table itself
 │   ├── NotFound               no such table, or a view
-│   └── Unsupported            a feature that lakekeeper does not know (``.feature``)
+│   ├── Unsupported            a feature that lakekeeper does not know (``.feature``)
+│   └── UndoError              a run that cannot be undone
 ├── OptionError                an invalid option, column, policy or predicate (``.key .value .expected``)
 ├── AdapterError               an adapter is missing, duplicated or violated its contract
 ├── RetentionError             a vacuum that a retention rule forbids
@@ -48,6 +49,10 @@ class Unsupported(TableError):
         hint = advice or "lakekeeper refuses what it does not know; nothing was written"
         super().__init__(table, f"unsupported feature '{feature}': {hint}")
         self.feature = feature
+
+
+class UndoError(TableError):
+    """A run cannot be undone; the message says why, and nothing was written."""
 
 
 class OptionError(LakekeeperError):

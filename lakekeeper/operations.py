@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.arguments import required_predicate
 from lakekeeper.core.config.options import Options
-from lakekeeper.core.model.report import DeleteReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.model.report import DeleteReport, MergeReport, MetadataReport, RestoreReport, UndoReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine import compact_metadata as metadata
+from lakekeeper.engine import undo as undoing
 from lakekeeper.engine.merge import delete_files, job
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.trash import restore as trash
@@ -92,4 +93,30 @@ def restore(context: TableContext, name: str, options: Options, observer: Observ
         "restore",
         lambda seen: trash.restore(context.adapter, runner, name, options, observer=seen, clock=clock),
         observer,
+    )
+
+
+def undo(
+    context: TableContext,
+    run_id: str,
+    options: Options,
+    observer: Observer | None,
+    *,
+    dry_run: bool,
+    allow_rollback: bool,
+) -> UndoReport:
+    """Bring back the layout before a run."""
+    return context.recorder.run(
+        "undo",
+        lambda seen: undoing.undo(
+            context.adapter,
+            run_id,
+            options,
+            dry_run=dry_run,
+            allow_rollback=allow_rollback,
+            observer=seen,
+            clock=context.clock,
+        ),
+        observer,
+        dry_run=dry_run,
     )

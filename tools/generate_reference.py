@@ -30,6 +30,7 @@ COMMANDS = (
     "vacuum",
     "drop-partition",
     "compact-metadata",
+    "undo",
     "trash list",
     "trash restore",
     "trash empty",

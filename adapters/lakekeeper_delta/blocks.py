@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, arrow_type
+from lakekeeper.core.model.run_folders import LEVEL_FOLDERS, NO_KEY, RUN_FOLDER
 from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import try_cast
 from lakekeeper_delta.columns import Found, physical_name
@@ -29,13 +30,14 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
 LEVEL_TAG = "lakekeeper.level"
 KEY_TAG = "lakekeeper.key"
 CURVE_TAG = "lakekeeper.curve"  # "<boundaries' id>:<first position>:<last position>" on the key's curve
 
+_PLACE = rf"(?:^|/){RUN_FOLDER}/{LEVEL_FOLDERS}(?=/)"  # ends with the folders of key and level
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _SHORT_TEXT = 32  # Delta truncates text of more UTF-16 units than this; text of fewer bytes was not truncated
 _ABSOLUTE = "^([a-zA-Z][a-zA-Z0-9+.-]*:/|/)"
@@ -56,6 +58,33 @@ def read_blocks(
     _refuse_foreign(log, table)
     if keep is not None:
         table = table.filter(pc.is_in(table["path"], value_set=keep))
+    return _made(log, state, key, found, table)
+
+
+def added_blocks(
+    log: Log,
+    state: State,
+    key: ClusterKey | None,
+    found: Sequence[Found],
+    adds: DataFrame,
+    at: Mapping[str, int],
+) -> BlockSet:
+    """The live files of ``state`` among AddFile actions with their ``version``, as blocks.
+
+    ``at`` names these files, each with the version of its last add. Raises as :func:`read_blocks`.
+    """
+    table = log.jvm.to_arrow(adds.select("version", *_columns(state, found)))
+    _refuse_foreign(log, table)
+    last = [
+        at.get(path) == version
+        for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True)
+    ]
+    return _made(log, state, key, found, table.filter(pa.array(last, pa.bool_())))
+
+
+def _made(
+    log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], table: pa.Table
+) -> BlockSet:
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     columns["rows"] = _row_counts(log, state, columns)
     return make_blocks(_as_blocks(columns, found), key)
@@ -100,11 +129,25 @@ def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
         F.coalesce(dv.getField("cardinality"), F.lit(0)).alias("deleted_rows"),
         F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
         delete_id(dv).alias("delete_id"),
-        F.coalesce(try_cast(tags.getItem(LEVEL_TAG), "int"), F.lit(0)).alias("level"),
-        F.coalesce(tags.getItem(KEY_TAG), F.lit("")).alias("key_id"),
+        *_level_and_key(tags),
         F.col("path").rlike(_ABSOLUTE).alias("foreign"),
         *_curve(tags.getItem(CURVE_TAG)),
     )
+
+
+def _level_and_key(tags: Column) -> list[Column]:
+    """By the tags, else by the path: Trino's DELETE drops the tags of a file that it masks."""
+    from pyspark.sql import functions as F
+
+    level = try_cast(tags.getItem(LEVEL_TAG), "int")
+    place = F.when(level.isNull(), F.regexp_extract("path", _PLACE, 0))
+    key, folder = (F.element_at(F.split(place, "/"), at) for at in (-2, -1))
+    by_path = place != ""
+    key_id = F.when(by_path & (key != NO_KEY), key).when(~by_path | by_path.isNull(), tags.getItem(KEY_TAG))
+    return [
+        F.coalesce(level, F.when(by_path, F.substring(folder, 2, 4).cast("int")), F.lit(0)).alias("level"),
+        F.coalesce(key_id, F.lit("")).alias("key_id"),
+    ]
 
 
 def _curve(tag: Column) -> list[Column]:

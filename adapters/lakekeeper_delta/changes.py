@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from weakref import WeakKeyDictionary
@@ -11,7 +13,7 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
@@ -26,6 +28,8 @@ class _Seen:
     changes: Changes
 
 
+_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
+
 _last: WeakKeyDictionary[Log, _Seen] = WeakKeyDictionary()
 _lock = Lock()
 
@@ -34,8 +38,11 @@ def changes_since(log: Log, snapshot: Snapshot) -> Changes:
     """See ``spi.Adapter.changes_since``. Reads only the commits since the last call for this snapshot."""
     with _lock:
         seen = _last.get(log)
-    before = seen.changes if seen is not None and seen.snapshot is snapshot else _nothing(snapshot)
-    changes = _since(log, snapshot, before)
+    if seen is not None and seen.snapshot is snapshot:
+        before = seen.changes
+    else:
+        before = replace(_nothing(snapshot), earlier=_earlier(log, snapshot))
+    changes = replace(_since(log, snapshot, before), earlier=before.earlier)
     if not changes.obstacle:
         with _lock:
             _last[log] = _Seen(snapshot, changes)
@@ -44,6 +51,17 @@ def changes_since(log: Log, snapshot: Snapshot) -> Changes:
 
 def _nothing(snapshot: Snapshot) -> Changes:
     return Changes(-1 if snapshot.version is None else snapshot.version)
+
+
+def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
+    """The commits of the last seconds up to the snapshot: none, and nothing is read, if the newest is older."""
+    with suppress(Exception):  # a hint
+        version = snapshot.version or 0
+        state = log.at(version, snapshot.table_uuid)
+        made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
+        if time.time_ns() // 1_000_000 - made < _SECONDS_BEFORE_MS:
+            return commits_of(log).small(log, range(max(version + 1 - _FEW, 0), version + 1))
+    return ()
 
 
 def _since(log: Log, snapshot: Snapshot, before: Changes) -> Changes:

@@ -17,7 +17,6 @@ from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, W
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper_delta import rewrite
@@ -87,7 +86,7 @@ class DeltaColumnar:
             inputs=tuple(found[path] for path in task.inputs),
             columns=columns,
             key=key,
-            folder=f"{conf.root}/{run_folder(task.table_uuid, run_id)}",
+            folder=f"{conf.root}/{rewrite.folder_of(task, run_id)}",
             name=_NAME,
             target_bytes=task.target_bytes,
             row_group_bytes=min(conf.row_group_bytes, max(task.target_bytes // 4, 1)),
@@ -107,9 +106,9 @@ class DeltaColumnar:
         state = log.at(task.read_version, task.table_uuid)
         inputs = log.inputs(state, task.id, task.inputs)
         partition = json.loads(inputs.get(0).json())["add"].get("partitionValues") or {}
-        run, indexed = run_folder(task.table_uuid, run_id), Indexed.of(log, state)
+        folder, indexed = rewrite.folder_of(task, run_id), Indexed.of(log, state)
         outputs = tuple(
-            Output(f"{run}/{file.path.rpartition('/')[2]}", file.rows, file.bytes) for file in written
+            Output(f"{folder}/{file.path.rpartition('/')[2]}", file.rows, file.bytes) for file in written
         )
         now_ms = time.time_ns() // 1_000_000
         actions = []

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.planning.rebase import Rewrite, Winner, touched
 from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes, throwable
@@ -58,7 +59,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         transaction.trackFilesRead(log.scala_seq(inputs))
         _register_metrics(log, transaction, rewrites)
         tags = commit_tags(log, now, run_id, sum(r.replayed for r in rewrites))
-        operation = operation_of(log, now, snapshot)
+        operation = operation_of(log, now, snapshot.key)
     except LakekeeperError:
         raise
     except Exception as error:
@@ -143,11 +144,11 @@ def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
     return inputs, actions
 
 
-def operation_of(log: Log, now: State, snapshot: Snapshot) -> Any:
+def operation_of(log: Log, now: State, key: ClusterKey | None) -> Any:
     """OPTIMIZE, which readers, streams and other engines' conflict checks treat as a rewrite without data change."""
     columns = log.jvm.none()
-    if "clustering" in now.features and snapshot.key is not None:
-        columns = log.jvm.some(log.jvm.seq(column.name for column in snapshot.key.columns))
+    if "clustering" in now.features and key is not None:
+        columns = log.jvm.some(log.jvm.seq(column.name for column in key.columns))
     kind = getattr(log.delta, "DeltaOperations$Optimize")
     return kind(log.jvm.seq([]), log.jvm.seq([]), False, columns, False)
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lakekeeper.core.model.run_folders import is_run_folder
+from lakekeeper.core.model.run_folders import LEVEL_FOLDERS, is_run_folder
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _CODEC = r"(?:\.(?:snappy|gz|lzo|br|lz4|lz4raw|lz4_raw|zstd))?"
@@ -28,6 +28,7 @@ _NAMES = re.compile(
     rf"|deletion_vector_{_UUID}\.bin"
 )
 _CHANGES = "_change_data"
+_LEVEL = re.compile(LEVEL_FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,6 @@ class Folders:
 def recognised(path: str, folders: Folders) -> bool:
     """Whether a Delta writer made the file. ``path`` is relative to the table, and decoded."""
     *steps, name = path.split("/")
+    if steps and is_run_folder(steps[0]) and _LEVEL.fullmatch("/".join(steps[1:3])):
+        del steps[1:3]
     return _NAMES.fullmatch(name) is not None and all(map(folders.has, steps))

@@ -10,7 +10,7 @@ Each call checks the file of the newest known commit. If it differs, the log may
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,18 @@ class Commits:
             for version in sorted(self._known)[:-_REMEMBERED]:
                 del self._known[version]
         return _joined(found)
+
+    def small(self, log: Log, versions: range) -> tuple[Winner, ...]:
+        """The newest commits of a range, as far back as they are small. Raises NotFound if log cleanup removed one."""
+        found: list[Winner] = []
+        with self._lock:
+            for version in reversed(versions):
+                since = self._known.get(version) or self._small(log, version)
+                if since is None:
+                    break
+                self._known[version] = since
+                found[:0] = since.winners
+        return tuple(found)
 
     def _small(self, log: Log, version: int) -> Since | None:
         place = self._place(version)
@@ -286,8 +298,11 @@ def _winner(
     )
 
 
-def read_commits(log: Log, versions: range) -> DataFrame:
-    """Raw actions with their ``version``, through DeltaLogFileIndex: Spark's reader would treat a path as a glob."""
+def read_commits(log: Log, versions: Sequence[int], schema: StructType | None = None) -> DataFrame:
+    """Raw actions with their ``version``, through DeltaLogFileIndex: Spark's reader would treat a path as a glob.
+
+    ``schema`` is that of the actions; by default, with the parts that decide about conflicts.
+    """
     jvm = log.jvm
     hadoop = log.log.newDeltaHadoopConf()
     folder = log.log.logPath()
@@ -299,7 +314,7 @@ def read_commits(log: Log, versions: range) -> DataFrame:
         if any(name.endswith("FileNotFoundException") for name, _ in causes(error)):
             raise _gap(log, versions[0]) from error
         raise
-    schema = jvm.view.org.apache.spark.sql.types.DataType.fromJson(_schema().json())
+    schema = jvm.view.org.apache.spark.sql.types.DataType.fromJson((schema or _schema()).json())
     raw: DataFrame = jvm.dataframe(log.log.loadIndex(index, schema))
     return raw
 

@@ -117,6 +117,7 @@ class Log:
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
         self._inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._folders: set[str] = set()
 
     def latest(self) -> State:
         """The newest version, freshly listed. Raises NotFound if no table exists, Unsupported if Delta rejects it."""
@@ -176,6 +177,12 @@ class Log:
             while len(self._kept) > _KEPT_SNAPSHOTS:
                 self._kept.popitem(last=False)
         return state
+
+    def retention_ms(self, state: State) -> int:
+        """How long removed files are kept from Delta's own vacuum: as the table sets it, else Delta's default."""
+        configs = self.singleton("DeltaConfigs")
+        interval = configs.TOMBSTONE_RETENTION().fromMetaData(state.snapshot.metadata())
+        return int(configs.getMilliSeconds(interval))
 
     @property
     def delta(self) -> Any:
@@ -294,18 +301,24 @@ class Log:
         return self.log.startTransaction(self.catalog_table, self.jvm.some(state.snapshot))
 
     def at_folder(self, run: str) -> Any:
-        """A DeltaLog whose data path is the folder of a run, below the table: files written by it are stored there.
+        """A DeltaLog whose data path is the folder of a run, or one in it: files written by it are stored there.
 
         No log exists at that path, and none is created.
         """
         path = self.jvm.view.org.apache.hadoop.fs.Path
         folder = path(self.log.dataPath(), run)
+        with self._lock:
+            self._folders.add(run)
         return self.shim.log_at(self, folder)
 
     def forget_folder(self, run: str) -> None:
-        """Drop the folder of a run from Delta's cache."""
-        folder = self.jvm.view.org.apache.hadoop.fs.Path(self.log.dataPath(), run)
-        self.singleton("DeltaLog").invalidateCache(self.jvm.session, folder)
+        """Drop the folder of a run, and those in it, from Delta's cache."""
+        with self._lock:
+            known = {folder for folder in self._folders if folder == run or folder.startswith(f"{run}/")}
+            self._folders -= known
+        for folder in known | {run}:
+            path = self.jvm.view.org.apache.hadoop.fs.Path(self.log.dataPath(), folder)
+            self.singleton("DeltaLog").invalidateCache(self.jvm.session, path)
 
     def writer(self, state: State, run: str) -> Any:
         """An OptimisticTransaction that writes files for ``state`` into the folder of a run; it is never committed."""

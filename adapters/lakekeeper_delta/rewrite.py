@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
@@ -81,8 +81,7 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     if not live and _none_lives(log, state, inputs):
         # Spark would leave an empty file under a name that no action records.
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
-    run = run_folder(task.table_uuid, run_id)
-    written = write_files(log, state, rows, run, rows_per_file(task))
+    written = write_files(log, state, rows, folder_of(task, run_id), rows_per_file(task))
     made = [described(log, add) for add in written]
     outputs = tuple(output for output, _ in made)
     spans = _spans(log, state, written, outputs, task)
@@ -91,6 +90,12 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         for add, (output, data) in zip(written, made, strict=True)
     ]
     return Rewrite(task, outputs, rows_in=live, native=Written(actions, inputs), run_id=run_id)
+
+
+def folder_of(task: MergeTask, run_id: str) -> str:
+    """The folder for the outputs of a task, relative to the table: some writers drop the tags of an AddFile."""
+    run = run_folder(task.table_uuid, run_id)
+    return level_folder(run, task.key.key_id if task.key else "", task.level)
 
 
 def write_files(

@@ -224,9 +224,7 @@ class DeltaStorage:
         """The retention that the table sets, as Delta parses it; None if it sets none."""
         if not any(key.lower() == _RETENTION for key in state.properties):
             return None
-        configs = self._log.singleton("DeltaConfigs")
-        interval = configs.TOMBSTONE_RETENTION().fromMetaData(state.snapshot.metadata())
-        return int(configs.getMilliSeconds(interval))
+        return self._log.retention_ms(state)
 
     @contextmanager
     def _answering(self, what: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
+from lakekeeper_delta.block_refresh import refreshed_blocks
 from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
@@ -26,6 +28,7 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
 from lakekeeper_delta.restore import DeltaRestores
 from lakekeeper_delta.storage import DeltaStorage
+from lakekeeper_delta.undo import DeltaUndos
 from lakekeeper_delta.where import matching
 
 if TYPE_CHECKING:
@@ -118,10 +121,24 @@ class DeltaTable:
         )
 
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
-        """``snapshot`` if no commit followed; every change of a Delta table, its metadata included, is a commit."""
+        """``snapshot`` with the files of the commits since; every change of a Delta table is a commit.
+
+        None after a change of metadata, protocol or key, after more commits than a whole read is worth, and where log
+        cleanup has removed one of them.
+        """
         state = self.refuse_unsupported()
-        same = (snapshot.version, snapshot.table_uuid) == (state.version, state.table_uuid)
-        return snapshot if same else None
+        if state.table_uuid != snapshot.table_uuid or snapshot.version is None:
+            return None
+        if state.version == snapshot.version:
+            return snapshot
+        key, found, problem = self._key(state, columns)
+        if (key, problem) != (snapshot.key, snapshot.key_problem):
+            return None
+        blocks = refreshed_blocks(self._log, state, snapshot, found)
+        if blocks is None:
+            return None
+        times = commits_ms(self._log, state, blocks)
+        return replace(snapshot, version=state.version, blocks=blocks, commits_ms=times)
 
     def _key(
         self, state: State, columns: Sequence[str] | None
@@ -176,6 +193,11 @@ class DeltaTable:
     def restores(self) -> DeltaRestores:
         """Restores of deleted rows."""
         return DeltaRestores(self._log)
+
+    @property
+    def undos(self) -> DeltaUndos:
+        """Undoes runs."""
+        return DeltaUndos(self._log, self.refuse_unsupported)
 
     @property
     def columnar(self) -> DeltaColumnar:

@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes
-from lakekeeper_iceberg.changes import Committed, obstacle_to, unrelated, winners_after
+from lakekeeper_iceberg.changes import (
+    Committed,
+    earlier_than,
+    obstacle_to,
+    unrelated,
+    winners_after,
+)
 from lakekeeper_iceberg.deletes import FileDelete, Index, apply_deletes, index_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.listing import Listing, list_files
@@ -103,10 +109,10 @@ class Follower:
         version = -1 if current is None else int(current.snapshotId())
         obstacle = obstacle_to(metadata, schema, snapshot)
         with self._lock:
-            seen = self._start(snapshot)
+            seen = self._start(snapshot, metadata)
             commits, met = winners_after(metadata, current, {seen.version, snapshot.version})
             if met != seen.version:
-                seen = self._first(snapshot)  # rolled back
+                seen = self._first(snapshot, metadata)  # rolled back
             winners = (*seen.changes.winners, *(c.winner for c in commits))
             if not obstacle and met == -1:
                 obstacle = unrelated(snapshot, version)
@@ -116,7 +122,9 @@ class Follower:
             self._seen = replace(
                 after,
                 version=snapshot.version if current is None else version,
-                changes=replace(after.changes, version=version, winners=winners),
+                changes=replace(
+                    after.changes, version=version, winners=winners, earlier=seen.changes.earlier
+                ),
             )
             return self._seen.changes
 
@@ -136,15 +144,18 @@ class Follower:
         kept = [d for d in read if key_of(d) not in seen.gone] if seen.gone else list(read)
         return kept + [delete for _, delete in seen.added.get(path, ())]
 
-    def _start(self, snapshot: Snapshot) -> Seen:
+    def _start(self, snapshot: Snapshot, metadata: Any) -> Seen:
         known = self._seen
-        return known if known is not None and known.snapshot is snapshot else self._first(snapshot)
+        if known is not None and known.snapshot is snapshot:
+            return known
+        return self._first(snapshot, metadata)
 
-    def _first(self, snapshot: Snapshot) -> Seen:
+    def _first(self, snapshot: Snapshot, metadata: Any) -> Seen:
         listed = self._listed
         listing = listed[1] if listed is not None and listed[0] == snapshot.version else None
         version = snapshot.version
-        return Seen(snapshot, version, Changes(-1 if version is None else version), listing)
+        earlier = earlier_than(metadata, version)
+        return Seen(snapshot, version, Changes(-1 if version is None else version, earlier=earlier), listing)
 
     def _followed(self, pinned: Any, seen: Seen, commits: Sequence[Committed]) -> Seen:
         if not len(seen.snapshot.blocks):

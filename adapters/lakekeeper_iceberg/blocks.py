@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,13 @@ def blocks_of(
         },
         key,
     )
+
+
+def added_times(blocks: BlockSet, snapshots: pa.ChunkedArray, committed_at: Mapping[int, int]) -> BlockSet:
+    """The blocks with the commit times of the snapshots that added them; 0 for one that has expired."""
+    coded = _flat(snapshots).dictionary_encode()
+    times = np.array([committed_at.get(each, 0) for each in coded.dictionary.to_pylist()] or [0], np.int64)
+    return replace(blocks, added_at=times[coded.indices.to_numpy(zero_copy_only=False)])
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
 RUN_ID = "lakekeeper.run-id"
+_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
 _TOUCHED = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
@@ -40,16 +42,31 @@ def winners_after(
         if version in known or version in seen:
             break
         seen.add(version)
-        summary = at.summary()
-        operation = str(at.operation())
-        quiet = operation == "append" and all(summary.get(name) is None for name in _TOUCHED)
-        layout, when = operation == "replace", int(at.timestampMillis())
-        winner = Winner(version, operation, summary.get(RUN_ID) or "", layout, quiet, when)
-        found.append(Committed(winner, at, quiet))
+        winner = _winner(at)
+        found.append(Committed(winner, at, quiet=winner.appends))
         parent = at.parentId()
         at = None if parent is None else metadata.snapshot(parent)
     met = None if at is None else int(at.snapshotId())
     return found[::-1], met if met in known else -1
+
+
+def earlier_than(metadata: Any, version: int | None) -> tuple[Winner, ...]:
+    """The commits of the last seconds up to a snapshot, oldest first, a few at most."""
+    since = time.time_ns() // 1_000_000 - _SECONDS_BEFORE_MS
+    found: list[Winner] = []
+    at = None if version is None else metadata.snapshot(version)
+    while at is not None and len(found) < _FEW and int(at.timestampMillis()) >= since:
+        found.append(_winner(at))
+        parent = at.parentId()
+        at = None if parent is None else metadata.snapshot(parent)
+    return tuple(found[::-1])
+
+
+def _winner(at: Any) -> Winner:
+    summary, operation = at.summary(), str(at.operation())
+    appends = operation == "append" and all(summary.get(name) is None for name in _TOUCHED)
+    run, when = summary.get(RUN_ID) or "", int(at.timestampMillis())
+    return Winner(int(at.snapshotId()), operation, run, operation == "replace", appends, when)
 
 
 def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Changes:

@@ -16,12 +16,11 @@ from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, W
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.run_folders import run_folder
+from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.keys import SchemaFields
-from lakekeeper_iceberg.levels import folder
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 
@@ -111,7 +110,7 @@ class IcebergColumnar:
     def _place(self, table: Any, task: MergeTask, run_id: str, like: Any) -> str:
         """The folder of the outputs, as the table's own writers name it for the partition of an input."""
         home = staging.home_of(table, run_folder(task.table_uuid, run_id))
-        level = folder(home, task.key.key_id if task.key else "", task.level)
+        level = level_folder(home, task.key.key_id if task.key else "", task.level)
         placed = self.jvm.pinned(table, {"write.data.path": level})
         spec = table.specs().get(like.specId())
         provider = placed.locationProvider()

@@ -16,7 +16,7 @@ GUAVA = "org.apache.iceberg.relocated.com.google.common."
 _INVOKE = "java.lang.invoke."
 _OBJECT = "java.lang.Object"
 _TEXT = "java.lang.String"
-_PRIMITIVE = {"boolean": "Boolean", "long": "Long", "void": "Void"}
+_PRIMITIVE = {"boolean": "Boolean", "int": "Integer", "long": "Long", "void": "Void"}
 _BETWEEN = "\x01"
 
 Getter = tuple[str, str, str]
@@ -95,9 +95,18 @@ class Handles:
         ``statics`` are static methods with the object as their argument; their values are the last ones.
         """
 
+        def values() -> list[Any]:
+            return [self.method(*getter) for getter in getters] + [
+                self.static(*getter, cls) for getter in statics
+            ]
+
+        return self.joined(cls, values, *getters, *statics)
+
+    def joined(self, cls: str, values: Callable[[], Sequence[Any]], *key: Any) -> Any:
+        """As :meth:`record`, of any handles that take an object of the class; ``key`` identifies them."""
+
         def make() -> Any:
-            found = [self.method(*getter) for getter in getters]
-            found += [self.static(*getter, cls) for getter in statics]
+            found = values()
             plain = self.type(_OBJECT, cls)
             filters = self._jvm.array(self._jvm.view.java.lang.invoke.MethodHandle, found)
             for number, handle in enumerate(found):
@@ -107,7 +116,22 @@ class Handles:
             joined = self.invoke.permuteArguments(text, self.type(_TEXT, cls), one)  # the array holds zeros
             return self.proxy(GUAVA + "base.Function", joined)
 
-        return self.once(make, "record", cls, *getters, *statics)
+        return self.once(make, "record", cls, *key)
+
+    def entry(self, cls: str, method: str, key: int) -> Any:
+        """A handle: the value of a whole number in the map that a method returns; null without the map or the value."""
+        java = "java.util.Map"
+        values = self.objects([key])
+        get = self.invoke.insertArguments(self.method(java, "get", _OBJECT, _OBJECT), 1, values)
+        known = self.static("java.util.Objects", "nonNull", "boolean", _OBJECT).asType(
+            self.type("boolean", java)
+        )
+        found = self.invoke.guardWithTest(known, get, self.invoke.empty(self.type(_OBJECT, java)))
+        return self.invoke.filterReturnValue(self.method(cls, method, java), found)
+
+    def objects(self, values: Sequence[Any]) -> Any:
+        """A Java array of objects."""
+        return self._jvm.array(self._jvm.view.java.lang.Object, values)
 
     def _joined(self, count: int) -> Any:
         """A handle that joins so many objects to one text; null becomes an empty text."""
@@ -146,8 +170,11 @@ class BulkJvm(Jvm):
         self, items: Any, cls: str, getters: Sequence[Getter], statics: Sequence[Getter] = ()
     ) -> list[list[str]]:
         """Several values of each of many Java objects, as text (empty for null), in one call."""
-        made = self.collect.Iterables.transform(items, self.handles.record(cls, getters, statics))
-        text = str(self._joiner().join(made))
+        return self.records_by(items, self.handles.record(cls, getters, statics))
+
+    def records_by(self, items: Any, function: Any) -> list[list[str]]:
+        """As :meth:`records`, with a function that :meth:`Handles.joined` made."""
+        text = str(self._joiner().join(self.collect.Iterables.transform(items, function)))
         return [each.split(_BETWEEN) for each in text.split("\0")] if text else []
 
     def maps(self, items: Any, cls: str, method: str) -> list[dict[str, str]]:

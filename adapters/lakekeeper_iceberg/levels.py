@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.model.run_folders import RUN_FOLDER
+from lakekeeper.core.model.run_folders import NO_KEY, RUN_FOLDER
 
-NO_KEY = "none"
 _PLACE = rf"^.*/(?:lk|{RUN_FOLDER})/(?P<key>none|[0-9a-f]{{12}})/L(?P<level>[0-9]{{1,4}})/"
 
 
@@ -30,11 +29,6 @@ def data_root(location: str, properties: Mapping[str, str]) -> str:
         root = properties.get("write.object-storage.path")
     root = root or properties.get("write.folder-storage.path") or f"{location.rstrip('/')}/data"
     return root.rstrip("/")
-
-
-def folder(home: str, key_id: str, level: int) -> str:
-    """The folder for outputs of a level and key (``""``: no key), in the folder ``home`` of a run."""
-    return f"{home}/{key_id or NO_KEY}/L{level}"
 
 
 def own_folder(home: str, path: str) -> str:

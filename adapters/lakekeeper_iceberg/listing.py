@@ -1,4 +1,8 @@
-"""All live data and delete files of one snapshot: a single Arrow collect of the ``entries`` metadata table."""
+"""All live data and delete files of one snapshot.
+
+few files, of a common kind     the driver reads the manifests (``small_listing``): no Spark job
+else                            one Arrow collect of the ``entries`` metadata table
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
 
+from lakekeeper_iceberg import small_listing
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.small_listing import PATH_FIELD
 
-_PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
 BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_count", "value_count")
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row per file."""
+    """``data`` and ``deletes``: Arrow tables with the columns of :func:`list_files`, one row per file.
+
+    ``manifest`` is the CRC-32 of the path of the manifest that lists the file.
+    """
 
     data: pa.Table
     deletes: pa.Table
@@ -32,11 +40,18 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
     ``metrics`` are column names in Iceberg's spelling (``a.b`` for a nested one); column ``i`` adds
     ``lower_bound_i``, ``upper_bound_i``, ``null_value_count_i``, ``nan_value_count_i``, ``value_count_i``.
     """
+    few = small_listing.list_files(jvm, table, metrics)
+    return list_by_spark(jvm, table, metrics) if few is None else Listing(*few)
+
+
+def list_by_spark(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing:
+    """As :func:`list_files`, for any table, by a Spark job."""
     entries = jvm.metadata_table(table, "ENTRIES")
     file = "data_file"
     position = F.col(f"{file}.content") == 1
     columns = [
         F.col("snapshot_id"),
+        F.crc32(F.input_file_name()).alias("manifest"),
         # Snapshots of v1 tables have no sequence numbers.
         F.coalesce(F.col("sequence_number"), F.lit(0).cast("bigint")).alias("seq"),
         F.coalesce(F.col("file_sequence_number"), F.lit(0).cast("bigint")).alias("file_seq"),
@@ -49,8 +64,8 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
         _optional(entries, "referenced_data_file", "string").alias("referenced"),
         _optional(entries, "content_offset", "bigint").alias("dv_offset"),
         _optional(entries, "content_size_in_bytes", "bigint").alias("dv_bytes"),
-        F.when(position, F.col(f"{file}.lower_bounds")[F.lit(_PATH_FIELD)]).alias("path_low"),
-        F.when(position, F.col(f"{file}.upper_bounds")[F.lit(_PATH_FIELD)]).alias("path_high"),
+        F.when(position, F.col(f"{file}.lower_bounds")[F.lit(PATH_FIELD)]).alias("path_low"),
+        F.when(position, F.col(f"{file}.upper_bounds")[F.lit(PATH_FIELD)]).alias("path_high"),
     ]
     for i, name in enumerate(metrics):
         quoted = "`" + name.replace("`", "``") + "`"

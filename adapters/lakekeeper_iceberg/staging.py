@@ -17,8 +17,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
-from lakekeeper_iceberg.levels import data_root, folder, own_folder
+from lakekeeper_iceberg.levels import data_root, own_folder
 from lakekeeper_iceberg.native import Iceberg
 
 COUNTED = "lakekeeper_rows_read"
@@ -97,7 +98,7 @@ def write_staged(
 ) -> tuple[Made, tuple[Output, ...]]:
     """Write rows in order, in the folder of a run for the task's level; (DataFiles, outputs)."""
     key_id = task.key.key_id if task.key else ""
-    place = folder(home_of(table, run), key_id, task.level)
+    place = level_folder(home_of(table, run), key_id, task.level)
     files = _write(jvm, table, rows, place, _spec_of(table, task), sort_order, _target_bytes(task))
     return Made(tuple(files)), outputs_of(files)
 

@@ -14,14 +14,14 @@ org.apache.iceberg.BaseFileScanTask: new/5
 org.apache.iceberg.BaseTable: new/2 operations/0
 org.apache.iceberg.IcebergBuild: version/0
 org.apache.iceberg.LocationProviders: locationsFor/2
-org.apache.iceberg.ManifestFiles: readDeleteManifest/3 readPaths/3
+org.apache.iceberg.ManifestFiles: read/3 readDeleteManifest/3 readPaths/3
 org.apache.iceberg.MetricsConfig: forTable/1
 org.apache.iceberg.PartitionSpecParser: toJson/1
 org.apache.iceberg.SchemaParser: toJson/1
 org.apache.iceberg.SnapshotProducer: .base .commitUUID .manifestLists cleanAll/0 cleanUncommitted/1 snapshotId/0
 org.apache.iceberg.SortOrderParser: toJson/1
 org.apache.iceberg.StaticTableOperations: new/3
-org.apache.iceberg.TableMetadataParser: toJson/1
+org.apache.iceberg.TableMetadataParser: fromJson/2 toJson/1
 org.apache.iceberg.TableMetadata: buildFrom/1 currentSchemaId/0 currentSnapshot/0 defaultSpecId/0 formatVersion/0
 org.apache.iceberg.TableMetadata: location/0 metadataFileLocation/0 properties/0 uuid/0
 org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnapshot/2 setCurrentSchema/1

@@ -6,7 +6,7 @@ import json
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from lakekeeper.errors import (
 from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging, surface
+from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.columnar import IcebergColumnar
@@ -54,6 +55,7 @@ from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restore import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
 from lakekeeper_iceberg.storage import IcebergStorage
+from lakekeeper_iceberg.undo import IcebergUndos
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class _Staged:
 
 _KEPT_RUNS = 16
 _READ_FROM = "metadata file"  # that a snapshot was read from, in its memo
+_LISTED = "listing"  # by which a snapshot is brought up to date, in its memo
 _S3 = ("s3", "s3a", "s3n")
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
@@ -223,22 +226,40 @@ class IcebergTable:
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         self._refresh()
-        pinned = self._jvm.pinned(self._table)
-        snapshot = self._seen(pinned, columns, where)
-        snapshot.memo[_READ_FROM] = str(pinned.operations().current().metadataFileLocation())
-        return snapshot
+        return self._seen(self._jvm.pinned(self._table), columns, where)
 
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
-        """``snapshot`` if the table still has the metadata file that it was read from.
-
-        After a commit the delete files of each data file have to be matched again: that takes a whole read.
-        """
+        """``snapshot`` if its metadata file is still the newest; else brought up to date from new manifests alone."""
         self._refresh()
-        place = str(self._metadata().metadataFileLocation())
-        return snapshot if snapshot.memo.get(_READ_FROM) == place else None
+        pinned = self._jvm.pinned(self._table)
+        if snapshot.memo.get(_READ_FROM) == str(pinned.operations().current().metadataFileLocation()):
+            return snapshot
+        kept: Listed | None = snapshot.memo.get(_LISTED)
+        if kept is None or pinned.currentSnapshot() is None:
+            return None
+        look, properties, problem = self._look(pinned, columns)
+        if (properties, look.key, problem) != (snapshot.properties, snapshot.key, snapshot.key_problem):
+            return None
+        found = refreshed(look, kept, snapshot.blocks)
+        if found is None:
+            return None
+        blocks, listing = found
+        self._follower.listed(int(pinned.currentSnapshot().snapshotId()), listing.listing)
+        return self._made(look, properties, problem, blocks, listing)
 
     def _seen(self, pinned: Any, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """The Snapshot of a pinned table; its blocks are the live data files."""
+        look, properties, problem = self._look(pinned, columns)
+        blocks, kept = self._blocks(look)
+        if where is not None and pinned.currentSnapshot() is not None:
+            chosen = files_that_may_match(self._jvm, pinned, where)
+            if chosen is not None:
+                blocks = blocks.take(np.array([path in chosen for path in blocks.path.to_pylist()], np.bool_))
+        snapshot = self._made(look, properties, problem, blocks, None if where else kept)
+        return snapshot if where is None else replace(snapshot, complete=False)
+
+    def _look(self, pinned: Any, columns: Sequence[str] | None) -> tuple[Look, Mapping[str, str], str]:
+        """How the blocks of a pinned table are made, its properties, and why its own key is unusable."""
         metadata = pinned.operations().current()
         schema = self._schema(metadata)
         check_supported(self.table, metadata, schema)
@@ -253,25 +274,31 @@ class IcebergTable:
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
         commits = known_commits(self._jvm, metadata, version)
-        blocks = self._blocks(pinned, version, key, modes, commits.at)
-        if where is not None and version is not None:
-            chosen = files_that_may_match(self._jvm, pinned, where)
-            if chosen is not None:
-                blocks = blocks.take(np.array([path in chosen for path in blocks.path.to_pylist()], np.bool_))
-        return Snapshot(
+        look = Look(self._jvm, pinned, key, modes, commits, self._unpartitioned(metadata))
+        return look, properties, problem
+
+    def _made(
+        self, look: Look, properties: Mapping[str, str], problem: str, blocks: BlockSet, kept: Listed | None
+    ) -> Snapshot:
+        metadata = look.pinned.operations().current()
+        current = metadata.currentSnapshot()
+        snapshot = Snapshot(
             table=self.table,
             format=IcebergFormat.name,
-            version=version,
+            version=None if current is None else int(current.snapshotId()),
             table_uuid=str(metadata.uuid()),
             schema_id=f"{metadata.currentSchemaId()}/{metadata.defaultSpecId()}",
-            key=key,
+            key=look.key,
             blocks=blocks,
-            complete=where is None,
             properties=properties,
-            commits_ms=commits.of_writers,
-            rewritten=commits.rewritten,
+            commits_ms=look.commits.of_writers,
+            rewritten=look.commits.rewritten,
             key_problem=problem,
         )
+        snapshot.memo[_READ_FROM] = str(metadata.metadataFileLocation())
+        if kept is not None:
+            snapshot.memo[_LISTED] = kept
+        return snapshot
 
     def version(self) -> Snapshot:
         self._refresh()
@@ -383,6 +410,14 @@ class IcebergTable:
         return IcebergRestores(self._jvm, self.table, self._planner, table, seen, self._attempts_of, lock)
 
     @property
+    def undos(self) -> IcebergUndos:
+        def table() -> Any:
+            self._refresh()
+            return self._table
+
+        return IcebergUndos(self._jvm, self.table, table, _commit_locks.__getitem__)
+
+    @property
     def columnar(self) -> IcebergColumnar:
         return IcebergColumnar(self._jvm, self._planner, lambda: self._table)
 
@@ -422,23 +457,18 @@ class IcebergTable:
             if gone or deleted:
                 raise Conflict(f"{self.table}: {why(gone, deleted, seen)}", _winner(seen))
 
-    def _blocks(
-        self,
-        pinned: Any,
-        version: int | None,
-        key: ClusterKey | None,
-        modes: Sequence[str],
-        committed_at: Mapping[int, int],
-    ) -> BlockSet:
-        if version is None:
-            empty: list[list[Any]] = [[] for _ in (key.columns if key else ())]
+    def _blocks(self, look: Look) -> tuple[BlockSet, Listed | None]:
+        """The blocks of a whole read, and what a later refresh needs."""
+        current = look.pinned.currentSnapshot()
+        if current is None:
+            empty: list[list[Any]] = [[] for _ in (look.key.columns if look.key else ())]
             bounds = dict.fromkeys(("lo", "hi", "null_count", "exact"), empty)
-            return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, key)
-        names = [".".join(column.path) for column in key.columns] if key else []
-        files = listing.list_files(self._jvm, pinned, names)
-        self._follower.listed(version, files)
-        applied = apply_deletes(files, self._unpartitioned(pinned.operations().current()))
-        return blocks_of(files, applied, key, modes, committed_at)
+            return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, look.key), None
+        files = listing.list_files(self._jvm, look.pinned, look.metrics)
+        self._follower.listed(int(current.snapshotId()), files)
+        applied = apply_deletes(files, look.unpartitioned)
+        blocks = blocks_of(files, applied, look.key, look.modes, look.commits.at)
+        return blocks, listed(look, files)
 
     def _key(
         self,

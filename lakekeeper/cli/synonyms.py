@@ -18,6 +18,7 @@ COMMANDS = {
     "remove-orphan-files": "vacuum --orphans",
     "restore": "trash restore",
     "undrop": "trash restore",
+    "rollback": "undo",
     "options": "docs/reference/options.md and conf/lakekeeper-defaults.conf",
     "set-cluster-key": "cluster-by",
 }

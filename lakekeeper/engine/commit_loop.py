@@ -128,14 +128,19 @@ def pause_seconds(attempt: int) -> float:
 
 
 def settled_version(adapter: Adapter[Any], snapshot: Snapshot, run_id: str, clock: Clock) -> int | None:
-    """The version that carries ``run_id``, searched for a bounded time; None if the log does not show it (yet).
+    """The version that carries ``run_id``, searched for a bounded time; None if the log does not show it (yet)."""
+    return settled(lambda: adapter.changes_since(snapshot).landed(run_id), clock)
+
+
+def settled(landed: Callable[[], int | None], clock: Clock) -> int | None:
+    """The version that ``landed`` finds, called for a bounded time; None if it does not find it (yet).
 
     A catalog that has just lost the response to a commit often fails the next call too. A failed read says nothing,
     and the outcome stays unknown.
     """
     for pause in _LOOKS:
         with suppress(Exception):
-            version = adapter.changes_since(snapshot).landed(run_id)
+            version = landed()
             if version is not None:
                 return version
         if pause:

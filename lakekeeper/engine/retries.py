@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import CommitError, OptionError, RetentionError, Unsupported
+from lakekeeper.errors import CommitError, OptionError, RetentionError, UndoError, Unsupported
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ AT_WORK = (0.2, 1.0, 4.0, 10.0, 20.0)
 """Pauses in seconds once there are finished groups to lose."""
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
 """Errors of the code itself: a further call ends as the first did."""
-_FINAL = (CommitError, OptionError, RetentionError, Unsupported, *_FAULTS)
+_FINAL = (CommitError, OptionError, RetentionError, UndoError, Unsupported, *_FAULTS)
 
 
 def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:

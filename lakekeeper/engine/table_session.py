@@ -70,8 +70,10 @@ class TableSession:
 
     @property
     def nbytes(self) -> int:
-        """Memory held by the blocks of the kept snapshots, in bytes."""
-        return sum(snapshot.blocks.nbytes for snapshot in self._kept.values())
+        """Memory held by the kept snapshots, in bytes: by their blocks, and by what else an adapter keeps with them."""
+        kept = self._kept.values()
+        others = sum(int(getattr(each, "nbytes", 0)) for one in kept for each in one.memo.values())
+        return sum(snapshot.blocks.nbytes for snapshot in kept) + others
 
     def resume(self, earlier: TableSession) -> None:
         """Take over the snapshots of an earlier session of the same name; each is checked against the log when used."""

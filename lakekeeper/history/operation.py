@@ -20,6 +20,7 @@ from lakekeeper.core.model.report import (
     MergeReport,
     MetadataReport,
     RestoreReport,
+    UndoReport,
 )
 from lakekeeper.core.scheduling.outcome import merged, vacuumed
 from lakekeeper.core.units import DAY_MS
@@ -27,10 +28,10 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 
 CORE_SECONDS = "CORE_SECONDS"
 Metrics = Mapping[str, int | float]
-Report = MergeReport | VacuumReport | DeleteReport | RestoreReport | MetadataReport
+Report = MergeReport | VacuumReport | DeleteReport | RestoreReport | UndoReport | MetadataReport
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_NOT_METRICS = frozenset({"version", "version_before", "version_after"})
+_NOT_METRICS = frozenset({"version", "version_before", "version_after", "rollback_to"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,15 @@ def ended(report: Report) -> Ended:
         reason = Reason.of(Code.NOTHING_TO_DO if report.already else Code.DONE)
         run_ids = tuple(filter(None, (report.run_id,)))
         return Ended(status, reason, metrics, version_after=report.version, run_ids=run_ids)
+    if isinstance(report, UndoReport):
+        return Ended(
+            report.status,
+            Reason.of(Code.NOTHING_TO_DO) if report.already else Reason.of(Code.UNDONE, run=report.undone),
+            metrics,
+            version_before=report.version_before,
+            version_after=report.version_after,
+            run_ids=tuple(filter(None, (report.run_id,))),
+        )
     status = "done" if report.changed else "idle"
     reason = Reason.of(Code.DONE if report.changed else Code.NOTHING_TO_DO)
     return Ended(status, reason, metrics, version_after=report.version)

@@ -4,6 +4,7 @@ adapter    one table of one format: snapshots, reads, writes and commits; and wh
 rows       row-level operations: find rows deleted by concurrent commits, delete rows, restore rows
 storage    the files of a table, as ``vacuum`` sees them
 columnar   merges of files whose rows never enter the JVM
+undo       brings back the layout before a run
 
 May import ``lakekeeper.core`` and ``lakekeeper.errors``.
 """
@@ -35,6 +36,7 @@ from lakekeeper.spi.rows import (
     Traces,
 )
 from lakekeeper.spi.storage import MetadataChange, Storage
+from lakekeeper.spi.undo import Reversal, Undone, Undos
 
 __all__ = [
     "PHASES",
@@ -52,6 +54,7 @@ __all__ = [
     "Places",
     "Prepared",
     "Restores",
+    "Reversal",
     "RowDeletes",
     "Rows",
     "Runner",
@@ -59,4 +62,6 @@ __all__ = [
     "TableName",
     "Tidied",
     "Traces",
+    "Undone",
+    "Undos",
 ]

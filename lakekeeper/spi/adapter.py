@@ -32,6 +32,7 @@ from lakekeeper.spi.rows import (
     Traces,
 )
 from lakekeeper.spi.storage import Storage
+from lakekeeper.spi.undo import Undos
 
 Observer = Callable[[str, Mapping[str, Any]], None]
 """``observer(phase, info)``. An exception raised by it stops the run, as a crash at that point would."""
@@ -183,6 +184,11 @@ class Adapter(Protocol[Rows]):
     @property
     def restores(self) -> Restores[Rows]:
         """Restores deleted rows."""
+        ...
+
+    @property
+    def undos(self) -> Undos:
+        """Undoes runs that changed only the layout."""
         ...
 
     @property

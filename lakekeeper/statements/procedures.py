@@ -73,6 +73,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("drop_partition", _one(rows.DELETE)),
         Procedure("trash", _each(rows.TRASH)),
         Procedure("restore", _one(rows.RESTORE)),
+        Procedure("undo", _one(rows.UNDO)),
         Procedure("empty_trash", _each(rows.TRASH)),
         Procedure("streams", _one(rows.STREAMS)),
         Procedure("clustering_information", _one(rows.INFORMATION)),

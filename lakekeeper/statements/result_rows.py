@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
-from lakekeeper.core.model.report import DeleteReport, KeyReport, MergeReport, MetadataReport, RestoreReport
+from lakekeeper.core.model.report import (
+    DeleteReport,
+    KeyReport,
+    MergeReport,
+    MetadataReport,
+    RestoreReport,
+    UndoReport,
+)
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -55,7 +62,7 @@ def _vacuum(report: VacuumReport) -> list[Row]:
     return [_fields(report) | {"reason": str(report.ended), "deleted_files_count_by_kind": kinds}]
 
 
-def _plain(report: DeleteReport | RestoreReport) -> list[Row]:
+def _plain(report: DeleteReport | RestoreReport | UndoReport) -> list[Row]:
     return [_fields(report)]
 
 
@@ -126,6 +133,12 @@ DELETE = Columns(
 RESTORE = Columns(
     "name STRING, kind STRING, rows BIGINT, files BIGINT, bytes BIGINT, status STRING, version BIGINT, "
     "run_id STRING, duration_ms BIGINT",
+    _plain,
+)
+UNDO = Columns(
+    "undone STRING, restored_data_files_count BIGINT, restored_bytes_count BIGINT, "
+    "removed_data_files_count BIGINT, removed_bytes_count BIGINT, status STRING, version_before BIGINT, "
+    "version_after BIGINT, rollback_to BIGINT, run_id STRING, duration_ms BIGINT",
     _plain,
 )
 METADATA = Columns(

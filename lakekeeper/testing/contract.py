@@ -13,6 +13,7 @@ pytest.register_assert_rewrite(
     "lakekeeper.testing.delete_contract",
     "lakekeeper.testing.curve_contract",
     "lakekeeper.testing.storage_contract",
+    "lakekeeper.testing.undo_contract",
 )
 
 from lakekeeper.testing.curve_contract import CurveContract
@@ -22,6 +23,7 @@ from lakekeeper.testing.replay_contract import ReplayContract
 from lakekeeper.testing.rewrite_contract import RewriteContract
 from lakekeeper.testing.snapshot_contract import SnapshotContract
 from lakekeeper.testing.storage_contract import StorageContract
+from lakekeeper.testing.undo_contract import UndoContract
 
 
 class AdapterContract(
@@ -32,5 +34,6 @@ class AdapterContract(
     DeleteContract,
     CurveContract,
     StorageContract,
+    UndoContract,
 ):
     """Subclass it, declare ``capabilities`` and ``kinds``, and give it a fixture ``harness``."""

@@ -40,6 +40,7 @@ from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.row_counts import physical_rows
 from lakekeeper.testing.storage import MemoryStorage
+from lakekeeper.testing.undos import MemoryUndos
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import LAYOUT, DataFile, Entry, Kinds, Version, row_bytes
 
@@ -269,6 +270,11 @@ class MemoryAdapter:
     def restores(self) -> MemoryRestores:
         """How deleted rows are put back."""
         return MemoryRestores(self)
+
+    @property
+    def undos(self) -> MemoryUndos:
+        """How runs are undone."""
+        return MemoryUndos(self)
 
     @property
     def notes(self) -> MemoryNotes:

@@ -166,7 +166,7 @@ def alone() -> list[tuple[str, Callable[[Sequence[str], Path], int]]]:
 
 
 def _duckdb(paths: Sequence[str], out: Path) -> int:
-    import duckdb  # type: ignore[import-not-found]  # installed for this bench alone
+    import duckdb  # installed for this bench alone
 
     shutil.rmtree(out, ignore_errors=True)
     duckdb.sql(
@@ -176,7 +176,7 @@ def _duckdb(paths: Sequence[str], out: Path) -> int:
 
 
 def _polars(paths: Sequence[str], out: Path) -> int:
-    import polars as pl  # type: ignore[import-not-found]  # installed for this bench alone
+    import polars as pl  # installed for this bench alone
 
     pl.read_parquet(list(paths)).sort("k").write_parquet(f"{out}.parquet", compression="zstd")
     return 1

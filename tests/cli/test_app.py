@@ -302,6 +302,22 @@ def test_compact_needs_no_key(run: Run, table: str) -> None:
 
 
 @both
+def test_a_run_is_undone_where_its_rollback_is_allowed(run: Run, spark: SparkSession, table: str) -> None:
+    [made] = run("compact", table, "--json").json["run_ids"]
+    planned = run("undo", table, made, "--dry-run", "--json").json
+    assert (planned["status"], planned["restored_data_files_count"]) == ("planned", 6)
+    if planned["rollback_to"] is not None:
+        refused = run("undo", table, made, "--json")
+        assert (refused.code, refused.json["error"]["type"]) == (1, "UndoError")
+        assert "--allow-rollback" in refused.err
+    done = run("undo", table, made, "--allow-rollback")
+    assert (done.code, "restored    6 files" in done.out) == (0, True)
+    assert run("info", table, "--columns", "k", "--json").json["total_partition_count"] == 6
+    assert "was undone before" in run("undo", table, made, "--allow-rollback").out
+    assert run("undo", table, "no such run").code == 2
+
+
+@both
 def test_a_key_is_stored_shown_and_removed(run: Run, spark: SparkSession, table: str) -> None:
     tried = run("cluster-by", table, "k,id", "--dry-run")
     assert (tried.code, "none would become (k, id)" in tried.out) == (0, True)

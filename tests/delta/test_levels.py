@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import lakekeeper as lk
 from tests.delta.scene import Scene
 from tests.rewrites import recluster
 
@@ -70,12 +73,45 @@ def test_other_tags_are_kept_and_no_provider_without_clustering(filled: Scene) -
     assert add["tags"].keys() == {"lakekeeper.level", "lakekeeper.key"}
 
 
-def test_a_level_that_is_no_number_is_none(filled: Scene) -> None:
-    import json
+def by_hand(scene: Scene, **changes: object) -> None:
+    """A commit that adds a file again, with some fields of its AddFile changed; None: without the field."""
+    add = next(a["add"] for a in scene.actions() if "add" in a) | changes
+    kept = {name: value for name, value in add.items() if value is not None}
+    actions = {"commitInfo": {"operation": "TAG"}}, {"add": kept}
+    log = scene.path / "_delta_log" / f"{scene.version + 1:020d}.json"
+    log.write_text("\n".join(json.dumps(action) for action in actions))
 
+
+@pytest.mark.parametrize("tags", [None, {}, {"lakekeeper.level": "high", "lakekeeper.key": "else"}])
+def test_without_tags_they_are_found_by_the_path(filled: Scene, tags: dict[str, str] | None) -> None:
+    """Findings on engines, 2.6: Trino's DELETE writes the AddFile of a file that it masks without its tags."""
     recluster(filled, level=3)
-    add = next(a["add"] for a in filled.actions() if "add" in a)
-    add["tags"]["lakekeeper.level"] = "high"
-    log = filled.path / "_delta_log" / f"{filled.version + 1:020d}.json"
-    log.write_text("\n".join(json.dumps(a) for a in ({"commitInfo": {"operation": "TAG"}}, {"add": add})))
-    assert _levels(filled) == [0]
+    before = filled.adapter().snapshot(["k"])
+    by_hand(filled, tags=tags)
+    after = filled.adapter().snapshot(["k"])
+    assert _levels(filled) == [3]
+    assert after.blocks.key_id == before.blocks.key_id
+    assert _levels(filled, "v") == [0]
+
+
+def test_a_file_whose_tags_were_dropped_is_not_rewritten(filled: Scene) -> None:
+    table = lk.table(filled.spark, filled.sql)
+    table.cluster_by("k")
+    assert table.recluster(policy="full").changed
+    assert table.plan().tasks == ()
+    by_hand(filled, tags=None)
+    assert table.plan().tasks == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "k=1/L3/none/L2/part.parquet",
+        "lk/none/L2/part.parquet",
+        "lk3f2a9c01b7de5f6an1/none/L2x/part.parquet",
+        "lk3f2a9c01b7de5f6an1/nothing/L2/part.parquet",
+    ],
+)
+def test_other_paths_have_no_level(filled: Scene, path: str) -> None:
+    by_hand(filled, path=path, tags=None)
+    assert set(_levels(filled)) == {0}

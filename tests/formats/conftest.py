@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from tests.formats.lakes import KINDS, Lake
 
-_DELETES = {"test_delete", "test_drop_partition", "test_merge_deletes", "test_races"}
+_DELETES = {"test_delete", "test_drop_partition", "test_merge_deletes", "test_races", "test_undo"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

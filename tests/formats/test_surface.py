@@ -48,6 +48,8 @@ def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Su
         table = lk.table(lake.spark, name)
         table.cluster_by("k")
         table.delete("id % 9 = 1")
+        [run] = table.recluster(policy="full").run_ids
+        table.undo(run, allow_rollback=True)
         table.recluster(policy="full")
         table.delete("id % 9 = 2")
         table.merge_deletes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
-from lakekeeper.errors import Conflict
+import lakekeeper as lk
+from lakekeeper.core.model.run_name import RunName
+from lakekeeper.errors import CommitError, Conflict, UndoError
 from lakekeeper.spark.catalogs import places
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper.spi import Tidied
+from lakekeeper.spi import Reversal, Tidied
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.oracles.rest_catalog import rest_catalog
 from tests.rewrites import recluster, rewritten, tasks_of
@@ -116,5 +119,65 @@ def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) ->
 def test_a_catalog_that_ignores_the_parent_of_namespaces(rest: Scene) -> None:
     """Each answer lists all namespaces again; a vacuum that looks for other tables asks for each of them once."""
     rest.create("k INT, v STRING").run(fill(0, 20))
-    found = {place.name for place in places(Jvm(rest.spark), rest.catalog, ())}
-    assert found == {rest.name}
+    listed = [place.name for place in places(Jvm(rest.spark), rest.catalog)]
+    assert listed == [rest.name]
+
+
+def merged(table: Scene) -> str:
+    [run] = lk.table(table.spark, table.sql).recluster("k", policy="full").run_ids
+    return run
+
+
+def found(table: Scene, run: str) -> Reversal:
+    reversal = table.adapter().undos.find(RunName.parse(run))
+    assert isinstance(reversal, Reversal)
+    return reversal
+
+
+@pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
+def test_what_comes_between_the_check_of_an_undo_and_its_swap_wins(
+    catalog: str, request: pytest.FixtureRequest
+) -> None:
+    table: Scene = request.getfixturevalue(catalog)
+    table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
+    run = merged(table)
+    undos, reversal = table.adapter().undos, found(table, run)
+    table.run("DELETE FROM {t} WHERE v = 'v7'")
+    rows = table.spark_rows()
+    with pytest.raises(Conflict):
+        undos.commit(reversal, "abc-undo1")
+    assert table.spark_rows() == rows
+    assert undos.landed(reversal, "abc-undo1") is None
+    with pytest.raises(UndoError, match="1 commit of others"):
+        undos.find(RunName.parse(run))
+
+
+@pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
+def test_a_snapshot_that_expires_between_check_and_swap_is_not_gone_back_to(
+    catalog: str, request: pytest.FixtureRequest
+) -> None:
+    """Its files are being deleted; of a REST catalog, the requirements of the commit do not mention it."""
+    table: Scene = request.getfixturevalue(catalog)
+    table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+    run = merged(table)
+    undos, reversal = table.adapter().undos, found(table, run)
+    table.java().expireSnapshots().expireOlderThan(time.time_ns() // 1_000_000).retainLast(1).commit()
+    rows = table.spark_rows()
+    with pytest.raises(CommitError):
+        undos.commit(reversal, "abc-undo1")
+    assert table.spark_rows() == rows
+    with pytest.raises(UndoError, match="expired"):
+        undos.find(RunName.parse(run))
+
+
+@pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
+def test_an_undo_goes_back(catalog: str, request: pytest.FixtureRequest) -> None:
+    table: Scene = request.getfixturevalue(catalog)
+    table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
+    before, rows = table.version, table.spark_rows()
+    done = lk.table(table.spark, table.sql).undo(merged(table), allow_rollback=True)
+    assert (table.version, done.version_after, done.rollback_to) == (before, before, before)
+    assert (done.restored_data_files_count, done.run_id) == (2, "")
+    assert table.spark_rows() == rows
+    table.run(fill(40, 50), "DELETE FROM {t} WHERE v = 'v41'")
+    assert sum(table.spark_rows().values()) == sum(rows.values()) + 9

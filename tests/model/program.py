@@ -36,7 +36,7 @@ from lakekeeper.engine.trash import entries as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Capabilities, Commit, Observer, Restores
+from lakekeeper.spi import Capabilities, Commit, Observer, Restores, Undos
 from lakekeeper.testing.memory import Parts
 from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, SharedNotes
 
@@ -227,6 +227,10 @@ class Scripted:
 
     @property
     def restores(self) -> Restores[Parts]:
+        raise NotImplementedError
+
+    @property
+    def undos(self) -> Undos:
         raise NotImplementedError
 
     @property

@@ -16,14 +16,11 @@ from pyiceberg.table.puffin import PuffinFile
 
 from lakekeeper.testing.values import text
 
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 """Properties that reach a store: none for the local disk."""
 
 
-def rows(
-    metadata: str, snapshot_id: int | None, properties: Mapping[str, str] = NOTHING
-) -> Counter[str]:
+def rows(metadata: str, snapshot_id: int | None, properties: Mapping[str, str] = NOTHING) -> Counter[str]:
     """Canonical texts of all rows at a snapshot, with their numbers; ``metadata`` is a metadata file."""
     return Counter(text(row) for row in records(metadata, snapshot_id, properties))
 

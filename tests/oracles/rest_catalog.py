@@ -168,7 +168,10 @@ def rest_catalog(
     With ``warehouse``, its tables are there, reached with ``properties`` of pyiceberg.
     """
     catalog = SqlCatalog(
-        "rest", uri=f"sqlite:///{home}/rest.db", warehouse=warehouse or home.as_uri(), **dict(properties or {})
+        "rest",
+        uri=f"sqlite:///{home}/rest.db",
+        warehouse=warehouse or home.as_uri(),
+        **dict(properties or {}),
     )
     server = _Server(catalog, tamper)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

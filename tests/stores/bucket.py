@@ -47,7 +47,9 @@ class Bucket:
         token = ""
         while True:
             more = f"&continuation-token={quote(token, safe='')}" if token else ""
-            text = self._ask("GET", f"/{self.name}?list-type=2&prefix={quote(prefix, safe='')}{more}").decode()
+            text = self._ask(
+                "GET", f"/{self.name}?list-type=2&prefix={quote(prefix, safe='')}{more}"
+            ).decode()
             found |= {unescape(_KEY.findall(entry)[0]): entry for entry in _ENTRY.findall(text)}
             page = _TOKEN.search(text)
             if page is None:

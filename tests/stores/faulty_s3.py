@@ -125,7 +125,7 @@ class _Relay(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._relay()
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that http.server looks for
 
     def log_message(self, *_: object) -> None:
         """Tests have no use for an access log."""

@@ -26,6 +26,7 @@ from tests.opening import adapter_of
 from tests.oracles import delta_log, iceberg_log
 from tests.stores.bucket import LAKE, Bucket, pyiceberg_properties
 
+
 @dataclass(frozen=True)
 class Kind:
     """One kind. ``catalog`` is empty for Delta; tables are in the bucket of this name."""

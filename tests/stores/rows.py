@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.stores.kinds import StoreTable
+from tests.stores.outcomes import SAME_ROWS
 
-NOW = {"retention_hours": 0, "allow_unsafe_retention": True}
+NOW: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True}
 """A vacuum that keeps the newest version alone."""
 T = TypeVar("T", bound=StoreTable)
 
@@ -31,4 +32,4 @@ def same_rows(table: StoreTable, rows: Counter[str]) -> str:
     """Assert that both readers find these rows."""
     assert table.spark_rows() == rows, "Spark reads other rows"
     assert table.log_rows() == rows, "the reader without Spark reads other rows"
-    return "same rows"
+    return SAME_ROWS

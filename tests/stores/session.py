@@ -53,10 +53,10 @@ def s3_confs(address: str) -> dict[str, str]:
 
 
 def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
-    """``ice``: SQLite and S3FileIO. ``hio``: SQLite and S3A. ``hdp``: a Hadoop catalog. ``rest``, at an address, and with
-    ResolvingFileIO.
+    """The catalogs by name.
 
-    ``quick`` is as ``ice``, and tries nothing twice.
+    ice    SQLite, S3FileIO         hio    SQLite, S3A          quick   as ``ice``, and tries nothing twice
+    hdp    a Hadoop catalog, S3A    rest   at an address, ResolvingFileIO
     """
     confs = {
         **_catalog("ice", f"s3://{LAKE}/ice", home, address),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ class Contracted:
     table: StoreTable
     kinds: Kinds
 
-    def adapter(self) -> Adapter:
+    def adapter(self) -> Adapter[Any]:
         return self.table.adapter()
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -53,7 +54,7 @@ class Contracted:
     def leftovers(self) -> set[str]:
         return self.table.leftovers()
 
-    def _writer(self, rows: Sequence[Row]):
+    def _writer(self, rows: Sequence[Row]) -> Any:
         writer = frame(self.table.spark, self.kinds, rows).writeTo(self.table.sql)
         return writer.option("distribution-mode", "none").option("fanout-enabled", "true")
 

@@ -189,7 +189,9 @@ def with_users(rows: Counter[str]) -> Counter[str]:
 def next_version(table: StoreTable) -> int:
     """The number of the next Delta commit."""
     names = [key.rpartition("/")[2] for key in table.bucket.keys(f"{table.prefix}/_delta_log/")]
-    return 1 + max(int(name.removesuffix(".json")) for name in names if name[:20].isdigit() and name.endswith(".json"))
+    return 1 + max(
+        int(name.removesuffix(".json")) for name in names if name[:20].isdigit() and name.endswith(".json")
+    )
 
 
 def test_a_hadoop_catalog_on_s3_is_refused(spark: SparkSession, name: str, bucket: Bucket) -> None:

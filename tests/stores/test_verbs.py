@@ -18,6 +18,7 @@ from tests.stores.kinds import Kind, StoreTable
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, append, filled, same_rows
 
+
 @pytest.fixture
 def table(spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None) -> StoreTable:
     return filled(kind.table(spark, bucket, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.units import Ints
 
 _CODES = {"partition": "partitions", "key_id": "key_ids", "curve_id": "curve_ids"}
 """Columns of codes, and the table that each refers to."""
@@ -23,6 +24,22 @@ def changed_blocks(blocks: BlockSet, gone: Collection[str], added: BlockSet) -> 
         pc.invert(pc.is_in(blocks.path, value_set=named)).to_numpy(zero_copy_only=False), np.bool_
     )
     return joined(blocks.take(stay), added)
+
+
+def with_deletes(
+    blocks: BlockSet, delete_id: Sequence[str], deleted_rows: Ints, delete_bytes: Ints
+) -> BlockSet:
+    """``blocks`` with other deletes, one value for each block; they count as in ``make_blocks``."""
+    ids = pa.array(delete_id, pa.string())
+    masked = np.asarray(pc.not_equal(ids, "").to_numpy(zero_copy_only=False), np.bool_) | (deleted_rows > 0)
+    return replace(
+        blocks,
+        delete_id=ids,
+        deleted_rows=deleted_rows,
+        delete_bytes=delete_bytes,
+        delete_files=masked.astype(np.int64),
+        delete_rows=deleted_rows,
+    )
 
 
 def joined(first: BlockSet, second: BlockSet) -> BlockSet:

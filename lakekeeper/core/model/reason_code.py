@@ -241,6 +241,7 @@ class Code(str, Enum):
     DELETE_FILES_MERGED = "delete_files_merged", "delete files merged"
     DELETE_FILES_NOT_MERGED = "delete_files_not_merged", "delete files not merged: {error}"
     DONE = "done", "done"
+    UNDONE = "undone", "run {run} undone"
     FILES_REMAIN = "files_remain", "{files:count file} could not be deleted"
     STOPPED = "stopped", "stopped, {files:count file} remain: {error}"
     NO_VERSIONS = "no_versions", "the table has no version yet"

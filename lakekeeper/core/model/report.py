@@ -10,7 +10,7 @@ from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report_html import report_html
-from lakekeeper.core.model.report_text import render_delete, render_report, render_restore
+from lakekeeper.core.model.report_text import render_delete, render_report, render_restore, render_undo
 from lakekeeper.core.text.result import Result
 
 DONE, PARTIAL, FAILED, IDLE, PLANNED = "done", "partial", "failed", "idle", "planned"
@@ -215,6 +215,46 @@ class RestoreReport(Result):
 
     def __str__(self) -> str:
         return render_restore(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReport(Result):
+    """The result of ``undo``: the files that came back, and those that left.
+
+    undone            the run that was undone
+    version_after     the version that has the layout back; None in a dry run
+    already           the run was undone before: nothing was committed
+    rollback_to       the version to which the branch went back, or would go; None if the undo is a new version
+    run_id            of the commit, in the table's log; empty after a rollback, which leaves no trace of its own there
+    """
+
+    table: str
+    undone: str
+    dry_run: bool = False
+    version_before: int | None = None
+    version_after: int | None = None
+    restored_data_files_count: int = 0
+    restored_bytes_count: int = 0
+    removed_data_files_count: int = 0
+    removed_bytes_count: int = 0
+    already: bool = False
+    rollback_to: int | None = None
+    run_id: str = ""
+    duration_ms: int = 0
+
+    @property
+    def status(self) -> str:
+        """``done``, ``idle`` if it was undone before or, in a dry run, ``planned``."""
+        if self.already:
+            return IDLE
+        return PLANNED if self.dry_run else DONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "status": self.status}
+
+    def __str__(self) -> str:
+        return render_undo(self)
 
 
 @dataclass(frozen=True, slots=True)

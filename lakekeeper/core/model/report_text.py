@@ -9,7 +9,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.text.formatting import counted, size
 
 if TYPE_CHECKING:
-    from lakekeeper.core.model.report import DeleteReport, MergeReport, RestoreReport
+    from lakekeeper.core.model.report import DeleteReport, MergeReport, RestoreReport, UndoReport
 
 
 def render_report(report: MergeReport) -> str:
@@ -104,3 +104,23 @@ def render_restore(report: RestoreReport) -> str:
         f"{report.table}: restored {rows} where {report.where}, in {files}, version {report.version}\n"
         f"  run         {report.run_id}"
     )
+
+
+def render_undo(report: UndoReport) -> str:
+    """An undo in a few lines."""
+    if report.already:
+        return f"{report.table}: run {report.undone} was undone before; version {report.version_after} has its layout"
+    head = f"{report.table}: undo of run {report.undone}"
+    if report.dry_run:
+        by = "" if report.rollback_to is None else f", by a rollback to version {report.rollback_to}"
+        first = f"dry run of undo: nothing was written\n{head} would bring back{by}"
+    else:
+        first = f"{head} in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> "
+        first += f"{report.version_after}{'' if report.rollback_to is None else ' (rollback)'}"
+    restored, removed = report.restored_data_files_count, report.removed_data_files_count
+    lines = [
+        first,
+        f"  restored    {counted(restored, 'file')}, {size(report.restored_bytes_count)}",
+        f"  removed     {counted(removed, 'file')}, {size(report.removed_bytes_count)}",
+    ]
+    return "\n".join([*lines, f"  run         {report.run_id}"] if report.run_id else lines)

@@ -9,6 +9,9 @@
 Files left by a dead run are found by this name alone, and no table can mistake another's folder for its own, wherever
 the two are stored. The name has only letters and digits: Trino and Presto reject a deletion vector whose prefix has
 any other character.
+
+The level and key of a data file are in its path too, ``<folder of the run>/<key id or "none">/L<level>/``: a path
+survives writers that rewrite the metadata of a file.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ import re
 
 RUN_FOLDER = r"lk[0-9a-f]{12}[0-9a-z]{1,32}n[0-9]{1,9}"
 """A pattern for the name of a run's folder, valid in Python, Java and RE2."""
+
+NO_KEY = "none"
+LEVEL_FOLDERS = r"(none|[0-9a-f]{12})/L([0-9]{1,4})"
+"""A pattern for the folders of a key and a level, with a group for each: as for `RUN_FOLDER`."""
 
 _RUN_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,9})")
 _FOLDER = re.compile(RUN_FOLDER)
@@ -41,6 +48,11 @@ def run_folder(table_uuid: str, run_id: str) -> str:
         raise ValueError(f"{run_id!r} is not a run id: letters and digits, a hyphen and a number")
     table = hashlib.sha256(table_uuid.lower().encode()).hexdigest()[:12]
     return f"lk{table}{found[1]}n{found[2]}"
+
+
+def level_folder(home: str, key_id: str, level: int) -> str:
+    """The folder for data files of a level and key (``""``: no key), in the folder ``home`` of a run."""
+    return f"{home}/{key_id or NO_KEY}/L{level}"
 
 
 def folders_of_run(path: str) -> tuple[str, ...]:

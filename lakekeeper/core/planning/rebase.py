@@ -136,6 +136,7 @@ class Changes:
     removed        paths of the snapshot's blocks that are live no more
     delete_ids     path → deletes in force now, for blocks whose deletes changed
     obstacle       why nothing of ours may be committed any more (table re-created, schema changed …); None if it may
+    earlier        commits of the seconds before the snapshot, oldest first, as far as they cost little: a hint
     """
 
     version: int
@@ -143,6 +144,7 @@ class Changes:
     removed: frozenset[str] = frozenset()
     delete_ids: Mapping[str, str] = field(default_factory=dict)
     obstacle: Reason | None = None
+    earlier: tuple[Winner, ...] = ()
 
     @property
     def only_our_rewrites(self) -> bool:

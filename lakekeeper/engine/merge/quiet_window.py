@@ -75,11 +75,18 @@ class QuietWindow:
         now = self.clock.now_ms()
         if self._until_ms < 0:
             self._until_ms = now + self.longest_ms
-        pause = min(self._pause_ms([w for w in changes.winners if w.changes_rows], now), self._until_ms - now)
+        winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.changes_rows)]
+        pause = min(self._pause_ms(winners, now), self._until_ms - now)
         if pause <= 0:
             return True
         self.clock.wait(pause / 1000)
         return False
+
+    def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
+        """Of the commits before ours began, those of a stream that goes on: a short rewrite may meet none of them."""
+        since = self._looked_ms - _LONGEST_WINDOWS * self.window_ms
+        recent = [w for w in earlier if w.changes_rows and w.at_ms >= since]
+        return recent if len(recent) >= _STEADY else []
 
     def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
         newest, known = (winners[-1].version if winners else -1), self._met
@@ -89,28 +96,29 @@ class QuietWindow:
             return 0
         # A commit from the future is another machine's clock: it is as old as it is going to be.
         age = max(self._looked_ms - max(w.at_ms for w in winners), 0)
-        period = _period_ms(sorted(w.at_ms for w in winners))
+        period, longest = _period_ms(sorted(w.at_ms for w in winners))
         # Of a statement that ended since the look before, our own clock says how long ago that was at most.
         if ended and 2 * (now - self._before_ms) <= (period or self.window_ms // 2):
             return 0
         self._missed += ended
         if self._missed > _MISSED:
             return 0
-        left = self._quiet_ms(period, len(winners)) - age
+        left = self._quiet_ms(period, longest, len(winners)) - age
         if left <= 0:  # no writer is expected; but a look from before a long replay is stale
             return 0 if newest == known or now - self._looked_ms <= _LONGEST_MS else _SHORTEST_MS
         step = min(period // _LOOKS or left, _LONGEST_MS) - (now - self._looked_ms)
         return min(max(step, _SHORTEST_MS), left)
 
-    def _quiet_ms(self, period: int, commits: int) -> int:
-        """How long after its last commit a user is taken to have gone."""
-        return 2 * period if commits >= _STEADY else max(self.window_ms, 2 * period)
+    def _quiet_ms(self, period: int, longest: int, commits: int) -> int:
+        """How long after its last commit a user is taken to have gone: a stream also appends now and then."""
+        usual = max(2 * period, min(3 * longest // 2, self.window_ms))
+        return usual if commits >= _STEADY else max(self.window_ms, usual)
 
 
-def _period_ms(moments: Sequence[int]) -> int:
-    """The usual time between the last commits; 0 where there is only one."""
+def _period_ms(moments: Sequence[int]) -> tuple[int, int]:
+    """The usual and the longest time between the last commits; 0 where there is only one."""
     steps = sorted(late - early for early, late in pairwise(moments[-2 * _STEADY :]))
-    return steps[len(steps) // 2] if steps else 0
+    return (steps[len(steps) // 2], steps[-1]) if steps else (0, 0)
 
 
 @dataclass(slots=True)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -173,6 +174,20 @@ def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
         names = ", ".join(entry.name for entry in known.values()) or "nothing"
         raise NotFound(adapter.table, f"the trash has no single entry '{name}'; it holds {names}")
     return fits[0]
+
+
+def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
+    """Names of the entries that hold files of these paths, spelled as commits name them; without those in doubt."""
+    ends = tuple(
+        f"/{spelling}" for path in paths for spelling in (path.lstrip("/"), unquote(path).lstrip("/"))
+    )
+    found = []
+    for entry in entries(adapter).values():
+        with suppress(AdapterError):
+            moves = _moves(adapter, adapter.storage, entry) if entry.kind == "files" else []
+            if any(f"/{source}".endswith(ends) for source, _, _ in moves):
+                found.append(entry.name)
+    return found
 
 
 def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = ()) -> TrashEntry:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lakekeeper.core.model.block_changes import changed_blocks
-from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.model.block_changes import changed_blocks, with_deletes
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import draw_blocks
 
@@ -49,3 +49,22 @@ def test_blocks_under_keys_of_different_columns_are_not_joined() -> None:
     other = draw_blocks(random.Random(2), ClusterKey(KEY.columns[:1]))
     with pytest.raises(ValueError, match="under one key"):
         changed_blocks(drawn(1), (), other)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_other_deletes_count_as_those_of_blocks_that_were_read_with_them(seed: int) -> None:
+    rng, blocks = random.Random(seed), drawn(seed)
+    n = len(blocks)
+    ids = [rng.choice(["", "d1", "d2"]) for _ in range(n)]
+    rows = np.array([rng.choice([UNKNOWN, 1, 5]) if each else 0 for each in ids], np.int64)
+    size = np.array([7 if each else 0 for each in ids], np.int64)
+    plain = {"path": blocks.path, "rows": blocks.rows, "bytes": blocks.bytes}
+    read = make_blocks(plain | {"delete_id": ids, "deleted_rows": rows, "delete_bytes": size}, None)
+    made = with_deletes(make_blocks(plain, None), ids, rows, size)
+    assert list(made) == list(read)
+    for name in ("delete_files", "delete_rows", "deleted_rows", "delete_bytes", "delete_id"):
+        one, other = getattr(made, name), getattr(read, name)
+        assert (one.tolist(), one.dtype if name != "delete_id" else one.type) == (
+            other.tolist(),
+            other.dtype if name != "delete_id" else other.type,
+        )

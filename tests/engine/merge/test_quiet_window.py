@@ -161,6 +161,43 @@ def test_a_short_rewrite_that_saw_one_or_two_statements_meets_the_gap_too(
         assert time.now_ms <= start + 2 * period + 2 * replay, start
 
 
+@pytest.mark.parametrize("period,length,replay", [(1000, 500, 150), (1500, 1000, 300)])
+def test_a_rewrite_that_met_no_statement_of_a_stream_meets_the_gap_too(
+    period: int, length: int, replay: int
+) -> None:
+    """Beside Trino with a statement each second, rewrites of half a second made statements fail."""
+    for start in range(40_000, 40_000 + period, 50):
+        last, time = start // period * period, Time(start)
+        before = at(*range(last - 2 * period, last + 1, period)).winners
+        stream = Steady(period, length, replay, time, since=start + 1)
+        quiet = QuietWindow(time.clock, 5000, 10_000)
+
+        while not quiet.passed(
+            quiet.look(lambda s=stream, e=before: replace(s.changes_since(None), earlier=e))  # type: ignore[misc]
+        ):
+            pass
+        assert not stream.hurts(), start
+        assert time.now_ms <= start + 2 * period + 2 * replay, start
+
+
+def test_one_or_two_deletes_before_a_call_are_not_waited_for() -> None:
+    """As a script does it: delete, then merge what is deleted."""
+    for moments in ((99_900,), (99_000, 99_900)):
+        assert waited(Log(replace(at(), earlier=at(*moments).winners)), window=5000) == []
+
+
+def test_a_stream_that_appends_now_and_then_goes_on() -> None:
+    """Each second INSERT, UPDATE, DELETE or MERGE: after an INSERT, two seconds have passed since rows changed."""
+    moments = (93_000, 94_000, 95_000, 97_000, 98_000, 99_000)
+    stream = replace(at(), earlier=at(*moments).winners)
+    assert sum(waited(Log(stream), window=5000, now=101_100)) > 0.5
+
+
+def test_a_stream_that_ended_before_a_call_is_not_waited_for() -> None:
+    earlier = at(91_000, 92_000, 93_000, 94_000).winners
+    assert waited(Log(replace(at(), earlier=earlier)), window=5000) == []
+
+
 @pytest.mark.parametrize("replay", [900, 4750])
 def test_a_stream_that_leaves_no_gap_is_waited_for_a_few_times_only(replay: int) -> None:
     """A statement lands during each replay: 60 of them in a row once made one commit of 285 s."""

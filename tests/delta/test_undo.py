@@ -1,0 +1,137 @@
+"""What an undo writes to a Delta log, and which logs rule it out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper.errors import NotFound, UndoError
+from tests.delta.scene import Scene
+from tests.opening import table_later
+from tests.oracles import delta_log
+
+pytestmark = pytest.mark.delta
+VECTORS = {"delta.enableDeletionVectors": "true"}
+WEEK = 7 * 24
+
+
+def filled(scene: Scene, **properties: str) -> Scene:
+    """Three files over the same keys, one of them with a deletion vector."""
+    given = VECTORS | {name.replace("_", "."): value for name, value in properties.items()}
+    scene.create("k INT, v STRING", properties=given)
+    for start in (0, 20, 40):
+        rows = f"cast(id * 37 % 101 AS int) AS k, concat('v', id) AS v FROM range({start}, {start + 20})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}")
+    return scene.run("DELETE FROM {t} WHERE v IN ('v3', 'v4')")
+
+
+def merged(scene: Scene) -> str:
+    [run] = lk.table(scene.spark, scene.sql).recluster("k", policy="full").run_ids
+    return run
+
+
+def undone(scene: Scene, run: str, hours: float = 0) -> None:
+    table_later(scene.spark, scene.sql, hours).undo(run)
+
+
+def adds(scene: Scene) -> dict[str, Any]:
+    """The live AddFile actions, without what a new commit may set."""
+    found = delta_log.replay(scene.path, None).adds
+    kept = {path: dict(add) for (path, _), add in found.items()}
+    for add in kept.values():
+        add.pop("dataChange", None)
+        if not add.get("tags"):
+            add.pop("tags", None)
+    return kept
+
+
+def test_each_action_comes_back_as_it_was_and_changes_no_data(scene: Scene) -> None:
+    filled(scene, delta_enableRowTracking="true")
+    lk.table(scene.spark, scene.sql).cluster_by("k")
+    before, rows = adds(scene), scene.log_rows()
+    run = merged(scene)
+    undone(scene, run)
+    assert json.dumps(adds(scene), sort_keys=True) == json.dumps(before, sort_keys=True)
+    assert scene.log_rows() == scene.spark_rows() == rows
+    files = [
+        next(iter(action.items())) for action in scene.actions() if not {"add", "remove"}.isdisjoint(action)
+    ]
+    assert {kind for kind, _ in files} == {"add", "remove"}
+    assert {file["dataChange"] for _, file in files} == {False}
+    info = next(action["commitInfo"] for action in scene.actions() if "commitInfo" in action)
+    assert (info["operation"], info["tags"]["lakekeeper.run"]) == ("OPTIMIZE", run.replace("-", "-undo"))
+    assert (info["operationMetrics"]["numAddedFiles"], info["operationMetrics"]["numRemovedFiles"]) == (
+        "3",
+        "1",
+    )
+
+
+def test_change_feeds_and_streams_see_nothing_of_it(scene: Scene, tmp_path_factory: Any) -> None:
+    filled(scene, delta_enableChangeDataFeed="true")
+    sink, checkpoint = (str(tmp_path_factory.mktemp(name)) for name in ("sink", "checkpoint"))
+
+    def drain() -> int:
+        reader = scene.spark.readStream.format("delta").option("ignoreDeletes", "true")
+        stream = reader.option("skipChangeCommits", "true").load(str(scene.path)).writeStream
+        stream = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        stream.format("parquet").start(sink).awaitTermination()
+        return scene.spark.read.parquet(sink).count()
+
+    before = drain()
+    run = merged(scene)
+    assert drain() == before
+    undone(scene, run)
+    assert drain() == before
+    feed = scene.spark.read.format("delta").option("readChangeFeed", "true")
+    assert feed.option("startingVersion", scene.version - 1).load(str(scene.path)).count() == 0
+    scene.run("INSERT INTO {t} VALUES (1, 'new')")
+    assert drain() == before + 1
+
+
+def test_beyond_the_retention_of_removed_files_it_is_refused(scene: Scene) -> None:
+    """Any vacuum may be deleting them just then."""
+    run = merged(filled(scene))
+    version = scene.version
+    with pytest.raises(UndoError, match="older than the table's retention"):
+        undone(scene, run, WEEK + 1)
+    assert scene.version == version
+    undone(scene, run, WEEK - 1)
+    assert scene.version == version + 1
+
+
+@pytest.mark.parametrize(
+    "later, why",
+    [
+        (lambda s: s.run("ALTER TABLE {t} ADD COLUMN w INT"), "the columns changed"),
+        (lambda s: s.run("DELETE FROM {t} WHERE v = 'v30'"), "DELETE"),
+        (lambda s: s.run("OPTIMIZE {t}", "INSERT INTO {t} VALUES (1, 'x')", "OPTIMIZE {t}"), "OPTIMIZE"),
+        (lambda s: s.run("RESTORE TABLE {t} TO VERSION AS OF 1"), "RESTORE"),
+        (lambda s: s.run("UPDATE {t} SET v = 'u' WHERE k = 5"), "UPDATE"),
+    ],
+    ids=["columns", "delete", "optimize", "restore", "update"],
+)
+def test_what_rules_it_out_is_named_and_nothing_is_written(
+    scene: Scene, later: Callable[[Scene], Any], why: str
+) -> None:
+    run = merged(filled(scene))
+    later(scene)
+    version, rows = scene.version, scene.log_rows()
+    with pytest.raises(UndoError, match=why):
+        undone(scene, run)
+    assert (scene.version, scene.log_rows()) == (version, rows)
+
+
+def test_a_run_whose_commit_the_log_no_longer_has_is_not_found(scene: Scene) -> None:
+    run = merged(filled(scene))
+    at = scene.version
+    scene.run("INSERT INTO {t} VALUES (1, 'x')")
+    lk.table(scene.spark, scene.sql).compact_metadata()
+    scene.log().log.checkpoint()
+    for version in range(at + 1):
+        (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(NotFound, match="no commit of run"):
+        undone(scene, run)

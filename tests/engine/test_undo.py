@@ -1,0 +1,274 @@
+"""Runs of maintenance that are undone: the files come back as they were, and no user's commit is lost by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.report import UndoReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.trash.entries import entries, restore_files
+from lakekeeper.engine.undo import undo
+from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.errors import NotFound, OptionError, Rejected, UndoError, Unknown
+from lakekeeper.spi import Observer
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
+
+
+@pytest.fixture(params=[Settings(), Settings(row_deletes=False, linear=False)], ids=["masks", "copies"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    made = overlapping(settings=request.param)
+    made.table.delete("k = 7")
+    return made
+
+
+def undone(scene: Scene, run: str, observer: Observer | None = None, **given: Any) -> UndoReport:
+    adapter, clock = MemoryAdapter(scene.table), clock_of(scene)
+    options = resolve(given.pop("options", None))
+    return undo(adapter, run, options, observer=observer, clock=clock, **given)
+
+
+def clock_of(scene: Scene) -> Clock:
+    return Clock(now_ms=lambda: scene.table.now_ms, wait=scene.pauses.append)
+
+
+def refused(scene: Scene, run: str, error: type[Exception] = UndoError) -> None:
+    """Assert that the run cannot be undone, and that nothing is written or read for that."""
+
+    def act() -> None:
+        with pytest.raises(error):
+            undone(scene, run)
+
+    scene.untouched(act)
+
+
+def files(scene: Scene) -> dict[str, object]:
+    return files_at(scene, scene.table.current.number)
+
+
+def files_at(scene: Scene, version: int) -> dict[str, object]:
+    return dict(scene.table.version(version).files)
+
+
+def two_commits(scene: Scene, between: Callable[[], object] = lambda: None) -> None:
+    """An operation ``abc`` of two commits, of which the second merges what the first wrote."""
+    for number, largest in enumerate((20, 60), start=1):
+        scene.run("full", options={"max-rows-per-file": largest})
+        scene.table.versions[-1] = replace(scene.table.current, run_id=f"abc-{number}")
+        if number == 1:
+            between()
+
+
+def before_commit(act: Callable[[], object]) -> Observer:
+    """Acts before the first attempt, after the run was checked."""
+    left = [act]
+
+    def observe(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and left:
+            left.pop()()
+
+    return observe
+
+
+def swept(scene: Scene, **given: Any) -> int:
+    request = VacuumRequest(resolve({"retain-last": 1}), age_ms=0, allow_unsafe=True, **given)
+    return vacuum(scene.adapter, request, clock=clock_of(scene)).deleted_files_count
+
+
+def test_all_commits_of_an_operation_are_undone_in_one() -> None:
+    scene = groups_apart()
+    before, rows_before = files(scene), scene.table.fingerprint()
+    report = scene.run("ranges", options=IN_PARTS)
+    assert len(report.run_ids) > 1
+    after, commits = files(scene), scene.table.touched.commits
+    done = undone(scene, report.run_ids[0].partition("-")[0])
+    assert files(scene) == before
+    assert scene.table.fingerprint() == rows_before
+    assert scene.table.touched.commits == commits + 1
+    assert done.status == "done"
+    assert done.restored_data_files_count == len(set(before) - set(after))
+    assert done.removed_data_files_count == len(set(after) - set(before))
+    assert done.version_after == scene.table.current.number
+    assert scene.table.leftovers() == set()
+    assert registered(scene.adapter.notes) == {}
+
+
+def test_the_newest_commit_of_an_operation_is_undone_alone() -> None:
+    scene = groups_apart()
+    report = scene.run("ranges", options=IN_PARTS)
+    before = files_at(scene, scene.table.current.number - 1)
+    undone(scene, report.run_ids[-1])
+    assert files(scene) == before
+
+
+def test_of_an_operation_that_merged_its_own_files_again_the_first_inputs_come_back(scene: Scene) -> None:
+    before, rows_before = files(scene), scene.table.fingerprint()
+    two_commits(scene)
+    undone(scene, "abc")
+    assert files(scene) == before
+    assert scene.table.fingerprint() == rows_before
+
+
+def test_a_delete_between_the_commits_of_an_operation_is_not_lost() -> None:
+    scene = overlapping()
+    two_commits(scene, lambda: scene.table.delete("k = 3"))
+    refused(scene, "abc")
+    before = files_at(scene, scene.table.current.number - 1)
+    undone(scene, "abc-2")
+    assert files(scene) == before
+
+
+def test_an_earlier_commit_whose_files_were_merged_again_is_not(scene: Scene) -> None:
+    first = scene.run("full", options={"max-rows-per-file": 20})
+    scene.run("full", options={"max-rows-per-file": 60})
+    refused(scene, first.run_ids[0])
+
+
+def test_what_was_undone_can_be_done_again_and_undone_again(scene: Scene) -> None:
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    merged = files(scene)
+    first = undone(scene, run)
+    undone(scene, first.run_id)
+    assert files(scene) == merged
+    undone(scene, run)
+    assert files(scene) == before
+
+
+def test_an_undo_of_what_is_undone_commits_nothing(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    first = undone(scene, run)
+    commits = scene.table.touched.commits
+    again = undone(scene, run)
+    assert (again.status, again.version_after) == ("idle", first.version_after)
+    assert scene.table.touched.commits == commits
+
+
+def test_the_next_pass_merges_again_what_an_undo_brought_back(scene: Scene) -> None:
+    """An undo marks nothing: who wants the layout to stay excludes the table, or sets other thresholds."""
+    [run] = scene.run("ranges").run_ids
+    merged = len(files(scene))
+    undone(scene, run)
+    again = scene.run("ranges")
+    assert again.changed
+    assert len(files(scene)) == merged
+
+
+@pytest.mark.parametrize("rival", ["k = 3", "k >= 0"], ids=["a row", "all rows"])
+def test_a_delete_between_check_and_commit_wins(scene: Scene, rival: str) -> None:
+    [run] = scene.run("full").run_ids
+    with pytest.raises(UndoError, match="DELETE"):
+        undone(scene, run, before_commit(lambda: scene.table.delete(rival)))
+    assert scene.table.current.operation == "DELETE"
+    assert not [row for row in scene.table.rows() if row["k"] == 3]
+    assert registered(scene.adapter.notes) == {} or all(
+        intent.ended for intent in registered(scene.adapter.notes).values()
+    )
+
+
+def test_an_append_between_check_and_commit_stays(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    undone(scene, run, before_commit(lambda: scene.table.append(rows(99))))
+    assert [row for row in scene.table.rows() if row["k"] == 99]
+
+
+def test_a_commit_that_is_refused_leaves_the_layout(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    merged = files(scene)
+    adapter = MemoryAdapter(scene.table)
+    adapter.faults.outcomes.append("rejected")
+    with pytest.raises(Rejected):
+        undo(adapter, run, resolve(), clock=clock_of(scene))
+    assert files(scene) == merged
+
+
+def test_an_outcome_that_the_log_settles_is_reported(scene: Scene) -> None:
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    adapter = MemoryAdapter(scene.table)
+    adapter.faults.outcomes.append("unknown, landed")
+    assert undo(adapter, run, resolve(), clock=clock_of(scene)).version_after == scene.table.current.number
+    assert files(scene) == before
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be_so(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    merged = files(scene)
+    adapter = MemoryAdapter(scene.table)
+    adapter.faults.outcomes.append("unknown, lost")
+    with pytest.raises(Unknown, match="undo the run again"):
+        undo(adapter, run, resolve(), clock=clock_of(scene))
+    assert files(scene) == merged
+
+
+def test_files_that_a_vacuum_deleted_cannot_come_back(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    merged = files(scene)
+    if scene.table.settings.linear:
+        scene.table.later(10**9)
+    assert swept(scene)
+    with pytest.raises(UndoError, match=r"vacuum|expired"):
+        undone(scene, run)
+    assert files(scene) == merged
+
+
+def test_files_in_the_trash_are_restored_first() -> None:
+    scene = overlapping()
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    scene.table.later(10**9)
+    assert swept(scene, trash=True)
+    [entry] = entries(scene.adapter).values()
+    with pytest.raises(UndoError, match=f"restore {entry.name} first"):
+        undone(scene, run)
+    restore_files(scene.adapter, entry.name)
+    undone(scene, run)
+    assert files(scene) == before
+
+
+def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
+    """The run is registered as a reader of the version before."""
+    scene = overlapping()
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    scene.table.later(10**9)
+    undone(scene, run, before_commit(lambda: swept(scene)))
+    assert files(scene) == before
+    assert scene.table.rows()
+
+
+def test_only_merges_are_undone(scene: Scene) -> None:
+    scene.table.apply("DELETE", lambda now: now, "abc-1")
+    refused(scene, "abc-1")
+
+
+def test_a_change_of_the_columns_since_is_refused(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    scene.table.add_column("late", "int")
+    refused(scene, run)
+
+
+@pytest.mark.parametrize(
+    "run, error",
+    [("zzz-1", NotFound), ("zzz", NotFound), ("", OptionError), ("../x", OptionError), ("A B", OptionError)],
+)
+def test_a_run_that_there_is_not(scene: Scene, run: str, error: type[Exception]) -> None:
+    scene.run("full")
+    refused(scene, run, error)
+
+
+def test_a_dry_run_says_what_would_happen(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+    found: list[UndoReport] = []
+    scene.untouched(lambda: found.append(undone(scene, run, dry_run=True)))
+    done = undone(scene, run)
+    assert found[0].status == "planned"
+    for name in ("restored_data_files_count", "restored_bytes_count", "removed_data_files_count"):
+        assert getattr(found[0], name) == getattr(done, name) > 0
