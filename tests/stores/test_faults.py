@@ -1,0 +1,125 @@
+"""One fault at one call to S3, in a recluster of four groups and in the vacuum after it, with a client's usual retries.
+
+    recluster  c0 c1 c2 ✗ c4 …        ✗  503, a lost answer, half an answer, or a listing from before the run
+    vacuum     c0 ✗ c2 …
+
+Neither loses a row, and neither ends without its work done. A run takes eight calls of each, spread over all and other
+ones each day; LAKEKEEPER_SAMPLE=all takes every call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lakekeeper as lk
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from tests.opening import table_later
+from tests.sampling import ALL, VARIABLE
+from tests.stores.bucket import Bucket
+from tests.stores.faulty_s3 import Call, FaultyS3
+from tests.stores.kinds import Kind, StoreTable
+from tests.stores.outcomes import Outcomes
+from tests.stores.rows import NOW, same_rows
+
+_TAKEN = 8
+
+
+def in_four_groups(table: StoreTable) -> StoreTable:
+    """Two commits of four files each, one file in each partition."""
+    table.create("id BIGINT, k INT, v STRING, p INT", more="PARTITIONED BY (p)")
+    for start in (0, 20):
+        rows = table.spark.range(start, start + 20, 1, numPartitions=1)
+        made = rows.selectExpr(
+            "id", "cast(pmod(id * 37, 101) AS int) AS k", "concat('v', id) AS v", "cast(id % 4 AS int) AS p"
+        )
+        made.sortWithinPartitions("p").writeTo(table.sql).append()
+    return table
+
+
+def recluster(table: StoreTable) -> lk.MergeReport:
+    return table.table().recluster("k", policy="full")
+
+
+def vacuum(table: StoreTable) -> VacuumReport:
+    return table_later(table.spark, table.sql, hours=200).vacuum(orphans=True, **NOW)
+
+
+def taken(calls: list[Call]) -> Iterator[tuple[int, str]]:
+    """(number, mode) of the faults of this run: each chosen call fails in one of its ways."""
+    if os.environ.get(VARIABLE) == ALL:
+        yield from ((at, mode) for at, call in enumerate(calls) for mode in call.modes)
+        return
+    step = max(1, len(calls) // _TAKEN)
+    day = datetime.now(timezone.utc).date().toordinal()
+    for number, at in enumerate(range(day % step, len(calls), step)):
+        yield at, calls[at].modes[(number + day) % len(calls[at].modes)]
+
+
+@pytest.fixture
+def fresh(
+    spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None
+) -> Callable[[], StoreTable]:
+    """Makes one table after another."""
+    made: list[StoreTable] = []
+
+    def make() -> StoreTable:
+        made.append(in_four_groups(kind.table(spark, bucket, f"{name}_{len(made)}")))
+        return made[-1]
+
+    return make
+
+
+def test_a_fault_in_a_recluster(
+    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, bucket: Bucket, outcomes: Outcomes
+) -> None:
+    table = fresh()
+    s3.arm(bucket, table.prefix)
+    assert done(recluster(table)) == 4
+    calls, tried = s3.disarm(), 0
+    for at, mode in taken(calls):
+        table = fresh()
+        rows = table.spark_rows()
+        s3.arm(bucket, table.prefix, at, mode)
+        report = recluster(table)
+        seen = s3.disarm()
+        about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
+        assert done(report) == 4, about
+        assert same_rows(table, rows), about
+        tried += 1
+    outcomes[kind.name, "a fault in a recluster"] = f"{tried} of {len(calls)} calls: all done"
+
+
+def test_a_fault_in_a_vacuum(
+    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, bucket: Bucket, outcomes: Outcomes
+) -> None:
+    table = fresh()
+    recluster(table)
+    s3.arm(bucket, table.prefix)
+    expected = vacuum(table).deleted_files_count
+    assert expected >= 8
+    calls, tried = s3.disarm(), 0
+    for at, mode in taken(calls):
+        table = fresh()
+        recluster(table)
+        rows = table.spark_rows()
+        s3.arm(bucket, table.prefix, at, mode)
+        report = vacuum(table)
+        seen = s3.disarm()
+        about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
+        assert same_rows(table, rows), about
+        again = vacuum(table)
+        assert again.failed_files_count == 0, f"{about}\n{again}"
+        assert table.leftovers() == set(), about
+        tried += 1
+    outcomes[kind.name, "a fault in a vacuum"] = f"{tried} of {len(calls)} calls: rows kept, all deleted"
+
+
+def done(report: Any) -> int:
+    """Groups that were committed."""
+    return sum(group.status == "committed" for group in report.groups)
