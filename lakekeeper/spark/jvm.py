@@ -219,7 +219,7 @@ class Jvm:
 
         HDFS, Azure and Google's connector refuse a file that exists. S3A looks for it when the stream is opened and
         puts the object when it is closed: of two concurrent callers, the later one would replace the file of the
-        earlier. So S3A is asked for a conditional put, where it has one (Hadoop 3.4.2) and it is not switched off.
+        earlier. A conditional put is used where S3A has one (Hadoop 3.4.2) and it is not switched off.
         """
         if files.hasPathCapability(place, _CONDITIONAL):
             stream = files.createFile(place).overwrite(False).must(_CONDITIONAL, "true").build()
