@@ -200,7 +200,8 @@ class IcebergOnS3(StoreTable):
         metadata = str(self._metadata().metadataFileLocation())
         named = iceberg_log.named_files(metadata, pyiceberg_properties(self.bucket))
         keys = {path.partition(f"://{self.bucket.name}/")[2] for path in named}
-        return self.bucket.keys(f"{self.prefix}/data/") - keys
+        found = self.bucket.keys(f"{self.prefix}/data/")
+        return {key for key in found - keys if not key.endswith("/")}  # S3A marks empty folders
 
     def forget(self) -> None:
         Iceberg(self.spark).load(self.sql).refresh()

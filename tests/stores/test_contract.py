@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from lakekeeper.testing.versions import Kinds
 from tests.contract.frames import columns, frame
 from tests.stores.bucket import Bucket
 from tests.stores.kinds import Kind, StoreTable
+from tests.stores.log_stores import CONDITIONAL, use_log_store
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,11 @@ class StoreHarness:
 
 
 @pytest.fixture
-def harness(spark: SparkSession, bucket: Bucket, kind: Kind, alone: None) -> StoreHarness:
-    return StoreHarness(spark, bucket, kind)
+def harness(spark: SparkSession, bucket: Bucket, kind: Kind) -> Iterator[StoreHarness]:
+    """Rivals commit to Delta tables, so that the log store has to exclude them."""
+    use_log_store(spark, CONDITIONAL if kind.delta else "")
+    yield StoreHarness(spark, bucket, kind)
+    use_log_store(spark, "")
 
 
 class TestStores(StorageContract, RaceContract):
