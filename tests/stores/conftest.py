@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,15 @@ from threading import Thread
 import pytest
 from pyspark.sql import SparkSession
 
+from lakekeeper.testing.golden import REWRITE
 from tests.oracles.rest_catalog import rest_catalog
 from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
 from tests.stores.faulty_s3 import FaultyS3
 from tests.stores.kinds import KINDS, Kind
-from tests.stores.outcomes import OUTCOMES, Outcomes, shown
+from tests.stores.outcomes import OUTCOMES, Outcomes, shown, write_into
 from tests.stores.session import CATALOGS, s3_session
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "s3.md"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +44,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("stores")
         for line in shown(outcomes):
             terminalreporter.write_line(line)
+        if os.environ.get(REWRITE):
+            write_into(PAGE, shown(outcomes))
 
 
 @pytest.fixture

@@ -127,6 +127,12 @@ class _Relay(BaseHTTPRequestHandler):
 
     do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that http.server looks for
 
+    def handle_expect_100(self) -> bool:
+        """S3A waits for this answer, a second or more, before it sends an object."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
     def log_message(self, *_: object) -> None:
         """Tests have no use for an access log."""
 

@@ -24,7 +24,7 @@ from tests.delta.scene import Scene as LocalDelta
 from tests.iceberg.scene import Scene as IcebergScene
 from tests.opening import adapter_of
 from tests.oracles import delta_log, iceberg_log
-from tests.stores.bucket import LAKE, Bucket, pyiceberg_properties
+from tests.stores.bucket import IMPATIENT, LAKE, Bucket, pyiceberg_properties
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ KINDS = {
 }
 """By S3A; by S3FileIO under a SQLite catalog; by S3A under one; by ResolvingFileIO under a REST
 catalog."""
+
+TRIED_ONCE = {
+    kind.name: kind
+    for kind in (
+        Kind("delta, no retries", bucket=IMPATIENT),
+        Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT),
+    )
+}
+"""Those whose clients try no call twice, so that each fault reaches lakekeeper."""
 
 
 @dataclass(frozen=True)

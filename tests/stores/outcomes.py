@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ Outcomes = dict[tuple[str, str], str]
 
 OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 SAME_ROWS = "same rows"
+_BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 
 
 def shown(outcomes: Outcomes) -> list[str]:
@@ -20,6 +22,15 @@ def shown(outcomes: Outcomes) -> list[str]:
     cells = [["verb", *kinds]]
     cells += [[verb, *(outcomes.get((kind, verb), "") for kind in kinds)] for verb in verbs]
     return [_line(cells[0]), _line("---" for _ in cells[0]), *map(_line, cells[1:])]
+
+
+def write_into(page: Path, lines: Sequence[str]) -> None:
+    """Put the table between the marks of a page."""
+    before, mark, rest = page.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (mark and end):
+        raise ValueError(f"{page} has no {_BEGIN} … {_END}")
+    page.write_text("\n".join([before + mark, *lines, end]) + after)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,4 +1,6 @@
-"""One fault at one call to S3, in a recluster of four groups and in the vacuum after it, with a client's usual retries.
+"""One fault at one call to S3, in a recluster of four groups and in the vacuum after it.
+
+With a client's usual retries, and with clients that try nothing twice.
 
     recluster  c0 c1 c2 ✗ c4 …        ✗  503, a lost answer, half an answer, or a listing from before the run
     vacuum     c0 ✗ c2 …
@@ -23,11 +25,18 @@ from tests.opening import table_later
 from tests.sampling import ALL, VARIABLE
 from tests.stores.bucket import Bucket
 from tests.stores.faulty_s3 import Call, FaultyS3
-from tests.stores.kinds import Kind, StoreTable
+from tests.stores.kinds import KINDS, TRIED_ONCE, Kind, StoreTable
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, same_rows
 
 _TAKEN = 8
+_EVERY = KINDS | TRIED_ONCE
+
+
+@pytest.fixture(params=list(_EVERY.values()), ids=list(_EVERY))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
 
 
 def in_four_groups(table: StoreTable) -> StoreTable:
@@ -76,16 +85,16 @@ def fresh(
 
 
 def test_a_fault_in_a_recluster(
-    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, bucket: Bucket, outcomes: Outcomes
+    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes
 ) -> None:
     table = fresh()
-    s3.arm(bucket, table.prefix)
+    s3.arm(table.bucket, table.prefix)
     assert done(recluster(table)) == 4
     calls, tried = s3.disarm(), 0
     for at, mode in taken(calls):
         table = fresh()
         rows = table.spark_rows()
-        s3.arm(bucket, table.prefix, at, mode)
+        s3.arm(table.bucket, table.prefix, at, mode)
         report = recluster(table)
         seen = s3.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
@@ -96,11 +105,11 @@ def test_a_fault_in_a_recluster(
 
 
 def test_a_fault_in_a_vacuum(
-    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, bucket: Bucket, outcomes: Outcomes
+    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes
 ) -> None:
     table = fresh()
     recluster(table)
-    s3.arm(bucket, table.prefix)
+    s3.arm(table.bucket, table.prefix)
     expected = vacuum(table).deleted_files_count
     assert expected >= 8
     calls, tried = s3.disarm(), 0
@@ -108,7 +117,7 @@ def test_a_fault_in_a_vacuum(
         table = fresh()
         recluster(table)
         rows = table.spark_rows()
-        s3.arm(bucket, table.prefix, at, mode)
+        s3.arm(table.bucket, table.prefix, at, mode)
         report = vacuum(table)
         seen = s3.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
