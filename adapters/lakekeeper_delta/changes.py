@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, Changes, Winner
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
@@ -27,8 +27,6 @@ class _Seen:
     snapshot: Snapshot
     changes: Changes
 
-
-_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
 
 _last: WeakKeyDictionary[Log, _Seen] = WeakKeyDictionary()
 _lock = Lock()
@@ -59,8 +57,8 @@ def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
         version = snapshot.version or 0
         state = log.at(version, snapshot.table_uuid)
         made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
-        if time.time_ns() // 1_000_000 - made < _SECONDS_BEFORE_MS:
-            return commits_of(log).small(log, range(max(version + 1 - _FEW, 0), version + 1))
+        if time.time_ns() // 1_000_000 - made < EARLIER_MS:
+            return commits_of(log).small(log, range(max(version + 1 - EARLIER_COMMITS, 0), version + 1))
     return ()
 
 

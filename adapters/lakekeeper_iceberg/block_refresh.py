@@ -9,7 +9,6 @@ that both snapshots have are as they were, whatever came between the two: commit
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from lakekeeper_iceberg.commits import Commits
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.listing import Listing
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.small_listing import checksum
 
 _MANIFEST = "org.apache.iceberg.ManifestFile"
 _KEPT = ("path", "rows", "seq", "file_seq", "spec", "partition", "snapshot_id", "manifest")
@@ -72,7 +72,7 @@ class Look:
 
 def listed(look: Look, listing: Listing) -> Listed | None:
     """What to keep of a listing, without column statistics; None if it does not say which manifest lists each file."""
-    manifests = frozenset(_manifests(look))
+    manifests = frozenset(_paths(look, look.pinned.currentSnapshot().allManifests(look.pinned.io())))
     if not _distinct(manifests) or not _from(listing, manifests):
         return None
     return Listed(_facts(look), Listing(listing.data.select(_KEPT), listing.deletes), manifests)
@@ -131,22 +131,21 @@ def _manifests(look: Look) -> dict[str, Any]:
     if snapshot is None:
         return {}
     found = snapshot.allManifests(look.pinned.io())
-    paths = look.jvm.values_of(found, _MANIFEST, "path", "java.lang.String")
-    return dict(zip(paths, look.jvm.items(found), strict=True))
+    return dict(zip(_paths(look, found), look.jvm.items(found), strict=True))
 
 
-def _sum(path: str) -> int:
-    return zlib.crc32(path.encode())
+def _paths(look: Look, manifests: Any) -> list[str]:
+    return look.jvm.values_of(manifests, _MANIFEST, "path", "java.lang.String")
 
 
 def _distinct(paths: Collection[str]) -> bool:
     """Whether no two manifests have the same checksum."""
-    return len({_sum(path) for path in paths}) == len(paths)
+    return len({checksum(path) for path in paths}) == len(paths)
 
 
 def _from(listing: Listing, manifests: Collection[str]) -> bool:
     """Whether each file of a listing is listed by one of these manifests."""
-    known = {_sum(path) for path in manifests}
+    known = {checksum(path) for path in manifests}
     tables = (listing.data, listing.deletes)
     return all(
         "manifest" in table.column_names and known.issuperset(pc.unique(table["manifest"]).to_pylist())
@@ -156,7 +155,7 @@ def _from(listing: Listing, manifests: Collection[str]) -> bool:
 
 def _without(table: pa.Table, gone: Collection[str]) -> npt.NDArray[np.bool_]:
     """The rows that are not listed by one of these manifests."""
-    named = pa.array(sorted(map(_sum, gone)), table["manifest"].type)
+    named = pa.array(sorted(map(checksum, gone)), table["manifest"].type)
     hit = pc.is_in(table["manifest"], value_set=named)
     return np.asarray(pc.invert(hit).to_numpy(), np.bool_)
 

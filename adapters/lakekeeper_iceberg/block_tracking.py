@@ -122,9 +122,7 @@ class Follower:
             self._seen = replace(
                 after,
                 version=snapshot.version if current is None else version,
-                changes=replace(
-                    after.changes, version=version, winners=winners, earlier=seen.changes.earlier
-                ),
+                changes=replace(after.changes, version=version, winners=winners),
             )
             return self._seen.changes
 

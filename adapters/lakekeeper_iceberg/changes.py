@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, Changes, Winner
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
 RUN_ID = "lakekeeper.run-id"
-_SECONDS_BEFORE_MS, _FEW = 10_000, 8  # of the commits before a snapshot: is a stream writing?
 _TOUCHED = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
@@ -52,14 +52,20 @@ def winners_after(
 
 def earlier_than(metadata: Any, version: int | None) -> tuple[Winner, ...]:
     """The commits of the last seconds up to a snapshot, oldest first, a few at most."""
-    since = time.time_ns() // 1_000_000 - _SECONDS_BEFORE_MS
-    found: list[Winner] = []
-    at = None if version is None else metadata.snapshot(version)
-    while at is not None and len(found) < _FEW and int(at.timestampMillis()) >= since:
-        found.append(_winner(at))
+    since = time.time_ns() // 1_000_000 - EARLIER_MS
+    line = ancestors(metadata, None if version is None else metadata.snapshot(version))
+    recent = takewhile(lambda at: int(at.timestampMillis()) >= since, islice(line, EARLIER_COMMITS))
+    return tuple(map(_winner, recent))[::-1]
+
+
+def ancestors(metadata: Any, snapshot: Any) -> Iterator[Any]:
+    """A snapshot (or None) and its ancestors in the metadata, newest first."""
+    at, seen = snapshot, set()
+    while at is not None and int(at.snapshotId()) not in seen:
+        seen.add(int(at.snapshotId()))
+        yield at
         parent = at.parentId()
         at = None if parent is None else metadata.snapshot(parent)
-    return tuple(found[::-1])
 
 
 def _winner(at: Any) -> Winner:

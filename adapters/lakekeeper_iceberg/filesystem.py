@@ -31,8 +31,8 @@ from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.reachability import path_key
 
-HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
-RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+_HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
+_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _BULK = "org.apache.iceberg.io.SupportsBulkOperations"
 _PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
 _INFO = "org.apache.iceberg.io.FileInfo"
@@ -223,13 +223,17 @@ class Disk:
 
     def _hadoop(self, paths: Iterable[str]) -> HadoopFiles | None:
         """Hadoop's file systems, if the FileIO uses them for all these paths; else None."""
-        own = self.jvm.is_a(self.io, HADOOP)
-        if own or (self.jvm.is_a(self.io, RESOLVING) and {_scheme(path) for path in paths} <= {*OF_HADOOP}):
-            return HadoopFiles(self.jvm, self.io.getConf())
-        return None
+        return HadoopFiles(self.jvm, self.io.getConf()) if through_hadoop(self.jvm, self.io, paths) else None
 
     def _failed(self, what: str, error: Exception) -> AdapterError:
         return AdapterError(f"{self.name}: {what} ({reason(error)})")
+
+
+def through_hadoop(jvm: Iceberg, io: Any, paths: Iterable[str]) -> bool:
+    """Whether a FileIO reaches all these paths through Hadoop's file systems."""
+    if jvm.is_a(io, _HADOOP):
+        return True
+    return jvm.is_a(io, _RESOLVING) and {_scheme(path) for path in paths} <= {*OF_HADOOP}
 
 
 class _Links:

@@ -227,7 +227,7 @@ class BulkJvm(Jvm):
             return found
 
         method = self.handles.once(find, "hidden method", cls, name)
-        return method.invoke(item, self.array(java.Object, [value for _, value in given]))
+        return method.invoke(item, self.handles.objects([value for _, value in given]))
 
     def is_a(self, item: Any, cls: str) -> bool:
         """Whether a Java object is an instance of a class or interface."""

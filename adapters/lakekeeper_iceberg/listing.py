@@ -18,9 +18,9 @@ from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, Timestam
 
 from lakekeeper_iceberg import small_listing
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.small_listing import PATH_FIELD
+from lakekeeper_iceberg.small_listing import BOUNDS, COUNTS, PATH_FIELD
 
-BOUND_FIELDS = ("lower_bound", "upper_bound", "null_value_count", "nan_value_count", "value_count")
+BOUND_FIELDS = tuple(name for name, _ in (*BOUNDS, *COUNTS))
 
 
 @dataclass(frozen=True, slots=True)

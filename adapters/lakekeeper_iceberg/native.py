@@ -185,7 +185,7 @@ class Iceberg(BulkJvm):
             "java.util.regex.Matcher", "replaceFirst", "java.lang.String", "java.lang.String"
         )
         invoke = self.handles.invoke
-        cut = invoke.insertArguments(replace, 1, self.array(self.view.java.lang.Object, [""]))
+        cut = invoke.insertArguments(replace, 1, self.handles.objects([""]))
         return self.handles.proxy(GUAVA + "base.Function", invoke.filterReturnValue(matcher, cut))
 
     def maker(self, cls: str, takes: str) -> Any:

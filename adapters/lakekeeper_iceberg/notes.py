@@ -6,11 +6,10 @@ import uuid
 from functools import cached_property
 from typing import Any
 
-from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import says_it_exists
 from lakekeeper_iceberg import s3
-from lakekeeper_iceberg.filesystem import HADOOP, OF_HADOOP, RESOLVING
+from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = "_lakekeeper"
@@ -102,10 +101,9 @@ class IcebergNotes:
     def _hadoop(self, place: str) -> Any:
         """The Hadoop FileSystem through which the FileIO reaches a path; None if it does not use Hadoop's."""
         io = self._table.io()
-        own = self._jvm.is_a(io, HADOOP)
-        if own or (self._jvm.is_a(io, RESOLVING) and spelled(place).partition(":")[0] in OF_HADOOP):
-            return self._path(place).getFileSystem(io.getConf())
-        return None
+        return (
+            self._path(place).getFileSystem(io.getConf()) if through_hadoop(self._jvm, io, [place]) else None
+        )
 
     def _renames(self, place: str) -> Any:
         """The Hadoop FileSystem of a path, if its renames are atomic; else None."""

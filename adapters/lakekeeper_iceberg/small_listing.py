@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakekeeper.core.model.keys import arrow_type
 from lakekeeper_iceberg.native import Iceberg
 
 PATH_FIELD = 2147483546  # reserved field id of `file_path` in position delete files
@@ -29,8 +30,8 @@ _EPOCH = date(1970, 1, 1)
 _WHOLE = {"int": pa.int32(), "long": pa.int64(), "timestamptz": pa.timestamp("us", tz="UTC"),
           "timestamp": pa.timestamp("us"), "date": pa.date32()}  # fmt: skip
 _REAL = {"float": pa.float32(), "double": pa.float64()}
-_BOUNDS = (("lower_bound", "lowerBounds"), ("upper_bound", "upperBounds"))
-_COUNTS = (
+BOUNDS = (("lower_bound", "lowerBounds"), ("upper_bound", "upperBounds"))
+COUNTS = (
     ("null_value_count", "nullValueCounts"),
     ("nan_value_count", "nanValueCounts"),
     ("value_count", "valueCounts"),
@@ -75,8 +76,7 @@ class _Metric:
     def arrow(self) -> pa.DataType:
         """The type of its bounds."""
         if self.type.startswith("decimal("):
-            precision, scale = self.type[len("decimal(") : -1].split(",")
-            return pa.decimal128(int(precision), int(scale))
+            return arrow_type(self.type)
         return _WHOLE.get(self.type) or _REAL.get(self.type) or pa.string()
 
     @property
@@ -116,6 +116,11 @@ def list_manifests(
     return data.append_column("snapshot_id", _added(data, added)), deletes.append_column(
         "snapshot_id", _added(deletes, added)
     )
+
+
+def checksum(path: str) -> int:
+    """The CRC-32 of a manifest's path, by which a listing names the manifest."""
+    return zlib.crc32(path.encode())
 
 
 def _metric(schema: Any, name: str) -> _Metric:
@@ -187,7 +192,7 @@ def _read(
             rows += jvm.records_by(reader, function)
         finally:
             reader.close()
-        sums += [zlib.crc32(manifest.path.encode())] * (len(rows) - len(sums))
+        sums += [checksum(manifest.path)] * (len(rows) - len(sums))
     made = _table(rows, parts, metrics, deletes=deletes)
     return made.append_column("manifest", pa.array(sums, pa.int64()))
 
@@ -207,11 +212,11 @@ def _function(
             found.append(of.invoke.filterReturnValue(partition, of.invoke.insertArguments(get, 1, given)))
         for metric in metrics:
             kind = schema.findType(metric.id)
-            found += [_bound(jvm, cls, name, metric.id, kind) for _, name in _BOUNDS]
-            found += [of.entry(cls, name, metric.id) for _, name in _COUNTS]
+            found += [_bound(jvm, cls, name, metric.id, kind) for _, name in BOUNDS]
+            found += [of.entry(cls, name, metric.id) for _, name in COUNTS]
         if deletes:
             text = jvm.view.org.apache.iceberg.types.Types.StringType.get()
-            found += [_bound(jvm, cls, name, PATH_FIELD, text) for _, name in _BOUNDS]
+            found += [_bound(jvm, cls, name, PATH_FIELD, text) for _, name in BOUNDS]
         return found
 
     return of.joined(cls, values, "small listing", len(parts), tuple(metrics), deletes)
@@ -240,7 +245,7 @@ def _table(
     rows: list[list[str]], parts: Sequence[tuple[str, str]], metrics: Sequence[_Metric], *, deletes: bool
 ) -> pa.Table:
     scalars = _scalars(deletes)
-    width = len(scalars) + len(parts) + (len(_BOUNDS) + len(_COUNTS)) * len(metrics) + 2 * deletes
+    width = len(scalars) + len(parts) + (len(BOUNDS) + len(COUNTS)) * len(metrics) + 2 * deletes
     if any(len(row) != width for row in rows):
         raise _Unlike  # a value that holds a separator
     columns: Iterator[Sequence[str]] = iter(zip(*rows, strict=True) if rows else [()] * width)
@@ -255,9 +260,9 @@ def _table(
         made[name] = pa.nulls(len(rows), kind)
     made["partition"] = pa.array(_partitions(parts, [next(columns) for _ in parts], len(rows)), pa.string())
     for number, metric in enumerate(metrics):
-        for name, _ in _BOUNDS:
+        for name, _ in BOUNDS:
             made[f"{name}_{number}"] = _bounds(next(columns), metric)
-        for name, _ in _COUNTS:
+        for name, _ in COUNTS:
             made[f"{name}_{number}"] = pa.array(_values(next(columns), pa.int64()), pa.int64())
     for name in ("path_low", "path_high"):
         paths = next(columns) if deletes else [""] * len(rows)

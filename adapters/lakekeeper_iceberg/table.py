@@ -231,9 +231,9 @@ class IcebergTable:
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
         """``snapshot`` if its metadata file is still the newest; else brought up to date from new manifests alone."""
         self._refresh()
-        pinned = self._jvm.pinned(self._table)
-        if snapshot.memo.get(_READ_FROM) == str(pinned.operations().current().metadataFileLocation()):
+        if snapshot.memo.get(_READ_FROM) == str(self._metadata().metadataFileLocation()):
             return snapshot
+        pinned = self._jvm.pinned(self._table)
         kept: Listed | None = snapshot.memo.get(_LISTED)
         if kept is None or pinned.currentSnapshot() is None:
             return None

@@ -21,7 +21,7 @@ from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.text.formatting import counted
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, NotFound, Rejected, UndoError, reason
 from lakekeeper.spi import Commit, Reversal, Undone
-from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.changes import RUN_ID, ancestors
 from lakekeeper_iceberg.commit import certain_failure
 from lakekeeper_iceberg.native import Iceberg
 
@@ -78,7 +78,7 @@ class IcebergUndos:
         ours: list[Any] = []
         later: list[Any] = []
         between: list[Any] = []
-        for snapshot in _line(base):
+        for snapshot in ancestors(base, base.currentSnapshot()):
             if run.means(str(snapshot.summary().get(RUN_ID) or "")):
                 later += between
                 between = []
@@ -151,7 +151,7 @@ class IcebergUndos:
         base = self.table().operations().current()
         if str(base.uuid()) != reversal.table_uuid:
             return None
-        line = {int(snapshot.snapshotId()) for snapshot in _line(base)}
+        line = {int(snapshot.snapshotId()) for snapshot in ancestors(base, base.currentSnapshot())}
         current = base.currentSnapshot()
         gone = reversal.seen not in line and reversal.before in line
         return int(current.snapshotId()) if gone else None
@@ -168,16 +168,6 @@ class _Files:
     removed: dict[str, int] = field(default_factory=dict)
     deletes: set[str] = field(default_factory=set)
     masks: set[str] = field(default_factory=set)
-
-
-def _line(base: Any) -> Iterator[Any]:
-    """The current snapshot and its ancestors, newest first."""
-    at, seen = base.currentSnapshot(), set()
-    while at is not None and int(at.snapshotId()) not in seen:
-        seen.add(int(at.snapshotId()))
-        yield at
-        parent = at.parentId()
-        at = None if parent is None else base.snapshot(parent)
 
 
 def _text(snapshot: Any) -> str:

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from lakekeeper.core.model.keys import quote
+from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Capabilities
 from lakekeeper.testing.contract import AdapterContract
 from lakekeeper.testing.samples import SAMPLES
-from tests.contract.delta import DeltaHarness
+from lakekeeper.testing.values import Row
+from lakekeeper.testing.versions import Kinds
+from tests.contract.frames import columns, frame
+from tests.delta.scene import Scene
 
 pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 # Delta keeps no bounds of text as raw bytes, nor of booleans.
 WITH_BOUNDS = tuple(kind for kind in SAMPLES if kind not in ("binary", "boolean"))
+
+
+@dataclass(frozen=True)
+class DeltaContractTable(Scene):
+    """Typed rows instead of statements."""
+
+    kinds: Kinds = field(default_factory=dict)
+
+    def append(self, rows: Sequence[Row]) -> None:
+        frame(self.spark, self.kinds, rows).writeTo(self.sql).append()
+
+    def delete(self, where: str) -> None:
+        self.spark.sql(f"DELETE FROM {self.sql} WHERE {where}")
+
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        frame(self.spark, self.kinds, rows).writeTo(self.sql).overwrite(F.lit(col=True))
+
+    def rewrite_foreign(self) -> None:
+        self.spark.sql(f"OPTIMIZE {self.sql}")
+
+    def set_property(self, name: str, value: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+    def rows(self, version: int | None = None) -> list[Row]:
+        return self.spark_records(version)
+
+    def leftovers(self) -> set[str]:
+        return {path for path in self.unreferenced() if path.endswith(".parquet")}
+
+
+@dataclass
+class DeltaHarness:
+    spark: SparkSession
+    root: Path
+    properties: dict[str, str]
+
+    def __post_init__(self) -> None:
+        self.runner = SparkRunner(self.spark)
+        self._count = 0
+
+    def create(
+        self, kinds: Kinds, batches: Sequence[Sequence[Row]], *, partition_by: Sequence[str] = ()
+    ) -> DeltaContractTable:
+        self._count += 1
+        table = DeltaContractTable(self.spark, self.root / f"t{self._count}", kinds)
+        by = f"PARTITIONED BY ({', '.join(map(quote, partition_by))})" if partition_by else ""
+        table.create(columns(kinds), more=by, properties=self.properties)
+        for batch in batches:
+            table.append(batch)
+        return table
 
 
 class TestDelta(AdapterContract):

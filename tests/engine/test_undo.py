@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
+from tests.observers import once_at
 
 
 @pytest.fixture(params=[Settings(), Settings(row_deletes=False, linear=False)], ids=["masks", "copies"])
@@ -64,17 +65,6 @@ def two_commits(scene: Scene, between: Callable[[], object] = lambda: None) -> N
         scene.table.versions[-1] = replace(scene.table.current, run_id=f"abc-{number}")
         if number == 1:
             between()
-
-
-def before_commit(act: Callable[[], object]) -> Observer:
-    """Acts before the first attempt, after the run was checked."""
-    left = [act]
-
-    def observe(phase: str, _: Mapping[str, Any]) -> None:
-        if phase == "before_commit" and left:
-            left.pop()()
-
-    return observe
 
 
 def swept(scene: Scene, **given: Any) -> int:
@@ -165,7 +155,7 @@ def test_the_next_pass_merges_again_what_an_undo_brought_back(scene: Scene) -> N
 def test_a_delete_between_check_and_commit_wins(scene: Scene, rival: str) -> None:
     [run] = scene.run("full").run_ids
     with pytest.raises(UndoError, match="DELETE"):
-        undone(scene, run, before_commit(lambda: scene.table.delete(rival)))
+        undone(scene, run, once_at("before_commit", lambda: scene.table.delete(rival)))
     assert scene.table.current.operation == "DELETE"
     assert not [row for row in scene.table.rows() if row["k"] == 3]
     assert registered(scene.adapter.notes) == {} or all(
@@ -175,7 +165,7 @@ def test_a_delete_between_check_and_commit_wins(scene: Scene, rival: str) -> Non
 
 def test_an_append_between_check_and_commit_stays(scene: Scene) -> None:
     [run] = scene.run("full").run_ids
-    undone(scene, run, before_commit(lambda: scene.table.append(rows(99))))
+    undone(scene, run, once_at("before_commit", lambda: scene.table.append(rows(99))))
     assert [row for row in scene.table.rows() if row["k"] == 99]
 
 
@@ -239,7 +229,7 @@ def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
     before = files(scene)
     [run] = scene.run("full").run_ids
     scene.table.later(10**9)
-    undone(scene, run, before_commit(lambda: swept(scene)))
+    undone(scene, run, once_at("before_commit", lambda: swept(scene)))
     assert files(scene) == before
     assert scene.table.rows()
 

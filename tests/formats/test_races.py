@@ -5,12 +5,10 @@ Who can race us, when, and what comes of it: tests/matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import pytest
 
 from tests.formats.lakes import Lake
+from tests.observers import once_at
 
 # The moments between are cells of the matrix.
 PHASES = (
@@ -19,17 +17,6 @@ PHASES = (
     pytest.param("written", marks=pytest.mark.deep),
     "before_commit",
 )
-
-
-def once_at(phase: str, act: Callable[[], object]) -> Callable[[str, Mapping[str, Any]], None]:
-    """An observer that acts the first time it is told ``phase``."""
-    left = [act]
-
-    def observe(told: str, _: Mapping[str, Any]) -> None:
-        if told == phase and left:
-            left.pop()()
-
-    return observe
 
 
 def three_groups(lake: Lake) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import NotFound, UndoError
-from lakekeeper.spi import Observer
 from lakekeeper_iceberg.native import Iceberg
 from tests.formats.lakes import Lake
+from tests.observers import once_at
 
 
 def deleted_from(lake: Lake) -> str:
@@ -54,16 +53,6 @@ def merged(lake: Lake, name: str) -> str:
     return run
 
 
-def before_commit(act: Callable[[], object]) -> Observer:
-    left = [act]
-
-    def observe(phase: str, _: Mapping[str, Any]) -> None:
-        if phase == "before_commit" and left:
-            left.pop()()
-
-    return observe
-
-
 def test_an_undo_restores_files_deletes_rows_and_ids(lake: Lake) -> None:
     name = deleted_from(lake)
     before, rows, ids = layout(lake, name), lake.fingerprint(name), row_ids(lake, name)
@@ -89,7 +78,7 @@ def test_an_undo_restores_files_deletes_rows_and_ids(lake: Lake) -> None:
 def test_a_delete_between_check_and_commit_wins(lake: Lake, deleted: str) -> None:
     name = deleted_from(lake)
     run = merged(lake, name)
-    rival = before_commit(lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {deleted}"))
+    rival = once_at("before_commit", lambda: lake.spark.sql(f"DELETE FROM {name} WHERE {deleted}"))
     with pytest.raises(UndoError, match="nothing was written"):
         lake.table(name).undo(run, allow_rollback=True, observer=rival)
     assert lake.spark.table(name).where(deleted).count() == 0
@@ -99,7 +88,7 @@ def test_an_append_between_check_and_commit_is_kept(lake: Lake) -> None:
     name = deleted_from(lake)
     run = merged(lake, name)
     after = layout(lake, name)
-    rival = before_commit(lambda: lake.spark.sql(f"INSERT INTO {name} VALUES (999, 1, 'late')"))
+    rival = once_at("before_commit", lambda: lake.spark.sql(f"INSERT INTO {name} VALUES (999, 1, 'late')"))
     if lake.iceberg:
         with pytest.raises(UndoError, match="1 commit of others"):
             lake.table(name).undo(run, allow_rollback=True, observer=rival)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakekeeper.core.config.options import resolve
@@ -28,17 +27,6 @@ class Crash(BaseException):
 
 def crash(*_: Any) -> None:
     raise Crash
-
-
-def once_at(phase: str, act: Callable[[], object]) -> Observer:
-    """Acts the first time that it is told ``phase``."""
-    left = [act]
-
-    def observe(told: str, _: Mapping[str, Any]) -> None:
-        if told == phase and left:
-            left.pop()()
-
-    return observe
 
 
 def two_days(settings: Settings | None = None) -> Scene:

@@ -35,10 +35,10 @@ from tests.engine.trash.partitions import (
     clock_of,
     crash,
     drop,
-    once_at,
     rows,
     two_days,
 )
+from tests.observers import once_at
 
 PHASES = ("before_commit", "committed")
 
