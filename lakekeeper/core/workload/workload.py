@@ -92,11 +92,15 @@ class Workload:
         return len(self.scans)
 
     def weights(self, now_ms: int) -> Floats:
-        """The current weight of each scan: its weight, halved for each half-life since."""
+        """The current weight of each scan: its weight, halved for each half-life since.
+
+        Weights are whole multiples of one power of two, 2^-36 of the largest: up to 2^16 of them have the same sum in
+        any order, so that a block which all scans read is read by all of the weight, and not by 0.9999999999999998.
+        """
         now = max(now_ms, self.end_ms)  # clocks differ: no observed scan is in the future
         age = np.array([now - scan.at_ms for scan in self.scans], np.float64)
         weight = np.array([scan.weight for scan in self.scans], np.float64)
-        return np.asarray(weight * np.exp2(-age / self.half_life_ms))
+        return _on_one_grid(weight * np.exp2(-age / self.half_life_ms))
 
     def rate(self, now_ms: int) -> float:
         """Queries per second, newer ones counting more: the observed weight, by the weight of one query per second."""
@@ -176,6 +180,12 @@ def collect(
     start = first if start_ms is None else min(start_ms, first or start_ms)
     end = last if end_ms is None else max(end_ms, last)
     return Workload(table, ordered, start, end, source)
+
+
+def _on_one_grid(weights: Floats) -> Floats:
+    """Weights rounded to multiples of a power of two that leaves the largest 37 bits."""
+    exponent = int(np.frexp(weights.max(initial=0.0))[1])
+    return np.asarray(np.ldexp(np.rint(np.ldexp(weights, 36 - exponent)), exponent - 36))
 
 
 def union(spans: Sequence[Span]) -> tuple[Span, ...]:

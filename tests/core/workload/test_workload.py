@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import (
@@ -28,6 +32,21 @@ def test_a_rate_does_not_fade_because_nobody_watched() -> None:
     scans = [Scan(i * 60_000, {}) for i in range(600)]
     seen = collect("t", scans, source="test")
     assert seen.rate(NOW) == pytest.approx(seen.rate(600 * 60_000), rel=1e-6)
+
+
+@given(
+    ages=st.lists(st.integers(0, 90 * DAY_MS), min_size=1, max_size=300),
+    own=st.floats(1e-6, 1e6),
+    order=st.randoms(use_true_random=False),
+)
+def test_weights_have_one_sum_in_any_order(ages: list[int], own: float, order: Random) -> None:
+    """15 scans that each open 6 files open 6.0 on average, not 5.999999999999999."""
+    seen = collect("t", [Scan(NOW - age, {}, weight=own) for age in ages], source="test")
+    weights = seen.weights(NOW).tolist()
+    shuffled = order.sample(weights, len(weights))
+    assert sum(shuffled) == sum(weights) == seen.weights(NOW).sum()
+    exact = [own * 2.0 ** (-age / seen.half_life_ms) for age in sorted(ages, reverse=True)]
+    assert weights == pytest.approx(exact, rel=1e-6, abs=max(exact) * 2**-36)
 
 
 def test_newer_queries_count_more_than_older_ones() -> None:
