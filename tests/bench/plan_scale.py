@@ -32,9 +32,11 @@ from lakekeeper.core.planning.policies.peaks import PEAKS
 from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env
+from lakekeeper.core.units import DAY_MS
 
 MILLION = 1_000_000
 FILES = 100_000
+WEEK_MS = 7 * DAY_MS
 
 
 def bounds(count: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
@@ -106,19 +108,19 @@ def core() -> None:
 
 
 def adaptive(snapshot: Snapshot, depth: int) -> None:
-    """The default, from the picture to what ``t.plan()`` returns, and with the page that it prints."""
-    options = resolve()
+    """The default policy, all overlap due: from the snapshot to what ``t.plan()`` returns, and its text."""
+    options = resolve({"queries-per-hour": 1_000_000})
 
     def bare() -> Plan:
-        return make_plan(picture, [ADAPTIVE], options, Env())
+        return make_plan(fresh, [ADAPTIVE], options, Env(now_ms=WEEK_MS))
 
     def whole() -> Plan:
-        return explained(bare(), picture, options, 0)
+        return explained(bare(), fresh, options, WEEK_MS)
 
     for what, work in (("plan", bare), ("plan, explained", whole), ("and printed", lambda: str(whole()))):
         taken = []
         for _ in range(3):
-            picture = replace(snapshot)  # of its own: what a plan ranks is kept with the picture
+            fresh = replace(snapshot)  # what a plan ranks is kept with its snapshot
             taken.append(cpu(work, 1))
         print(f"  adaptive, {depth:>2} deep, {what:<15} {min(taken):.3f} s CPU (bound 2 s)")
     print(f"    {len(whole().tasks):,} groups of {whole().input_files:,} blocks")

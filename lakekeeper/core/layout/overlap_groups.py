@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakekeeper.core.layout.ranks import stable_order
 from lakekeeper.core.model.blocks import Bools, Index
 from lakekeeper.core.units import Ints
 
@@ -25,7 +26,7 @@ def sections(group: Ints, lo: Ints, hi: Ints) -> tuple[Index, Ints]:
     A section is a maximal set of blocks of one group whose intervals are connected. Bounds are point numbers.
     """
     width = int(hi.max(initial=0)) + 1
-    order = np.argsort(group * width + lo, kind="stable")
+    order = stable_order(group * width + lo)
     stretch = group[order] * width
     reach = np.maximum.accumulate(stretch + hi[order])  # a later group starts beyond all earlier reaches
     fresh = np.ones(len(order), dtype=np.bool_)

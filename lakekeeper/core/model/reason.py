@@ -7,7 +7,7 @@ Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000)      of a policy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
@@ -54,9 +54,12 @@ class Reason:
 
     def plus(self, *more: Reason) -> Reason:
         """This reason, and others that hold too; one that is there already is not repeated."""
-        known = (self, replace(self, also=()), *self.also)
-        new = tuple(other for other in dict.fromkeys(more) if other not in known)
-        return replace(self, also=(*self.also, *new)) if new else self
+        alone = Reason(self.code, self.facts, self.sentence) if self.also else self
+        also = list(self.also)
+        for other in more:
+            if other not in (self, alone) and other not in also:
+                also.append(other)
+        return Reason(self.code, self.facts, self.sentence, tuple(also))
 
     @property
     def codes(self) -> tuple[str, ...]:

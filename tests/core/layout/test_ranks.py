@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lakekeeper.core.layout.ranks import rank_blocks
+from lakekeeper.core.layout.ranks import rank_blocks, stable_order
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import draw_snapshot
 from lakekeeper.testing.strategies import snapshots
@@ -44,3 +45,10 @@ def test_ranks_order_as_values_do_in_2000_random_cases(part: int) -> None:
 @given(snapshots())
 def test_ranks_order_as_values_do_in_what_hypothesis_draws(snapshot: Snapshot) -> None:
     check(snapshot)
+
+
+@given(st.lists(st.integers(0, 2**62) | st.integers(0, 5), max_size=60))
+def test_a_stable_order_is_that_of_numpy(codes: list[int]) -> None:
+    """Codes too large to be made distinct take numpy's way."""
+    of = np.array(codes, np.int64)
+    assert stable_order(of).tolist() == np.argsort(of, kind="stable").tolist()

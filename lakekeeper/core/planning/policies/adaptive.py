@@ -30,6 +30,7 @@ from lakekeeper.core.units import DAY_MS, HOUR_MS
 
 _WAITS_MS = (HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 365 * DAY_MS)
 """Blocks that are not due yet are grouped by the time until they are."""
+_PART = Reason.of(Code.PART_OF_MERGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> Re
         why = Reason.of(Code.LARGE_FILE_PAID, extra_bytes=int(rent), cut_bytes=int(work))
         if field.bytes[at[0]] > field.max_bytes:
             why = why.plus(Reason.of(Code.ABOVE_GROUP_LIMIT))
-    return why.plus(Reason.of(Code.PART_OF_MERGE)) if part else why
+    return why.plus(_PART) if part else why
 
 
 def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
