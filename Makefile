@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test full deep matrix model faults stores compat neighbours docs check format golden generate bench clean
+.PHONY: help setup demo test quick full deep matrix model faults stores compat neighbours docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 
@@ -15,6 +15,9 @@ demo: setup ## recluster a Delta and an Iceberg table of real flights; show befo
 
 test: setup ## run the tests in two processes; cases with a JVM and the model run the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
+
+quick: setup ## run the tests that need no JVM, in two processes (within a minute)
+	$(PYTHON_BIN) -m pytest -n 2 -m "not spark and not delta and not iceberg"
 
 full: setup ## run the tests with every case
 	LAKEKEEPER_SAMPLE=all $(PYTHON_BIN) -m pytest -n 2 --dist loadfile

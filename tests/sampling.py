@@ -80,10 +80,10 @@ def of_other_days(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
         return []
     cases, whole = [], []
     for item in items:
-        sampled = item.get_closest_marker(MARKER) is not None
-        if "[" not in item.nodeid:
-            whole += [item] * sampled
-        elif sampled or expensive(item):
+        mark = item.get_closest_marker(MARKER)
+        if "[" not in item.nodeid and not (mark and mark.args):
+            whole += [item] * (mark is not None)
+        elif mark is not None or expensive(item):
             cases.append((item, family(item)))
     return sliced(cases, day)[1] + whole
 

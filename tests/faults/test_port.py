@@ -13,6 +13,7 @@ from tests.faults.trial import PROGRAMS
 
 pytestmark = pytest.mark.slow
 Grounds = Callable[[str], Ground]
+ONE_A_DAY = pytest.mark.sampled("each way of a raced call")
 
 
 def answers(calls: list[str], those: Sequence[str] = ANSWERS) -> list[Shot]:
@@ -20,6 +21,7 @@ def answers(calls: list[str], those: Sequence[str] = ANSWERS) -> list[Shot]:
     return [(next(i for i, name in enumerate(calls) if name in COMMITS), answer) for answer in those]
 
 
+@ONE_A_DAY
 @pytest.mark.delta
 def test_a_raced_recluster_of_delta(ground: Grounds) -> None:
     series = Series(ground("delta"), PROGRAMS["raced recluster"], PortGun(), thorough=False)
@@ -30,6 +32,7 @@ def test_a_raced_recluster_of_delta(ground: Grounds) -> None:
     happened(tally, "replay", "unknown, landed", "crash", "abort")
 
 
+@ONE_A_DAY
 @pytest.mark.iceberg
 def test_a_raced_recluster_of_iceberg(ground: Grounds) -> None:
     series = Series(ground("iceberg-v3"), PROGRAMS["raced recluster"], PortGun(), thorough=False)
@@ -38,6 +41,7 @@ def test_a_raced_recluster_of_iceberg(ground: Grounds) -> None:
     happened(tally, "replay", "retry", "unknown, landed", "unknown, lost", "crash", "abort")
 
 
+@ONE_A_DAY
 @pytest.mark.iceberg
 def test_a_raced_delete_of_iceberg(ground: Grounds) -> None:
     series = Series(ground("iceberg-v2"), PROGRAMS["raced delete"], PortGun(), thorough=False)

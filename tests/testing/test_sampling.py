@@ -88,6 +88,13 @@ def test_tests_of_one_family_take_equal_slices() -> None:
     assert {name[1:] for name in left if name[0] == "a"} == {name[1:] for name in left if name[0] == "b"}
 
 
+def test_tests_without_cases_take_turns_as_one_family() -> None:
+    items: list[Any] = [Item(f"test_{name}", "one family") for name in "abc"]
+    left = [of_other_days(items, day) for day in days(3)]
+    assert all(len(each) == 2 for each in left)
+    assert all(sum(item not in each for each in left) == 1 for item in items)
+
+
 @pytest.mark.parametrize(
     "expression, asks",
     [
