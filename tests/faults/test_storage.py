@@ -7,9 +7,12 @@ reads alone and before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import lakekeeper as lk
+from lakekeeper.errors import LakekeeperError
 from tests.faults.ground import KINDS, Ground
 from tests.faults.series import Series, StorageGun, by_turns, every_way, happened
 from tests.faults.storage import MODES, READS, WRITES, Storage
@@ -53,6 +56,33 @@ def test_a_vector_file_that_is_cut_off_is_in_no_commit(
     tally = series.shoot((at, "before") for at in closes)
     happened(tally, "group dropped" if program == "raced recluster" else "abort")
     assert not tally["leftovers"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("delta", marks=pytest.mark.delta),
+        pytest.param("iceberg-v3", marks=pytest.mark.iceberg),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named_when_it_is_opened(
+    ground: Grounds, storage: Storage, kind: str
+) -> None:
+    """Not by an exception of Java."""
+    made = ground(kind)
+    made.fresh()
+    for at in range(4):
+        made.forget()
+        storage.arm(Path(made.home), READS, at, "before")
+        try:
+            lk.table(made.spark, made.sql)
+        except LakekeeperError as error:
+            assert made.sql in str(error)
+        finally:
+            calls = storage.disarm()
+        if at >= len(calls):
+            break
+    assert at > 0, "nothing was read"
 
 
 @pytest.mark.faults_full

@@ -43,6 +43,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import Intent, registered
 from lakekeeper.engine.trash.drop_partition import settle
 from lakekeeper.engine.trash.entries import held_versions
