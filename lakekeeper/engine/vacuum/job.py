@@ -185,7 +185,7 @@ class VacuumJob:
 
     def _prepared(self) -> _Look | VacuumReport:
         """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
-        look = self._look()
+        look = patiently(self._look, self.clock, BEFORE_WORK)
         if look is None:
             return VacuumReport(
                 self.adapter.table, self.request.dry_run, None, ended=Reason.of(Code.NO_VERSIONS)
