@@ -84,12 +84,12 @@ class DeltaFormat:
         try:
             with features.refusals(identifier.text, lambda: protocol_text(jvm, log_path())):
                 table = load(jvm, identifier)
+            opened = DeltaTable(Log(jvm, identifier.text, *table), identifier)
+            opened.refuse_unsupported()
         except LakekeeperError:
             raise
         except Exception as error:
             raise AdapterError(f"{identifier.text}: its log cannot be read ({reason(error)})") from error
-        opened = DeltaTable(Log(jvm, identifier.text, *table), identifier)
-        opened.refuse_unsupported()
         return opened
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakekeeper.errors import Unsupported
-from lakekeeper.spark.jvm import causes
+from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
+from lakekeeper.spark.jvm import causes, says_no_such_table
 from lakekeeper_iceberg.keys import SchemaFields
 
 FORMATS = (1, 2, 3)
@@ -37,6 +37,18 @@ def refused(table: str, error: BaseException) -> Unsupported | None:
             advice = f"Iceberg cannot read it ({message}): it is of a later version or damaged; nothing was written"
             return Unsupported(table, "metadata file", advice)
     return None
+
+
+def unreadable(table: str, error: BaseException) -> LakekeeperError:
+    """What to raise for a table that could not be loaded: Unsupported, NotFound, or AdapterError.
+
+    A catalog or a store that does not answer says nothing about whether the table exists.
+    """
+    if (known := refused(table, error)) is not None:
+        return known
+    if says_no_such_table(error):
+        return NotFound(table, f"no such Iceberg table ({reason(error)})")
+    return AdapterError(f"{table}: its metadata cannot be read ({reason(error)})")
 
 
 def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:

@@ -28,7 +28,6 @@ from lakekeeper.errors import (
     AdapterError,
     Conflict,
     LakekeeperError,
-    NotFound,
     OptionError,
     Rejected,
     Unsupported,
@@ -45,7 +44,7 @@ from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
-from lakekeeper_iceberg.features import check_supported, refused
+from lakekeeper_iceberg.features import check_supported, refused, unreadable
 from lakekeeper_iceberg.file_changes import exchange_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
@@ -109,9 +108,7 @@ class IcebergFormat:
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
-            reason = refused(identifier.text, error)
-            missing = NotFound(identifier.text, f"no such Iceberg table ({_first_line(error)})")
-            raise (reason or missing) from error
+            raise unreadable(identifier.text, error) from error
         opened = IcebergTable(jvm, identifier, table)
         opened.check()
         return opened
@@ -494,8 +491,7 @@ class IcebergTable:
                 self._table = self._jvm.reload(self._name)
                 self._table.refresh()
             except Exception as error:
-                missing = NotFound(self.table, f"can no longer be read ({_first_line(error)})")
-                raise (refused(self.table, error) or missing) from error
+                raise unreadable(self.table, error) from error
         place = str(self._metadata().metadataFileLocation())
         if place != self._checked:
             self.check()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.keys import quote
-from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
-from lakekeeper.spark.jvm import Jvm
+from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
+from lakekeeper.spark.jvm import Jvm, says_no_such_table
 from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 
@@ -74,7 +74,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     except Exception as error:
         if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view; name its table") from error
-        if any("NoSuch" in name for name, _ in causes(error)):
+        if says_no_such_table(error):
             raise NotFound(text, "no such table") from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
     if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 _REFUSED_PUT = re.compile(r"Status Code: (409|412)\b")
 """How the AWS SDK says that a conditional put found an object, or another put that has not ended yet."""
+_NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
+"""What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
 
 
 def require_classic(spark: Any) -> None:
@@ -42,6 +44,11 @@ def require_classic(spark: Any) -> None:
 def says_it_exists(error: BaseException) -> bool:
     """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
     return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
+
+
+def says_no_such_table(error: BaseException) -> bool:
+    """Whether an error says that a catalog has no such table: a file or a key that is missing is something else."""
+    return any(_NO_SUCH_TABLE.search(kind) for kind, _ in causes(error))
 
 
 def try_cast(column: Column, kind: str) -> Column:

@@ -216,6 +216,7 @@ def test_each_scheme_has_a_line(spark: SparkSession, capsys: pytest.CaptureFixtu
         ("s3a", "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore", True),
         ("S3A", "io.delta.storage.S3SingleDriverLogStore", True),
         ("s3n", "io.delta.storage.LocalLogStore", True),
+        ("s3a", "io.delta.storage.GCSLogStore", True),  # S3A's create is no conditional put
         ("s3", "io.delta.storage.S3DynamoDBLogStore", False),
         ("s3a", "com.acme.Store", False),
         ("abfss", "io.delta.storage.AzureLogStore", False),

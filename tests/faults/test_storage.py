@@ -7,9 +7,12 @@ reads alone and before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import lakekeeper as lk
+from lakekeeper.errors import LakekeeperError, NotFound
 from tests.faults.ground import KINDS, Ground
 from tests.faults.series import Series, StorageGun, by_turns, every_way, happened
 from tests.faults.storage import MODES, READS, WRITES, Storage
@@ -53,6 +56,45 @@ def test_a_vector_file_that_is_cut_off_is_in_no_commit(
     tally = series.shoot((at, "before") for at in closes)
     happened(tally, "group dropped" if program == "raced recluster" else "abort")
     assert not tally["leftovers"]
+
+
+@pytest.mark.parametrize(
+    "kind,mode",
+    [
+        pytest.param("delta", "before", marks=pytest.mark.delta),
+        pytest.param(
+            "iceberg-v3", "crash before", marks=pytest.mark.iceberg
+        ),  # it reads again what failed once
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named_when_it_is_opened(
+    ground: Grounds, storage: Storage, kind: str, mode: str
+) -> None:
+    """Not by an exception of Java, and not as one that does not exist."""
+    made = ground(kind)
+    made.fresh()
+    named = 0
+    for at in range(4):
+        made.forget()
+        storage.arm(Path(made.home), READS, at, mode)
+        failed = error_of(lambda: lk.table(made.spark, made.sql))
+        if at >= len(storage.disarm()):
+            break
+        if failed is not None:
+            assert isinstance(failed, LakekeeperError), failed
+            assert not isinstance(failed, NotFound), failed
+            assert made.sql in str(failed)
+            named += 1
+    assert named, "no read was needed to open it"
+
+
+def error_of(act: Callable[[], object]) -> Exception | None:
+    """What a call raises."""
+    try:
+        act()
+    except Exception as error:
+        return error
+    return None
 
 
 @pytest.mark.faults_full

@@ -107,6 +107,18 @@ def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:
     assert tally["Fault"] > 20
 
 
+@pytest.mark.parametrize("kind", sorted(CALLS))
+def test_a_read_that_fails_once_before_anything_is_written_costs_nothing(kind: str) -> None:
+    """A vacuum reads some hundred notes: a store that throttles a few of them may not end each vacuum."""
+    counted = Port()
+    assert shot(made(linear=False), counted, **CALLS[kind]) == "done"
+    first = next(at for at, name in enumerate(counted.calls) if name in ("notes.keep", "notes.replace"))
+    looks = range(counted.calls.index("notes.read"), first)
+    assert {"notes.read", "storage.versions", "storage.look"} <= {counted.calls[at] for at in looks}
+    ended = {at: shot(made(linear=False), Port(at, "before"), **CALLS[kind]) for at in looks}
+    assert {at: said for at, said in ended.items() if said != "done"} == {}
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_an_expiry_may_be_answered_in_any_way(answer: str) -> None:
     counted = Port()

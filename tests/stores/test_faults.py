@@ -51,12 +51,20 @@ def in_four_groups(table: StoreTable) -> StoreTable:
     return table
 
 
-def recluster(table: StoreTable) -> lk.MergeReport:
-    return table.table().recluster("k", policy="full")
+def recluster(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> lk.MergeReport:
+    """Recluster the table, with a fault once it is open: one that cannot be opened has lost nothing."""
+    opened = table.table()
+    if s3 is not None:
+        s3.arm(table.bucket, table.prefix, at, mode)
+    return opened.recluster("k", policy="full")
 
 
-def vacuum(table: StoreTable) -> VacuumReport:
-    return table_later(table.spark, table.sql, hours=200).vacuum(orphans=True, **NOW)
+def vacuum(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> VacuumReport:
+    """The same of a vacuum, in so many hours that all that is left counts as dead."""
+    opened = table_later(table.spark, table.sql, hours=200)
+    if s3 is not None:
+        s3.arm(table.bucket, table.prefix, at, mode)
+    return opened.vacuum(orphans=True, **NOW)
 
 
 def taken(calls: list[Call]) -> Iterator[tuple[int, str]]:
@@ -88,14 +96,12 @@ def test_a_fault_in_a_recluster(
     fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes
 ) -> None:
     table = fresh()
-    s3.arm(table.bucket, table.prefix)
-    assert done(recluster(table)) == 4
+    assert done(recluster(table, s3)) == 4
     calls, tried = s3.disarm(), 0
     for at, mode in taken(calls):
         table = fresh()
         rows = table.spark_rows()
-        s3.arm(table.bucket, table.prefix, at, mode)
-        report = recluster(table)
+        report = recluster(table, s3, at, mode)
         seen = s3.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
         assert done(report) == 4, about
@@ -109,16 +115,14 @@ def test_a_fault_in_a_vacuum(
 ) -> None:
     table = fresh()
     recluster(table)
-    s3.arm(table.bucket, table.prefix)
-    expected = vacuum(table).deleted_files_count
+    expected = vacuum(table, s3).deleted_files_count
     assert expected >= 8
     calls, tried = s3.disarm(), 0
     for at, mode in taken(calls):
         table = fresh()
         recluster(table)
         rows = table.spark_rows()
-        s3.arm(table.bucket, table.prefix, at, mode)
-        report = vacuum(table)
+        report = vacuum(table, s3, at, mode)
         seen = s3.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
         assert same_rows(table, rows), about

@@ -43,6 +43,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import Intent, registered
 from lakekeeper.engine.trash.drop_partition import settle
 from lakekeeper.engine.trash.entries import held_versions
@@ -184,7 +185,7 @@ class VacuumJob:
 
     def _prepared(self) -> _Look | VacuumReport:
         """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
-        look = self._look()
+        look = patiently(self._look, self.clock, BEFORE_WORK)
         if look is None:
             return VacuumReport(
                 self.adapter.table, self.request.dry_run, None, ended=Reason.of(Code.NO_VERSIONS)
