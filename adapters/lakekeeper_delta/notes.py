@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import says_it_exists
+from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
 from lakekeeper_delta.native import Log
 
 FOLDER = "_lakekeeper"
@@ -23,6 +23,12 @@ class DeltaNotes:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+
+    @property
+    def readers(self) -> int:
+        """As many as ``NOTE_READERS`` where each read is a request, 1 on a local disk."""
+        folder, files = self._folder
+        return 1 if _scheme(folder, files) == "file" else NOTE_READERS
 
     def read(self, name: str) -> str | None:
         """The text under a name; None if it does not exist."""
@@ -47,7 +53,7 @@ class DeltaNotes:
             return there
         try:
             place, files = self._place(name)
-            if str(place.toUri().getScheme() or files.getScheme()) == "file":
+            if _scheme(place, files) == "file":
                 self._log.jvm.create_file(str(place.toUri().getPath()), text.encode())
             else:
                 self._log.jvm.create_object(files, place, text.encode())
@@ -64,7 +70,7 @@ class DeltaNotes:
         """Replace a text: a reader sees either the old or the new one."""
         try:
             place, files = self._place(name)
-            if str(place.toUri().getScheme() or files.getScheme()) not in _RENAMING:
+            if _scheme(place, files) not in _RENAMING:
                 _write(files, place, text, over=True)  # an object is visible as a whole, or not at all
                 return
             beside = self._place(f"{name}.{uuid.uuid4().hex}.tmp")[0]
@@ -105,6 +111,10 @@ class DeltaNotes:
         """The folder's Path and its FileSystem, read once: a vacuum reads some hundred notes."""
         folder = self._log.jvm.view.org.apache.hadoop.fs.Path(self._log.log.dataPath(), FOLDER)
         return folder, folder.getFileSystem(self._log.log.newDeltaHadoopConf())
+
+
+def _scheme(place: Any, files: Any) -> str:
+    return str(place.toUri().getScheme() or files.getScheme())
 
 
 def _write(files: Any, place: Any, text: str, *, over: bool) -> None:

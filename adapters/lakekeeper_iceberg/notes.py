@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import says_it_exists
+from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
 from lakekeeper_iceberg import s3
 from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
@@ -22,6 +22,12 @@ class IcebergNotes:
         self._jvm = jvm
         self._table = table
         self._name = name
+
+    @cached_property
+    def readers(self) -> int:
+        """As many as ``NOTE_READERS`` where each read is a request, 1 on a local disk."""
+        system = self._hadoop(self._folder)
+        return 1 if system and str(system.getUri().getScheme()) == "file" else NOTE_READERS
 
     def read(self, name: str) -> str | None:
         try:

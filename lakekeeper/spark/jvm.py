@@ -25,6 +25,8 @@ from lakekeeper.spark.shims import shim
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+NOTE_READERS = 16
+"""Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 _REFUSED_PUT = re.compile(r"Status Code: (409|412)\b")
 """How the AWS SDK says that a conditional put found an object, or another put that has not ended yet."""

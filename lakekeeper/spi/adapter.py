@@ -65,6 +65,11 @@ class Notes(Protocol):
     if the storage does not respond.
     """
 
+    @property
+    def readers(self) -> int:
+        """How many reads may run at once: 1 where a read is quick, as on a local disk, more where it is a request."""
+        ...
+
     def read(self, name: str) -> str | None:
         """The text under a name; None if it does not exist."""
         ...

@@ -8,6 +8,8 @@ from lakekeeper.testing.lake import MemoryTable
 class MemoryNotes:
     """``lakekeeper.spi.Notes``: a dictionary of the table's."""
 
+    readers = 1
+
     def __init__(self, table: MemoryTable) -> None:
         self.table = table
 

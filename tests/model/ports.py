@@ -34,6 +34,8 @@ UUID = str(uuid5(NAMESPACE_URL, "db.t"))
 class PrivateNotes:
     """What one program keeps beside its table, where nobody else looks."""
 
+    readers = 1
+
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
@@ -52,6 +54,8 @@ class PrivateNotes:
 
 class SharedNotes:
     """Notes that all programs see: each write is a step, a read belongs to the step before it."""
+
+    readers = 1
 
     def __init__(self, scripted: Scripted) -> None:
         self._scripted = scripted

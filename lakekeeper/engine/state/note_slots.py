@@ -7,7 +7,8 @@ vacuum/<run>/list-0000.json   …-0001.json   …        20,000 paths in each; t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from lakekeeper.spi import Notes
@@ -26,12 +27,15 @@ def claim(notes: Notes, slots: Iterable[str], text: str) -> str | None:
     return next((each for each in slots if notes.keep(each, text) == text), None)
 
 
-def filled(notes: Notes, slots: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Slots that are taken, each with its text."""
-    for each in slots:
-        text = notes.read(each)
-        if text is not None:
-            yield each, text
+def filled(notes: Notes, slots: Iterable[str]) -> list[tuple[str, str]]:
+    """Slots that are taken, each with its text. Raises AdapterError where one cannot be read."""
+    names = list(slots)
+    if notes.readers == 1:
+        texts = [notes.read(name) for name in names]
+    else:
+        with ThreadPoolExecutor(notes.readers) as pool:
+            texts = list(pool.map(notes.read, names))
+    return [(name, text) for name, text in zip(names, texts, strict=True) if text is not None]
 
 
 def part(stem: str, number: int) -> str:

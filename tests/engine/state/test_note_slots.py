@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
 
 from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
+from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.notes import MemoryNotes
 
@@ -42,3 +46,34 @@ def test_a_long_list_is_read_back_from_its_parts() -> None:
         path for n in (2, 3, 4) for path in json.loads(kept.table.notes[part("vacuum/r-1/list", n)])
     ] == paths
     assert in_parts([]) == []
+
+
+class Remote(MemoryNotes):
+    """Notes of which each read is a request: four at a time, and each waits until four have come."""
+
+    readers = 4
+
+    def __init__(self, table: MemoryTable, broken: str = "") -> None:
+        super().__init__(table)
+        self._meeting = Barrier(4)
+        self._broken = broken
+
+    def read(self, name: str) -> str | None:
+        self._meeting.wait(60)
+        if name == self._broken:
+            raise AdapterError(f"{name}: 503 Slow Down")
+        return super().read(name)
+
+
+def test_slots_of_a_remote_store_are_read_together_and_come_in_order() -> None:
+    notes = Remote(MemoryTable("db.t", {"k": "int"}))
+    slots = [slot_note("trash", n) for n in range(16)]
+    for n in (9, 2, 14):
+        notes.replace(slots[n], str(n))
+    assert filled(notes, slots) == [(slots[n], str(n)) for n in (2, 9, 14)]
+
+
+def test_a_slot_that_cannot_be_read_is_no_free_one() -> None:
+    slots = [slot_note("trash", n) for n in range(8)]
+    with pytest.raises(AdapterError, match="503"):
+        filled(Remote(MemoryTable("db.t", {"k": "int"}), slots[5]), slots)
