@@ -24,6 +24,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
@@ -72,6 +73,7 @@ __all__ = [
     "RestoreReport",
     "Service",
     "SimulationReport",
+    "StatisticsReport",
     "StreamsReport",
     "Table",
     "TrashEntry",

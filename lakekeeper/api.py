@@ -26,6 +26,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -407,6 +408,27 @@ class Table:
         CommitError.
         """
         return operations.compact_metadata(self._context, self.options(lenient=True), dry_run=dry_run)
+
+    def compute_statistics(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        dry_run: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> StatisticsReport:
+        """Compute the statistics that readers and planners use, where they are missing or outdated.
+
+        Delta: data-skipping statistics of files that have none, or none on ``columns``; by default, on the cluster key
+        and the columns of ``delta.dataSkippingStatsColumns``. Iceberg: distinct values of ``columns``, by default of
+        all, and statistics of partitions, for the newest snapshot, once ``statistics.min-changed-ratio`` of the rows
+        have changed. The option ``budget-bytes`` limits the size of the files that Delta reads. No row and no data file
+        changes. Raises OptionError, NotFound or Unsupported before any write, and CommitError after.
+        """
+        named, _ = arguments.columns_and_layout(columns)
+        return operations.compute_statistics(
+            self._context, named, self.options(options), observer, dry_run=dry_run
+        )
 
     def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
         """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.

@@ -30,6 +30,7 @@ COMMANDS = (
     "vacuum",
     "drop-partition",
     "compact-metadata",
+    "compute-statistics",
     "undo",
     "trash list",
     "trash restore",

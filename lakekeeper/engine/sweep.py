@@ -22,7 +22,7 @@ from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import next_task
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
-from lakekeeper.core.scheduling.task import Task, parked, renewed
+from lakekeeper.core.scheduling.task import Task, kind_of, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
@@ -104,9 +104,7 @@ class _Pass:
         pause = self._pause()
         if pause is not None:
             turn.tasks = {
-                verb: Task(
-                    "merge" if verb != "vacuum" else "gc", turn.name, verb, since_ms=self._clock.now_ms()
-                )
+                verb: Task(kind_of(verb), turn.name, verb, since_ms=self._clock.now_ms())
                 for verb in self._settings.verbs
             }
             turn.held = dict.fromkeys(turn.tasks, pause)
@@ -195,7 +193,7 @@ class _Pass:
 
     def _lease(self, task: Task) -> AbstractContextManager[str]:
         """For a task that will write; a courtesy between services: one that cannot be taken stops nothing."""
-        if not task.bytes and task.kind != "gc":
+        if task.kind == "merge" and not task.bytes:
             return nullcontext("")
         try:
             return self._context.lease(task.table)

@@ -11,17 +11,17 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.scheduling.debt import debt_of, gain_of
-from lakekeeper.core.scheduling.outcome import merged, outcome, vacuumed
-from lakekeeper.core.scheduling.task import Task, done, failed, skipped
+from lakekeeper.core.scheduling.outcome import computed, merged, outcome, vacuumed
+from lakekeeper.core.scheduling.task import STATISTICS, VACUUM, Task, done, failed, in_order, kind_of, skipped
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.errors import AdapterError, OptionError, reason
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
-VACUUM = "vacuum"
 
 
 class Maintained(Protocol):
@@ -61,6 +61,8 @@ class Maintained(Protocol):
         options: Mapping[str, Any] | None,
     ) -> MergeReport: ...
 
+    def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport: ...
+
     def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport: ...
 
     def empty_trash(self) -> Any: ...
@@ -78,7 +80,7 @@ class TableTurn:
     refused    the result, where the table was not planned: it is off, or cannot be opened
     tasks      by verb, in the order of the verbs
     due        the dry run of each merging verb, without a budget
-    reports    of the verbs that ran
+    reports    of the merging verbs that ran; ``described`` of statistics, ``freed`` of the vacuum
     errors     of verbs that raised, in order
     held       verbs that are due and do not run in this pass → why
     left_bytes of the table's own budget for a pass; None: no limit
@@ -90,6 +92,7 @@ class TableTurn:
     tasks: dict[str, Task] = field(default_factory=dict)
     due: dict[str, MergeReport] = field(default_factory=dict)
     reports: dict[str, MergeReport] = field(default_factory=dict)
+    described: StatisticsReport | None = None
     freed: VacuumReport | None = None
     errors: list[str] = field(default_factory=list)
     held: dict[str, Reason] = field(default_factory=dict)
@@ -121,19 +124,19 @@ class TableTurn:
 
     def _plan_verbs(self, table: Maintained, options: Options, now_ms: int) -> None:
         self.table, self.left_bytes = table, options.budget.bytes
-        merging = [verb for verb in options.auto.verbs if verb != VACUUM]
-        # The vacuum is last, whatever the order: what the others leave behind is not due yet anyhow.
-        for verb in (*merging, *(verb for verb in options.auto.verbs if verb == VACUUM)):
-            task = Task(
-                "gc" if verb == VACUUM else "merge",
-                self.name,
-                verb,
-                since_ms=now_ms,
-                weight=options.auto.weight,
-            )
-            self.tasks[verb] = task if verb == VACUUM else self._planned(table, task)
+        for verb in in_order(options.auto.verbs):
+            task = Task(kind_of(verb), self.name, verb, since_ms=now_ms, weight=options.auto.weight)
+            self.tasks[verb] = self._planned(table, task)
 
     def _planned(self, table: Maintained, task: Task) -> Task:
+        if task.verb == VACUUM:
+            return task
+        if task.verb == STATISTICS:
+            report = table.compute_statistics(dry_run=True, observer=None)
+            return task if report.described_data_files_count else skipped(task, computed(report)[1])
+        return self._planned_merge(table, task)
+
+    def _planned_merge(self, table: Maintained, task: Task) -> Task:
         try:
             report = _act(table, task.verb, dry_run=True, options=_ALL_OF_IT)
         except OptionError as error:
@@ -159,6 +162,8 @@ class TableTurn:
             for verb, task in self.tasks.items():
                 if verb == VACUUM:
                     self.freed = self.table.vacuum(dry_run=True, observer=observer)
+                elif verb == STATISTICS:
+                    self.described = self.table.compute_statistics(dry_run=True, observer=observer)
                 elif task.reason is None or task.reason.code != Code.NO_KEY:
                     report = _act(self.table, verb, dry_run=True, budget=self.left_bytes, observer=observer)
                     self.reports[verb] = report
@@ -184,6 +189,9 @@ class TableTurn:
                 self.freed = self.table.vacuum(dry_run=False, observer=observer)
                 self.table.empty_trash()
                 status, why = vacuumed(self.freed)
+            elif task.verb == STATISTICS:
+                self.described = self.table.compute_statistics(dry_run=False, observer=observer)
+                status, why = computed(self.described)
             else:
                 limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
                 budget = min(limits) if limits else None
@@ -211,10 +219,11 @@ class TableTurn:
             return self.refused
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
         reports = [report for report in known.values() if report is not None]
-        made = outcome(self.name, reports, self.freed, error=_joined(self.errors))
+        made = outcome(self.name, reports, self.freed, self.described, error=_joined(self.errors))
         debt = debt_of([report.plan for report in self.due.values() if report.plan])
         tasks = tuple(self.tasks.values())
-        return replace(self._with_held(made, bool(reports) or self.freed is not None), tasks=tasks, debt=debt)
+        ran = bool(reports or self.freed or self.described)
+        return replace(self._with_held(made, ran), tasks=tasks, debt=debt)
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""

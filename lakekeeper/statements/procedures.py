@@ -68,6 +68,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("merge_deletes", _one(rows.MERGE)),
         Procedure("vacuum", _one(rows.VACUUM)),
         Procedure("compact_metadata", _one(rows.METADATA)),
+        Procedure("compute_statistics", _one(rows.STATISTICS)),
         Procedure("cluster_by", _one(rows.KEY)),
         Procedure("delete", _one(rows.DELETE)),
         Procedure("drop_partition", _one(rows.DELETE)),

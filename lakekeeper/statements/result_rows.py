@@ -20,6 +20,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -68,6 +69,11 @@ def _plain(report: DeleteReport | RestoreReport | UndoReport) -> list[Row]:
 
 def _metadata(report: MetadataReport) -> list[Row]:
     return [_fields(report) | {"reason": str(report.ended)}]
+
+
+def _statistics(report: StatisticsReport) -> list[Row]:
+    files, run_ids = list(report.statistics_files), list(report.run_ids)
+    return [_fields(report) | {"reason": str(report.ended), "statistics_files": files, "run_ids": run_ids}]
 
 
 def _key(report: KeyReport) -> list[Row]:
@@ -144,6 +150,12 @@ UNDO = Columns(
 METADATA = Columns(
     "files_before BIGINT, files_after BIGINT, status STRING, reason STRING, version BIGINT, duration_ms BIGINT",
     _metadata,
+)
+STATISTICS = Columns(
+    "described_data_files_count BIGINT, read_bytes_count BIGINT, statistics_files ARRAY<STRING>, status STRING, "
+    "reason STRING, version_before BIGINT, version_after BIGINT, conflicts BIGINT, run_ids ARRAY<STRING>, "
+    "duration_ms BIGINT",
+    _statistics,
 )
 KEY = Columns(
     "key_before STRING, key_after STRING, kept_as STRING, status STRING, "

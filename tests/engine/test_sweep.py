@@ -20,6 +20,7 @@ from lakekeeper.core.model.plan import Left, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -37,6 +38,7 @@ BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
 class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
 
+    outdated      files without statistics
     looked, ran   the verbs that were planned, and those that were run, each with its arguments
     scores        of the plans, by verb
     """
@@ -46,6 +48,7 @@ class FakeTable:
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
+    outdated: int = 0
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -66,6 +69,22 @@ class FakeTable:
 
     def merge_deletes(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
         return self._answer("merge_deletes", options, **given)
+
+    def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport:
+        if not dry_run:
+            self.ran.append(("compute_statistics", {}))
+            self.order.append(f"{self.name}.compute_statistics")
+        count, runs = self.outdated, () if dry_run or not self.outdated else ("s-1",)
+        code = Code.STATISTICS_COMPUTED if count else Code.NOTHING_TO_DO
+        return StatisticsReport(
+            "t",
+            dry_run,
+            1,
+            None,
+            Reason.of(code, files=count),
+            described_data_files_count=count,
+            run_ids=runs,
+        )
 
     def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport:
         self.ran.append(("vacuum", {"dry_run": dry_run}))
@@ -316,6 +335,33 @@ def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
     table.ran.clear()
     passed({"a": table}, settings=settings, dry_run=True)
     assert table.verbs == ["compact", "vacuum"]
+
+
+def test_statistics_are_computed_after_merges_and_before_the_vacuum() -> None:
+    settings = AutoSettings(("*",), ("vacuum", "compute_statistics", "compact"), 900)
+    table = FakeTable(answers={"compact": report("compact", "committed")}, outdated=3)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["compact", "compute_statistics", "vacuum", "empty_trash"]
+    assert one.status == "done"
+    assert one.reason.codes[:2] == (Code.REWROTE, Code.STATISTICS_COMPUTED)
+    assert [(task.kind, task.state) for task in one.tasks] == [
+        ("merge", "done"),
+        ("statistics", "done"),
+        ("gc", "skipped"),
+    ]
+    assert all(Task.from_json(task.to_json()) == task for task in one.tasks)
+
+
+def test_statistics_that_are_not_due_are_not_computed() -> None:
+    settings = AutoSettings(("*",), ("compute_statistics",), 900)
+    table = FakeTable()
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert (one.status, table.ran) == ("idle", [])
+    assert one.tasks[0].state == "skipped"
+    due = FakeTable(outdated=3)
+    (planned,) = passed({"a": due}, settings=settings, dry_run=True).tables
+    assert (planned.status, due.ran) == ("idle", [])
+    assert planned.reason.code == Code.STATISTICS_COMPUTED
 
 
 def test_a_vacuum_that_leaves_files_is_partial_and_says_how_many() -> None:

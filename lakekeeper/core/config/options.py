@@ -28,6 +28,7 @@ from lakekeeper.core.config.run_options import (
     SessionOptions,
     WorkloadOptions,
 )
+from lakekeeper.core.config.statistics_options import StatisticsOptions
 from lakekeeper.core.config.vacuum_options import VacuumOptions
 from lakekeeper.errors import OptionError, nearest
 
@@ -53,6 +54,7 @@ class Options:
     commit: CommitOptions = field(default_factory=CommitOptions)
     auto: AutoOptions = field(default_factory=AutoOptions)
     vacuum: VacuumOptions = field(default_factory=VacuumOptions)
+    statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     history: HistoryOptions = field(default_factory=HistoryOptions)
     session: SessionOptions = field(default_factory=SessionOptions)
     origins: Mapping[str, str]

@@ -54,6 +54,7 @@ SAFER: dict[
     "auto.enabled": min,
     "retention-hours": max,
     "retain-last": max,
+    "statistics.min-changed-ratio": max,
     "vacuum.max-share": min,
     "vacuum.max-batch-delete-size": min,
     "vacuum.max-concurrent-deletes": min,
