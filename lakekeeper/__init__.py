@@ -15,6 +15,7 @@ from lakekeeper.api import Table, table
 from lakekeeper.application import Installed, InstallStatus, install
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import (
     DeleteReport,
@@ -65,6 +66,7 @@ __all__ = [
     "Installed",
     "KeyReport",
     "LakekeeperError",
+    "LifecycleReport",
     "Listening",
     "MergeReport",
     "MetadataReport",

@@ -17,6 +17,7 @@ from lakekeeper import arguments, operations
 from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import (
     DeleteReport,
@@ -399,6 +400,22 @@ class Table:
         """
         act = delete_rows if force else drop_rows
         return operations.delete(self._context, "drop_partition", act, where, observer, options)
+
+    def expire_rows(
+        self,
+        *,
+        dry_run: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> LifecycleReport:
+        """Delete the rows that are older than the table's lifecycle rule; they can be restored from the trash.
+
+        The rule is ``lifecycle.column``, a date or timestamp, and ``lifecycle.retain``, such as ``90d``. The limit is
+        the start of a day in UTC; dates and timestamps without a zone are taken as UTC. Rows with NULL stay.
+        ``dry_run`` reports the files that may have such rows. Raises OptionError without a rule, and for a column that
+        is unknown, has no statistics or another type; else as :meth:`delete`.
+        """
+        return operations.expire_rows(self._context, self.options(options), observer, dry_run=dry_run)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.

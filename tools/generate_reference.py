@@ -29,6 +29,7 @@ COMMANDS = (
     "delete",
     "vacuum",
     "drop-partition",
+    "expire-rows",
     "compact-metadata",
     "compute-statistics",
     "undo",

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
 
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -30,7 +31,14 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 CORE_SECONDS = "CORE_SECONDS"
 Metrics = Mapping[str, int | float]
 Report = (
-    MergeReport | VacuumReport | DeleteReport | RestoreReport | UndoReport | MetadataReport | StatisticsReport
+    MergeReport
+    | VacuumReport
+    | DeleteReport
+    | LifecycleReport
+    | RestoreReport
+    | UndoReport
+    | MetadataReport
+    | StatisticsReport
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -184,14 +192,16 @@ def ended(report: Report) -> Ended:
             version_after=report.version_after,
             run_ids=tuple(filter(None, (report.run_id,))),
         )
-    if isinstance(report, StatisticsReport):
+    if isinstance(report, LifecycleReport | StatisticsReport):
         return Ended(
             report.status,
             report.ended,
             metrics,
             version_before=report.version_before,
             version_after=report.version_after,
-            run_ids=report.run_ids,
+            run_ids=report.run_ids
+            if isinstance(report, StatisticsReport)
+            else (report.run_id,) * report.changed,
         )
     status = "done" if report.changed else "idle"
     reason = Reason.of(Code.DONE if report.changed else Code.NOTHING_TO_DO)

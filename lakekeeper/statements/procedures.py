@@ -72,6 +72,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("cluster_by", _one(rows.KEY)),
         Procedure("delete", _one(rows.DELETE)),
         Procedure("drop_partition", _one(rows.DELETE)),
+        Procedure("expire_rows", _one(rows.LIFECYCLE)),
         Procedure("trash", _each(rows.TRASH)),
         Procedure("restore", _one(rows.RESTORE)),
         Procedure("undo", _one(rows.UNDO)),

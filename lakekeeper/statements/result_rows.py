@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import (
     DeleteReport,
     KeyReport,
@@ -65,6 +66,10 @@ def _vacuum(report: VacuumReport) -> list[Row]:
 
 def _plain(report: DeleteReport | RestoreReport | UndoReport) -> list[Row]:
     return [_fields(report)]
+
+
+def _lifecycle(report: LifecycleReport) -> list[Row]:
+    return [_fields(report) | {"reason": str(report.ended)}]
 
 
 def _metadata(report: MetadataReport) -> list[Row]:
@@ -135,6 +140,12 @@ DELETE = Columns(
     "deleted_rows_count BIGINT, touched_data_files_count BIGINT, unread_data_files_count BIGINT, status STRING, "
     "version_before BIGINT, version_after BIGINT, retries BIGINT, run_id STRING, duration_ms BIGINT",
     _plain,
+)
+LIFECYCLE = Columns(
+    "deleted_rows_count BIGINT, touched_data_files_count BIGINT, unread_data_files_count BIGINT, status STRING, "
+    "reason STRING, where STRING, due_data_files_count BIGINT, due_bytes_count BIGINT, due_whole_files_count BIGINT, "
+    "due_rows_count BIGINT, version_before BIGINT, version_after BIGINT, run_id STRING, duration_ms BIGINT",
+    _lifecycle,
 )
 RESTORE = Columns(
     "name STRING, kind STRING, rows BIGINT, files BIGINT, bytes BIGINT, status STRING, version BIGINT, "

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Left, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -38,7 +39,7 @@ BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
 class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
 
-    outdated      files without statistics
+    outdated      files without statistics; expired: files with expired rows
     looked, ran   the verbs that were planned, and those that were run, each with its arguments
     scores        of the plans, by verb
     """
@@ -49,6 +50,7 @@ class FakeTable:
     scores: Mapping[str, float] = field(default_factory=dict)
     freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
     outdated: int = 0
+    expired: int = 0
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -69,6 +71,22 @@ class FakeTable:
 
     def merge_deletes(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
         return self._answer("merge_deletes", options, **given)
+
+    def expire_rows(self, *, dry_run: bool, observer: Observer | None) -> LifecycleReport:
+        if not dry_run:
+            self.ran.append(("expire_rows", {}))
+        count, run = self.expired, "" if dry_run or not self.expired else "l-1"
+        code = Code.ROWS_EXPIRED if count else Code.NONE_EXPIRED
+        return LifecycleReport(
+            "t",
+            dry_run,
+            "d < x",
+            1,
+            None,
+            Reason.of(code, rows=count),
+            due_data_files_count=count,
+            run_id=run,
+        )
 
     def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport:
         if not dry_run:
@@ -350,6 +368,31 @@ def test_statistics_are_computed_after_merges_and_before_the_vacuum() -> None:
         ("gc", "skipped"),
     ]
     assert all(Task.from_json(task.to_json()) == task for task in one.tasks)
+
+
+def test_expired_rows_go_first_and_only_where_there_is_a_rule() -> None:
+    settings = AutoSettings(("*",), ("compact", "expire_rows"), 900)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, answers={"compact": report("compact", "committed")}, expired=2)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["expire_rows", "compact"]
+    assert [(task.kind, task.state) for task in one.tasks] == [("lifecycle", "done"), ("merge", "done")]
+    assert all(Task.from_json(task.to_json()) == task for task in one.tasks)
+    for properties in ({}, {"lakekeeper.lifecycle.column": "d"}, {"lakekeeper.lifecycle.retain": "90d"}):
+        bare = FakeTable(properties, expired=2)
+        (left,) = passed({"a": bare}, settings=settings).tables
+        assert (bare.verbs, left.status) == ([], "idle")
+        assert left.tasks[0].reason == Reason.of(Code.NO_RULE)
+        passed({"a": bare}, settings=settings, dry_run=True)
+        assert "expire_rows" not in bare.verbs
+
+
+def test_a_dry_run_says_which_rows_would_go() -> None:
+    settings = AutoSettings(("*",), ("expire_rows",), 900)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, expired=2)
+    (one,) = passed({"a": table}, settings=settings, dry_run=True).tables
+    assert (one.status, table.ran, one.reason.code) == ("idle", [], Code.ROWS_EXPIRED)
 
 
 def test_statistics_that_are_not_due_are_not_computed() -> None:

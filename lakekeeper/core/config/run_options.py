@@ -11,7 +11,7 @@ from lakekeeper.core.units import DAY_MS, HOUR_MS
 _GIB = 1 << 30
 _SECOND_MS, _MINUTE_MS = 1_000, 60_000
 
-Verb = Literal["recluster", "compact", "merge_deletes", "compute_statistics", "vacuum"]
+Verb = Literal["expire_rows", "recluster", "compact", "merge_deletes", "compute_statistics", "vacuum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,8 @@ class AutoOptions:
     verbs: tuple[Verb, ...] = option(
         "auto.verbs",
         ("recluster", "compact", "merge_deletes"),
-        "Operations of automatic runs: merges in the order given, then `compute_statistics`, then `vacuum`.",
+        "Operations of automatic runs: `expire_rows`, then merges in the order given, then `compute_statistics`, then "
+        "`vacuum`.",
         scope="fewer",
     )
     every_ms: int = option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import PLANNED, MergeReport, count_status
@@ -18,16 +19,19 @@ def outcome(
     table: str,
     reports: Sequence[MergeReport],
     freed: VacuumReport | None = None,
-    described: StatisticsReport | None = None,
+    others: Sequence[tuple[str, Reason]] = (),
     *,
     error: str = "",
 ) -> TableResult:
-    """The result of a table: its merges in order, its statistics, its vacuum, and the ``error`` that ended its turn."""
+    """The result of a table: its merges in order, its vacuum, and the ``error`` that ended its turn, if any.
+
+    ``others`` are the status of each other verb, and why.
+    """
     parts = [merged(reports)] if reports else []
     if error:
         done = [_rewrote(r) for r in reports if r.changed]
         parts = [("failed", Reason.of(Code.FAILED, error=error).plus(*done))]
-    parts += [] if described is None else [computed(described)]
+    parts += others
     parts += [] if freed is None else [vacuumed(freed)]
     status, reason = _together(parts or [merged(())])
     scores = (r.plan.prediction.worth.score for r in reports if r.plan and r.plan.prediction)
@@ -71,11 +75,11 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
     return "partial" if lost else "done", _all([_rewrote(report) for report in changed])
 
 
-def computed(described: StatisticsReport) -> tuple[str, Reason]:
-    """The status of statistics, and why."""
-    if described.changed or described.status == PLANNED:
-        return "done" if described.changed else "idle", described.ended
-    return "idle", Reason.of(Code.VERB_NOT_DUE, verb="compute_statistics").plus(described.ended)
+def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str, Reason]:
+    """The status of a verb that merges nothing, and why."""
+    if report.changed or report.status == PLANNED:
+        return "done" if report.changed else "idle", report.ended
+    return "idle", Reason.of(Code.VERB_NOT_DUE, verb=verb).plus(report.ended)
 
 
 def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:

@@ -19,12 +19,11 @@ from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import DAY_MS
 
-Kind = Literal["plan", "merge", "statistics", "gc"]
+Kind = Literal["plan", "lifecycle", "merge", "statistics", "gc"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
 
-VACUUM, STATISTICS = "vacuum", "compute_statistics"
-_KINDS: dict[str, Kind] = {STATISTICS: "statistics", VACUUM: "gc"}
-_LAST = (STATISTICS, VACUUM)
+EXPIRY, STATISTICS, VACUUM = "expire_rows", "compute_statistics", "vacuum"
+_KINDS: dict[str, Kind] = {EXPIRY: "lifecycle", STATISTICS: "statistics", VACUUM: "gc"}
 _LONGEST_ERROR = 500
 _MOST_DOUBLINGS = 32
 
@@ -33,8 +32,8 @@ _MOST_DOUBLINGS = 32
 class Task:
     """One verb on one table.
 
-    kind                    ``plan`` (read the log, and see what is due), ``merge`` (rewrite), ``statistics`` (read and
-                            describe), ``gc`` (vacuum)
+    kind                    ``plan`` (read the log, and see what is due), ``lifecycle`` (delete expired rows), ``merge``
+                            (rewrite), ``statistics`` (read and describe), ``gc`` (vacuum)
     since_ms                since when it has been waiting
     score                   predicted gain per core-second, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
     weight                  of the table, ``auto.weight``
@@ -88,9 +87,9 @@ def kind_of(verb: str) -> Kind:
 
 
 def in_order(verbs: Iterable[str]) -> tuple[str, ...]:
-    """Verbs in the order of one table's tasks: statistics describe what merges leave, and a vacuum is last."""
-    given = tuple(verbs)
-    return (*(v for v in given if v not in _LAST), *(v for v in _LAST if v in given))
+    """Verbs in the order of one table's tasks: no expired row is merged, and statistics describe merged files."""
+    stages = ["lifecycle", "merge", "statistics", "gc"]
+    return tuple(sorted(verbs, key=lambda verb: stages.index(kind_of(verb))))
 
 
 def renewed(task: Task, before: Task | None) -> Task:

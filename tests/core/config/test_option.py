@@ -19,6 +19,7 @@ from lakekeeper.core.config.options import OPTIONS, lookup, resolve
 OWNERS = (
     "auto.weight",
     "cluster-by",
+    "lifecycle.column",
     "policy",
     "target-file-size-bytes",
     "max-rows-per-file",
@@ -54,6 +55,7 @@ SAFER: dict[
     "auto.enabled": min,
     "retention-hours": max,
     "retain-last": max,
+    "lifecycle.retain": max,
     "statistics.min-changed-ratio": max,
     "vacuum.max-share": min,
     "vacuum.max-batch-delete-size": min,
