@@ -99,6 +99,9 @@ class TableTurn:
     errors     of verbs that raised, in order
     held       verbs that are due and do not run in this pass → why
     left_bytes of the table's own budget for a pass; None: no limit
+    core_seconds_per_day   of the table's own budget; None: no limit
+    core_seconds           used so far in this pass
+    runs       ids of the runs of the task that is running, or ran last
     """
 
     name: str
@@ -112,6 +115,9 @@ class TableTurn:
     errors: list[str] = field(default_factory=list)
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
+    core_seconds_per_day: int | None = None
+    core_seconds: float = 0.0
+    runs: set[str] = field(default_factory=set)
 
     def plan(self, open_table: OpenTable, one_look: OneLook, settings: AutoSettings, now_ms: int) -> None:
         """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
@@ -139,6 +145,7 @@ class TableTurn:
 
     def _plan_verbs(self, table: Maintained, options: Options, now_ms: int) -> None:
         self.table, self.left_bytes = table, options.budget.bytes
+        self.core_seconds_per_day = options.budget.core_seconds_per_day
         for verb in in_order(options.auto.verbs):
             task = Task(kind_of(verb), self.name, verb, since_ms=now_ms, weight=options.auto.weight)
             if verb == EXPIRY and None in (options.lifecycle.column, options.lifecycle.retain_ms):
@@ -205,6 +212,8 @@ class TableTurn:
         """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
+        self.runs.clear()
+        observer = self._noting_runs(observer)
         try:
             if task.verb == VACUUM:
                 self.freed = self.table.vacuum(dry_run=False, observer=observer)
@@ -230,6 +239,14 @@ class TableTurn:
             return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
+    def _noting_runs(self, observer: Observer | None) -> Observer:
+        def note(phase: str, info: Mapping[str, Any]) -> None:
+            self.runs.add(str(info["run_id"]))
+            if observer is not None:
+                observer(phase, info)
+
+        return note
+
     def rewritten(self, verb: str) -> int:
         """Bytes that a verb rewrote in this pass."""
         return self.reports[verb].rewritten_bytes_count if verb in self.reports else 0
@@ -246,7 +263,8 @@ class TableTurn:
         debt = debt_of([report.plan for report in self.due.values() if report.plan])
         tasks = tuple(self.tasks.values())
         ran = bool(reports or self.freed or self.others)
-        return replace(self._with_held(made, ran), tasks=tasks, debt=debt)
+        made = self._with_held(made, ran)
+        return replace(made, tasks=tasks, debt=debt, core_seconds=round(self.core_seconds, 3))
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""

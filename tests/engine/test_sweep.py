@@ -664,6 +664,56 @@ def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
     assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes-per-day")
 
 
+@dataclass
+class Running(FakeTable):
+    """A table whose compaction is seen as a run."""
+
+    def compact(self, *, observer: Observer | None, **given: Any) -> MergeReport:
+        if observer is not None:
+            observer("committed", {"run_id": f"{self.name}-1"})
+        return super().compact(observer=observer, **given)
+
+
+CORES = {"auto.tables": "*", "auto.verbs": "compact"}
+
+
+def test_no_task_starts_once_the_core_seconds_of_a_pass_are_used_up() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 100}))
+    tables = {name: Running(answers=DUE, name=name) for name in "abc"}
+    result = passed(tables, settings=settings, clock=NOON, core_seconds=lambda runs: 60.0 * len(runs))
+    assert statuses(result) == {"a": "done", "b": "done", "c": "waiting"}
+    assert [table.core_seconds for table in result.tables] == [60.0, 60.0, 0.0]
+    assert result.tables[2].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-core-seconds")
+
+
+def test_what_was_used_today_counts_for_the_day_and_for_the_table() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds-per-day": 1000}))
+    table = Running(answers=DUE)
+    today = {"settings": settings, "clock": NOON, "spent_today_core_seconds": lambda _: 1000.0}
+    (one,) = passed({"a": table}, **today).tables
+    assert (one.status, table.ran) == ("waiting", [])
+    assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-core-seconds-per-day")
+    own = {"lakekeeper.budget-core-seconds-per-day": "50"}
+    tables = {name: Running(own, answers=DUE) for name in "ab"}
+    result = passed(
+        tables,
+        settings=settings_from(resolve(CORES)),
+        clock=NOON,
+        spent_today_core_seconds=lambda name: {"a": 50.0, "b": 49.0}[name or ""],
+    )
+    assert statuses(result) == {"a": "waiting", "b": "done"}
+    assert result.tables[0].reason == Reason.of(Code.TABLE_BUDGET_SPENT, limit="budget-core-seconds-per-day")
+
+
+def test_a_task_that_was_not_measured_counts_with_its_time_on_all_cores() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 80}))
+    tables = {name: Running(answers=DUE, name=name) for name in "ab"}
+    clock = Clock(now_ms=itertools.count(0, 10_000).__next__)
+    result = passed(tables, settings=settings, clock=clock, cores=8)
+    assert statuses(result) == {"a": "done", "b": "waiting"}
+    assert result.tables[0].core_seconds >= 80
+
+
 def test_a_table_that_another_service_maintains_is_left_to_it() -> None:
     tables = {"a": FakeTable(answers=DUE), "b": FakeTable(answers=DUE)}
     result = passed(tables, lease=lambda name: nullcontext("host:1" if name == "a" else ""), clock=NOON)

@@ -209,5 +209,6 @@ def test_a_statement_and_a_pass_compute_them_and_the_history_has_the_work(
     assert operation.operation_metrics["described_data_files_count"] == 4
     assert operation.core_seconds is not None
     assert operation.core_seconds > 0
+    assert one.core_seconds == pytest.approx(operation.core_seconds, abs=0.001)
     again = lk.run(lake.spark, name, verbs=["compute_statistics"])
     assert again.tables[0].status == "idle"

@@ -37,6 +37,16 @@ class BudgetOptions:
         scope="lower",
     )
 
+    core_seconds_per_day: int | None = option(
+        "budget-core-seconds-per-day",
+        None,
+        "Time of executor cores that automatic runs may use for a table within 24 hours. Once it is used up, they "
+        "start no task of the table. `none`: no limit.",
+        unit="core-seconds",
+        low=1,
+        scope="lower",
+    )
+
     def after(self, spent: int) -> BudgetOptions:
         """The budget of a call that has rewritten ``spent`` bytes; one byte is always left, which admits one group."""
         return self if self.bytes is None else replace(self, bytes=max(self.bytes - spent, 1))
@@ -184,6 +194,23 @@ class AutoOptions:
         "Maximum input size of all rewrites of automatic runs within 24 hours, over all tables. Passes of "
         "different processes share it through the history. `none`: no limit.",
         unit="bytes",
+        low=1,
+        scope="session",
+    )
+    budget_core_seconds: int | None = option(
+        "auto.budget-core-seconds",
+        None,
+        "Time of executor cores after which a pass starts no task. `none`: no limit.",
+        unit="core-seconds",
+        low=1,
+        scope="session",
+    )
+    budget_core_seconds_per_day: int | None = option(
+        "auto.budget-core-seconds-per-day",
+        None,
+        "Time of executor cores that automatic runs may use within 24 hours, over all tables, shared like "
+        "`auto.budget-bytes-per-day`. `none`: no limit.",
+        unit="core-seconds",
         low=1,
         scope="session",
     )

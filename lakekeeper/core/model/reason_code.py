@@ -285,4 +285,5 @@ class Code(str, Enum):
     )
     QUIET_HOURS = "quiet_hours", "quiet hours: {window}"
     FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget of the fleet is spent ({limit})"
+    TABLE_BUDGET_SPENT = "table_budget_spent", "the budget of the table is spent ({limit})"
     LEASED = "leased", "another service is maintaining the table: {owner}"

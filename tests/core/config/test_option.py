@@ -50,6 +50,7 @@ SAFER: dict[
     "max-concurrent-file-group-rewrites": min,
     "budget-bytes": min,
     "budget-bytes-per-day": min,
+    "budget-core-seconds-per-day": min,
     "commit.retry.total-timeout-ms": min,
     "max-rounds": min,
     "auto.enabled": min,
