@@ -15,6 +15,7 @@ from lakekeeper.api import Table, table
 from lakekeeper.application import Installed, InstallStatus, install
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import (
     DeleteReport,
@@ -24,6 +25,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
@@ -64,6 +66,7 @@ __all__ = [
     "Installed",
     "KeyReport",
     "LakekeeperError",
+    "LifecycleReport",
     "Listening",
     "MergeReport",
     "MetadataReport",
@@ -72,6 +75,7 @@ __all__ = [
     "RestoreReport",
     "Service",
     "SimulationReport",
+    "StatisticsReport",
     "StreamsReport",
     "Table",
     "TrashEntry",

@@ -17,6 +17,7 @@ from lakekeeper import arguments, operations
 from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import (
     DeleteReport,
@@ -26,6 +27,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.simulation.simulate import SimulationReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -399,6 +401,22 @@ class Table:
         act = delete_rows if force else drop_rows
         return operations.delete(self._context, "drop_partition", act, where, observer, options)
 
+    def expire_rows(
+        self,
+        *,
+        dry_run: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> LifecycleReport:
+        """Delete the rows that are older than the table's lifecycle rule; they can be restored from the trash.
+
+        The rule is ``lifecycle.column``, a date or timestamp, and ``lifecycle.retain``, such as ``90d``. The limit is
+        the start of a day in UTC; dates and timestamps without a zone are taken as UTC. Rows with NULL stay.
+        ``dry_run`` reports the files that may have such rows. Raises OptionError without a rule, and for a column that
+        is unknown, has no statistics or another type; else as :meth:`delete`.
+        """
+        return operations.expire_rows(self._context, self.options(options), observer, dry_run=dry_run)
+
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.
 
@@ -407,6 +425,27 @@ class Table:
         CommitError.
         """
         return operations.compact_metadata(self._context, self.options(lenient=True), dry_run=dry_run)
+
+    def compute_statistics(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        dry_run: bool = False,
+        observer: Observer | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> StatisticsReport:
+        """Compute the statistics that readers and planners use, where they are missing or outdated.
+
+        Delta: data-skipping statistics of files that have none, or none on ``columns``; by default, on the cluster key
+        and the columns of ``delta.dataSkippingStatsColumns``. Iceberg: distinct values of ``columns``, by default of
+        all, and statistics of partitions, for the newest snapshot, once ``statistics.min-changed-ratio`` of the rows
+        have changed. The option ``budget-bytes`` limits the size of the files that Delta reads. No row and no data file
+        changes. Raises OptionError, NotFound or Unsupported before any write, and CommitError after.
+        """
+        named, _ = arguments.columns_and_layout(columns)
+        return operations.compute_statistics(
+            self._context, named, self.options(options), observer, dry_run=dry_run
+        )
 
     def streams(self, *, options: Mapping[str, Any] | None = None) -> StreamsReport:
         """The streams that write into the table (Flink, Kafka Connect, Spark), and what a vacuum keeps for each.

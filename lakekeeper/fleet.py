@@ -25,7 +25,9 @@ from lakekeeper.engine.service import Service
 from lakekeeper.engine.state.service_lease import service_lease
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.table_session import TableSession
+from lakekeeper.history.operation import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
+from lakekeeper.spark.application import core_seconds
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
@@ -127,6 +129,11 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         stopping=lambda: stopping() or over(),
         before=memory.tasks(),
         spent_today_bytes=memory.rewritten_bytes(clock.now_ms()),
+        spent_today_core_seconds=lambda name: memory.core_seconds(
+            clock.now_ms(), name, tables.recorded_as(name) if name else None
+        ),
+        core_seconds=lambda runs: core_seconds(spark, runs),
+        cores=spark.sparkContext.defaultParallelism,
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
         one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,
@@ -192,6 +199,10 @@ class _Tables:
     def sessions(self) -> dict[str, TableSession]:
         """The sessions of all tables that were opened, for the next pass."""
         return {name: _session(found) for name, found in self._opened.items() if isinstance(found, Table)}
+
+    def recorded_as(self, name: str) -> TableId:
+        """A table in the history."""
+        return self.open(name)._context.recorder.table  # noqa: SLF001 - the table is ours
 
     def notes(self, name: str) -> Notes:
         """The notes beside a table."""

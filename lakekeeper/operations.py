@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.arguments import required_predicate
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import DeleteReport, MergeReport, MetadataReport, RestoreReport, UndoReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine import compact_metadata as metadata
+from lakekeeper.engine import compute_statistics as statistics
 from lakekeeper.engine import undo as undoing
 from lakekeeper.engine.merge import delete_files, job
 from lakekeeper.engine.merge.request import Request
+from lakekeeper.engine.trash import expire_rows as lifecycle
 from lakekeeper.engine.trash import restore as trash
 from lakekeeper.engine.vacuum import job as vacuum_job
 from lakekeeper.engine.vacuum.job import VacuumRequest
@@ -67,6 +72,22 @@ def delete(
     )
 
 
+def expire_rows(
+    context: TableContext, options: Options, observer: Observer | None, *, dry_run: bool
+) -> LifecycleReport:
+    """Delete the rows that the lifecycle rule expires."""
+    runner, clock = SparkRunner(context.spark), context.clock
+    checked = partial(checked_where, context.spark, context.name, steady=True)
+    return context.recorder.run(
+        "expire_rows",
+        lambda seen: lifecycle.expire_rows(
+            context.session, runner, options, checked, dry_run=dry_run, observer=seen, clock=clock
+        ),
+        observer,
+        dry_run=dry_run,
+    )
+
+
 def vacuum(context: TableContext, request: VacuumRequest, observer: Observer | None) -> VacuumReport:
     """Expire versions and delete files."""
     return context.recorder.run(
@@ -82,6 +103,26 @@ def compact_metadata(context: TableContext, options: Options, *, dry_run: bool) 
     return context.recorder.run(
         "compact_metadata",
         lambda _: metadata.compact_metadata(context.adapter, options, dry_run=dry_run, clock=context.clock),
+        dry_run=dry_run,
+    )
+
+
+def compute_statistics(
+    context: TableContext,
+    columns: Sequence[str] | None,
+    options: Options,
+    observer: Observer | None,
+    *,
+    dry_run: bool,
+) -> StatisticsReport:
+    """Compute the statistics that are missing or outdated."""
+    runner, clock = SparkRunner(context.spark), context.clock
+    return context.recorder.run(
+        "compute_statistics",
+        lambda seen: statistics.compute_statistics(
+            context.adapter, runner, columns, options, dry_run=dry_run, observer=seen, clock=clock
+        ),
+        observer,
         dry_run=dry_run,
     )
 

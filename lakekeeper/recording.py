@@ -116,6 +116,7 @@ class FleetMemory:
         self._store = store
         self._tasks: dict[tuple[str, str], Task] = {}
         self._rewritten: list[tuple[int, int]] = []
+        self._used: list[tuple[int, str, float]] = []
 
     def tasks(self) -> dict[tuple[str, str], Task]:
         """The tasks of the passes before, by table and verb."""
@@ -137,6 +138,21 @@ class FleetMemory:
             _warn(error)
             return mine
 
+    def core_seconds(self, now_ms: int, name: str | None = None, table: TableId | None = None) -> float:
+        """Core-seconds that automatic runs have used in the 24 hours before ``now_ms``, as far as it is known.
+
+        For all tables, or for the one of this name.
+        """
+        since = now_ms - DAY_MS
+        mine = sum(used for at, whose, used in self._used if at > since and name in (None, whose))
+        if self._store is None:
+            return mine
+        try:
+            return max(mine, self._store.core_seconds("auto", since, table))
+        except Exception as error:  # the history is down: what this process knows is left
+            _warn(error)
+            return mine
+
     def keep(self, report: AutoReport, now_ms: int) -> None:
         """Remember what a pass leaves."""
         tasks = [task for table in report.tables for task in table.tasks]
@@ -144,6 +160,8 @@ class FleetMemory:
         spent = sum(table.rewritten_bytes_count for table in report.tables)
         recent = [(at, size) for at, size in self._rewritten if at > now_ms - DAY_MS]
         self._rewritten = [*recent, (now_ms, spent)]
+        used = [(now_ms, table.table, table.core_seconds) for table in report.tables if table.core_seconds]
+        self._used = [*(each for each in self._used if each[0] > now_ms - DAY_MS), *used]
         if self._store is not None:
             try:
                 self._store.keep_tasks(tasks, now_ms)

@@ -34,6 +34,16 @@ def test_a_service_remembers_tasks_and_the_bytes_of_a_day() -> None:
     assert FleetMemory().tasks() == {}
 
 
+def test_a_service_remembers_the_core_seconds_of_a_day_by_table() -> None:
+    memory = FleetMemory()
+    for at, name, used in ((DAY_MS, "a", 10.0), (2 * DAY_MS - 1, "b", 5.0), (2 * DAY_MS - 1, "a", 1.0)):
+        result = TableResult(name, "done", Reason.of(Code.DONE), core_seconds=used)
+        memory.keep(AutoReport((result,), 1), at)
+    assert memory.core_seconds(2 * DAY_MS - 1) == 16.0
+    assert memory.core_seconds(2 * DAY_MS - 1, "a") == 11.0
+    assert memory.core_seconds(2 * DAY_MS, "a") == 1.0
+
+
 def test_passes_of_different_processes_share_it_through_the_history(tmp_path: Path) -> None:
     FleetMemory(HistoryStore(tmp_path / "history.db")).keep(report(100, TASK), 0)
     assert FleetMemory(HistoryStore(tmp_path / "history.db")).tasks() == {("a", "compact"): TASK}

@@ -195,7 +195,7 @@ def _partition_bounds(i: int, item: Found) -> list[Column]:
 def _stat_bounds(i: int, item: Found, stats: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
-    lo, hi, nulls = (_leaf(stats.getField(n), item.physical) for n in ("minValues", "maxValues", "nullCount"))
+    lo, hi, nulls = (leaf(stats.getField(n), item.physical) for n in ("minValues", "maxValues", "nullCount"))
     kind = item.column.kind
     exact, lmt = F.lit(True), F.lit(False)
     if kind == "string":
@@ -213,7 +213,8 @@ def _stat_bounds(i: int, item: Found, stats: Column) -> list[Column]:
     ]
 
 
-def _leaf(struct: Column, path: Sequence[str]) -> Column:
+def leaf(struct: Column, path: Sequence[str]) -> Column:
+    """The field of a struct at a path."""
     for step in path:
         struct = struct.getField(step)
     return struct
@@ -244,21 +245,22 @@ def _stats_schema(found: Sequence[Found]) -> StructType:
         return {"float": T.FloatType(), "double": T.DoubleType()}.get(item.sql_type, T.LongType())
 
     plain = [item for item in found if not item.partition]
-    bounds = _nested({item.physical: parsed(item) for item in plain})
-    counts = _nested({item.physical: T.LongType() for item in plain})
+    bounds = nested({item.physical: parsed(item) for item in plain})
+    counts = nested({item.physical: T.LongType() for item in plain})
     schema = T.StructType([T.StructField("numRecords", T.LongType())])
     if plain:
         schema = schema.add("minValues", bounds).add("maxValues", bounds).add("nullCount", counts)
     return schema
 
 
-def _nested(leaves: Mapping[tuple[str, ...], DataType]) -> StructType:
+def nested(leaves: Mapping[tuple[str, ...], DataType]) -> StructType:
+    """A schema of nested structs with these leaves."""
     from pyspark.sql import types as T
 
     schema = T.StructType()
     for first in dict.fromkeys(path[0] for path in leaves):
         below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first and len(path) > 1}
-        schema = schema.add(first, _nested(below) if below else leaves[(first,)])
+        schema = schema.add(first, nested(below) if below else leaves[(first,)])
     return schema
 
 

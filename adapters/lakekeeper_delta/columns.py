@@ -50,10 +50,10 @@ def resolve(
 
     Raises OptionError for a column that is unknown, cannot be ordered, or has no statistics.
     """
-    indexed = _indexed(state)
+    bounded = indexed(state, "minValues")
     found = [_find(state, name, case_sensitive=case_sensitive) for name in names]
     for name, item in zip(names, found, strict=True):
-        if not item.partition and item.physical not in indexed:
+        if not item.partition and item.physical not in bounded:
             raise OptionError("columns", name, _how_to_index(state, item))
     return ClusterKey(tuple(item.column for item in found), layout), found
 
@@ -137,11 +137,11 @@ def physical_name(state: State, column: str) -> str:
     return physical_step(state, field)
 
 
-def _indexed(state: State) -> set[tuple[str, ...]]:
-    """Physical paths of all columns for which new files get min/max."""
+def indexed(state: State, part: str) -> set[tuple[str, ...]]:
+    """Physical paths of all columns of which new files have this part of the statistics: minValues, nullCount."""
     schema = json.loads(state.snapshot.statsSchema().json())
-    lowest = next((f["type"] for f in schema["fields"] if f["name"] == "minValues"), None)
-    return set(_leaves(lowest, ())) if lowest else set()
+    found = next((f["type"] for f in schema["fields"] if f["name"] == part), None)
+    return set(_leaves(found, ())) if found else set()
 
 
 def _leaves(struct: Mapping[str, Any], prefix: tuple[str, ...]) -> list[tuple[str, ...]]:

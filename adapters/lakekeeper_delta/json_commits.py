@@ -191,7 +191,7 @@ def parsed(version: int, text: str) -> Since:
         for kind in ("add", "remove"):
             if action.get(kind) is not None:
                 file = action[kind]
-                files.append((version, file["path"], _vector_id(file.get("deletionVector")), kind == "add"))
+                files.append((version, file["path"], vector_id(file.get("deletionVector")), kind == "add"))
                 # A missing dataChange counts as true.
                 data |= file.get("dataChange") is not False
                 if kind == "add":
@@ -214,7 +214,7 @@ def parsed(version: int, text: str) -> Since:
     return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed)
 
 
-def _vector_id(vector: Mapping[str, Any] | None) -> str:
+def vector_id(vector: Mapping[str, Any] | None) -> str:
     """The same text as :func:`lakekeeper_delta.blocks.delete_id`."""
     if vector is None:
         return ""

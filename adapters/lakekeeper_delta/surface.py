@@ -16,6 +16,7 @@ org.apache.spark.sql.delta.DeltaLog: newDeltaHadoopConf/0 options/0 startTransac
 org.apache.spark.sql.delta.DeltaLog: update/3
 org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
 org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 logSegment/0 metadata/0 protocol/0 statsSchema/0 version/0
+org.apache.spark.sql.delta.Snapshot: statsCollector/0
 org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
 org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 TOMBSTONE_RETENTION/0
 org.apache.spark.sql.delta.DeltaConfigs$: getMilliSeconds/1
@@ -25,6 +26,7 @@ org.apache.spark.sql.delta.DummySnapshot: new/4
 org.apache.spark.sql.delta.OptimisticTransaction: new/3 commit/3 registerSQLMetrics/2 trackFilesRead/1
 org.apache.spark.sql.delta.OptimisticTransaction: trackReadPredicates/3 writeFiles/4
 org.apache.spark.sql.delta.DeltaOperations$Optimize: new/5
+org.apache.spark.sql.delta.DeltaOperations$ComputeStats: new/1
 org.apache.spark.sql.delta.DeltaOperations$Delete: new/1
 org.apache.spark.sql.delta.DeltaOptions: new/2
 org.apache.spark.sql.delta.DeltaLogFileIndex$: COMMIT_FILE_FORMAT/0 apply/3

@@ -22,6 +22,7 @@ from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.commit_times import commits_ms
+from lakekeeper_delta.compute_statistics import DeltaStatistics
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
 from lakekeeper_delta.native import Log, State
@@ -198,6 +199,11 @@ class DeltaTable:
     def undos(self) -> DeltaUndos:
         """Undoes runs."""
         return DeltaUndos(self._log, self.refuse_unsupported)
+
+    @property
+    def statistics(self) -> DeltaStatistics:
+        """Computes data-skipping statistics."""
+        return DeltaStatistics(self._log, self.refuse_unsupported, self._key)
 
     @property
     def columnar(self) -> DeltaColumnar:

@@ -26,6 +26,7 @@ org.apache.iceberg.TableMetadata: buildFrom/1 currentSchemaId/0 currentSnapshot/
 org.apache.iceberg.TableMetadata: location/0 metadataFileLocation/0 properties/0 uuid/0
 org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnapshot/2 setCurrentSchema/1
 org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
+org.apache.iceberg.TableMetadata$Builder: setPartitionStatistics/1 setStatistics/1
 org.apache.iceberg.TableOperations: commit/2 current/0 refresh/0
 org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
 org.apache.iceberg.SnapshotChanges: builderFor/1
@@ -50,7 +51,9 @@ org.apache.iceberg.spark.Spark3Util: loadIcebergTable/2
 org.apache.iceberg.spark.SparkSchemaUtil: convert/1
 org.apache.iceberg.spark.SparkTableCache: add/2 get/0 remove/1
 org.apache.iceberg.spark.SparkTableUtil: loadMetadataTable/3
-org.apache.iceberg.spark.actions.SparkActions: get/1
+org.apache.iceberg.spark.actions.SparkActions: get/1 computePartitionStats/1 computeTableStats/1
+org.apache.iceberg.spark.actions.ComputePartitionStatsSparkAction: execute/0 snapshot/1
+org.apache.iceberg.spark.actions.ComputeTableStatsSparkAction: columns/1 execute/0 snapshot/1
 org.apache.iceberg.util.DataFileSet: of/1
 org.apache.iceberg.util.DeleteFileSet: of/1
 org.apache.iceberg.util.ContentFileUtil: isDV/1 isFileScoped/1 referencedDataFileLocation/1

@@ -53,6 +53,7 @@ from lakekeeper_iceberg.producer import swap
 from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restore import IcebergRestores
 from lakekeeper_iceberg.rows import IcebergRows
+from lakekeeper_iceberg.statistics import IcebergStatistics
 from lakekeeper_iceberg.storage import IcebergStorage
 from lakekeeper_iceberg.undo import IcebergUndos
 
@@ -413,6 +414,14 @@ class IcebergTable:
             return self._table
 
         return IcebergUndos(self._jvm, self.table, table, _commit_locks.__getitem__)
+
+    @property
+    def statistics(self) -> IcebergStatistics:
+        def table() -> Any:
+            self._refresh()
+            return self._table
+
+        return IcebergStatistics(self._jvm, self.table, table, self._schema, _commit_locks.__getitem__)
 
     @property
     def columnar(self) -> IcebergColumnar:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from lakekeeper.arguments import columns_and_layout
-from lakekeeper.cli import records, run, storage, undo
+from lakekeeper.cli import records, run, statistics, storage, undo
 from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.logs import logs
@@ -380,6 +380,7 @@ def doctor(
 
 storage.add_to(app)
 undo.add_to(app)
+statistics.add_to(app)
 records.add_to(app)
 run.add_to(app)
 

@@ -26,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     app.command()(vacuum)
     app.command()(drop_partition)
+    app.command()(expire_rows)
     app.command()(compact_metadata)
     app.add_typer(trash)
 
@@ -134,6 +135,36 @@ def drop_partition(
         return failed("Aborted", "no row was deleted", 1, setup.as_json)
     with setup.progress() as progress:
         report = setup.table(table).drop_partition(where, force=force, observer=progress, options=options)
+    setup.show(report)
+    return 0
+
+
+@with_setup
+def expire_rows(
+    setup: Setup,
+    table: TableName,
+    *,
+    dry_run: DryRun = False,
+    yes: _Yes = False,
+    option: Given = None,
+) -> int:
+    """Delete rows that are older than the table's lifecycle rule.
+
+    The rule is lifecycle.column and lifecycle.retain. Shows what may be deleted, then asks for confirmation at a
+    terminal; requires --yes elsewhere. The rows can be restored from the trash.
+    """
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
+    if not (dry_run or yes):
+        require_terminal()
+    opened = setup.table(table)
+    if not dry_run and not yes:
+        planned = opened.expire_rows(dry_run=True, options=options)
+        typer.echo(str(planned), err=True)
+        if planned.due_data_files_count and not agreed(f"Delete the expired rows of {table}?"):
+            return failed("Aborted", "no row was deleted", 1, setup.as_json)
+    with setup.progress() as progress:
+        report = opened.expire_rows(dry_run=dry_run, observer=progress, options=options)
     setup.show(report)
     return 0
 

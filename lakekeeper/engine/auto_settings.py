@@ -15,7 +15,7 @@ class AutoSettings:
     """From confs: which tables (names or patterns), which verbs in order, seconds between passes, tables at once.
 
     quiet_hours            when nothing is started
-    budget_bytes, budget_bytes_per_day   of all tables together; None: no limit
+    budget_*               of all tables together, in bytes rewritten and in core-seconds; None: no limit
     """
 
     tables: tuple[str, ...]
@@ -25,6 +25,8 @@ class AutoSettings:
     quiet_hours: tuple[QuietHours, ...] = ()
     budget_bytes: int | None = None
     budget_bytes_per_day: int | None = None
+    budget_core_seconds: int | None = None
+    budget_core_seconds_per_day: int | None = None
     alert_command: str | None = None
 
 
@@ -43,6 +45,8 @@ def settings_from(options: Options) -> AutoSettings:
         quiet_hours=tuple(map(_quiet_hours, auto.quiet_hours)),
         budget_bytes=auto.budget_bytes,
         budget_bytes_per_day=auto.budget_bytes_per_day,
+        budget_core_seconds=auto.budget_core_seconds,
+        budget_core_seconds_per_day=auto.budget_core_seconds_per_day,
         alert_command=auto.alert_command,
     )
 

@@ -9,7 +9,7 @@ A table that fails is reported and the others go on. A pass that finds nothing d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import next_task
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
-from lakekeeper.core.scheduling.task import Task, parked, renewed
+from lakekeeper.core.scheduling.task import Task, kind_of, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
@@ -39,6 +39,9 @@ class PassContext:
     stopping           once true, what is running is finished and nothing else is started
     before             tasks of the passes before, by table and verb
     spent_today_bytes  rewritten by automatic runs in the last 24 hours
+    spent_today_core_seconds   used by them: for all tables (None), or for one
+    core_seconds       used by runs, by their ids; None where it was not measured
+    cores              of the executors
     lease              reserves a table for this service: yields who else has it, or an empty text
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
@@ -49,6 +52,9 @@ class PassContext:
     stopping: Callable[[], bool] = lambda: False
     before: Before = field(default_factory=dict)
     spent_today_bytes: int = 0
+    spent_today_core_seconds: Callable[[str | None], float] = lambda _: 0.0
+    core_seconds: Callable[[Collection[str]], float | None] = lambda _: None
+    cores: int = 1
     lease: Callable[[str], AbstractContextManager[str]] = lambda _: nullcontext("")
     one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
@@ -85,10 +91,18 @@ class _Pass:
         self._of = {turn.name: turn for turn in turns}
         self._open, self._settings, self._clock, self._context = open_table, settings, clock, context
         self._budget = FleetBudget(
-            settings.budget_bytes, settings.budget_bytes_per_day, spent_today_bytes=context.spent_today_bytes
+            settings.budget_bytes,
+            settings.budget_bytes_per_day,
+            spent_today_bytes=context.spent_today_bytes,
+            per_pass_core_seconds=settings.budget_core_seconds,
+            per_day_core_seconds=settings.budget_core_seconds_per_day,
+            spent_today_core_seconds=context.spent_today_core_seconds(None)
+            if settings.budget_core_seconds_per_day is not None
+            else 0.0,
         )
         self.began_ms = clock.now_ms()
         self._busy: set[str] = set()
+        self._today: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def plan(self) -> None:
@@ -104,9 +118,7 @@ class _Pass:
         pause = self._pause()
         if pause is not None:
             turn.tasks = {
-                verb: Task(
-                    "merge" if verb != "vacuum" else "gc", turn.name, verb, since_ms=self._clock.now_ms()
-                )
+                verb: Task(kind_of(verb), turn.name, verb, since_ms=self._clock.now_ms())
                 for verb in self._settings.verbs
             }
             turn.held = dict.fromkeys(turn.tasks, pause)
@@ -148,7 +160,7 @@ class _Pass:
             pause = self._pause()
             while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
                 turn = self._of[task.table]
-                refused, granted = pause, None
+                refused, granted = pause or self._out_of_time(turn), None
                 if refused is None and task.bytes:
                     refused, granted = self._grant(turn, task)
                 if refused is not None:
@@ -159,6 +171,17 @@ class _Pass:
                 self._busy.add(task.table)
                 return task, granted
             return None
+
+    def _out_of_time(self, turn: TableTurn) -> Reason | None:
+        """Why no task of the table may start, by the core-seconds that were used."""
+        limit = turn.core_seconds_per_day
+        if limit is not None:
+            if turn.name not in self._today:
+                self._today[turn.name] = self._context.spent_today_core_seconds(turn.name)
+            if self._today[turn.name] + turn.core_seconds >= limit:
+                return Reason.of(Code.TABLE_BUDGET_SPENT, limit="budget-core-seconds-per-day")
+        used_up = self._budget.used_up
+        return Reason.of(Code.FLEET_BUDGET_SPENT, limit=used_up) if used_up else None
 
     def _grant(self, turn: TableTurn, task: Task) -> tuple[Reason | None, int | None]:
         if turn.left_bytes == 0:
@@ -175,7 +198,7 @@ class _Pass:
     def _run(self, task: Task, granted: int | None) -> None:
         """Run one task under the lease of its table."""
         turn = self._of[task.table]
-        left = replace(task, reason=None)
+        left, began_ms = replace(task, reason=None), self._clock.now_ms()
         try:
             with self._lease(task) as other:
                 if other:
@@ -185,17 +208,32 @@ class _Pass:
                     pause_ms = int(self._settings.pause_seconds * 1000)
                     left = turn.carry_out(task, granted, self._context.observer, self.began_ms, pause_ms)
         finally:
+            used = (
+                0.0 if left.reason and left.reason.code == Code.LEASED else self._used(turn, task, began_ms)
+            )
             with self._lock:
-                self._budget = self._budget.settle(granted, turn.rewritten(task.verb))
+                turn.core_seconds += used
+                self._budget = self._budget.settle(granted, turn.rewritten(task.verb), used)
                 turn.tasks[task.verb] = left
                 self._busy.discard(task.table)
                 over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
             if over:
                 self._context.ended(task.table)
 
+    def _used(self, turn: TableTurn, task: Task, began_ms: int) -> float:
+        """Core-seconds of a task that has ended: as measured, else its duration on the cores that it may have had.
+
+        A task without a run did nothing, and a vacuum works in the driver.
+        """
+        measured = self._context.core_seconds(turn.runs) if turn.runs else 0.0
+        if measured is not None:
+            return measured
+        cores = 1 if task.kind == "gc" else self._context.cores
+        return cores * max(self._clock.now_ms() - began_ms, 0) / 1000
+
     def _lease(self, task: Task) -> AbstractContextManager[str]:
         """For a task that will write; a courtesy between services: one that cannot be taken stops nothing."""
-        if not task.bytes and task.kind != "gc":
+        if task.kind == "merge" and not task.bytes:
             return nullcontext("")
         try:
             return self._context.lease(task.table)

@@ -8,20 +8,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.model.report import PLANNED, MergeReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.scheduling.debt import debt_of, gain_of
-from lakekeeper.core.scheduling.outcome import merged, outcome, vacuumed
-from lakekeeper.core.scheduling.task import Task, done, failed, skipped
+from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
+from lakekeeper.core.scheduling.task import (
+    EXPIRY,
+    STATISTICS,
+    VACUUM,
+    Task,
+    done,
+    failed,
+    in_order,
+    kind_of,
+    skipped,
+)
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.errors import AdapterError, OptionError, reason
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
-VACUUM = "vacuum"
+_OTHERS = (EXPIRY, STATISTICS)
 
 
 class Maintained(Protocol):
@@ -61,6 +73,10 @@ class Maintained(Protocol):
         options: Mapping[str, Any] | None,
     ) -> MergeReport: ...
 
+    def expire_rows(self, *, dry_run: bool, observer: Observer | None) -> LifecycleReport: ...
+
+    def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport: ...
+
     def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport: ...
 
     def empty_trash(self) -> Any: ...
@@ -78,10 +94,14 @@ class TableTurn:
     refused    the result, where the table was not planned: it is off, or cannot be opened
     tasks      by verb, in the order of the verbs
     due        the dry run of each merging verb, without a budget
-    reports    of the verbs that ran
+    reports    of the merging verbs that ran; ``freed`` of the vacuum
+    others     status of each other verb that ran, and why
     errors     of verbs that raised, in order
     held       verbs that are due and do not run in this pass → why
     left_bytes of the table's own budget for a pass; None: no limit
+    core_seconds_per_day   of the table's own budget; None: no limit
+    core_seconds           used so far in this pass
+    runs       ids of the runs of the task that is running, or ran last
     """
 
     name: str
@@ -90,10 +110,14 @@ class TableTurn:
     tasks: dict[str, Task] = field(default_factory=dict)
     due: dict[str, MergeReport] = field(default_factory=dict)
     reports: dict[str, MergeReport] = field(default_factory=dict)
+    others: dict[str, tuple[str, Reason]] = field(default_factory=dict)
     freed: VacuumReport | None = None
     errors: list[str] = field(default_factory=list)
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
+    core_seconds_per_day: int | None = None
+    core_seconds: float = 0.0
+    runs: set[str] = field(default_factory=set)
 
     def plan(self, open_table: OpenTable, one_look: OneLook, settings: AutoSettings, now_ms: int) -> None:
         """Open the table and see what is due for each of its verbs. Errors are kept, none is raised."""
@@ -121,19 +145,23 @@ class TableTurn:
 
     def _plan_verbs(self, table: Maintained, options: Options, now_ms: int) -> None:
         self.table, self.left_bytes = table, options.budget.bytes
-        merging = [verb for verb in options.auto.verbs if verb != VACUUM]
-        # The vacuum is last, whatever the order: what the others leave behind is not due yet anyhow.
-        for verb in (*merging, *(verb for verb in options.auto.verbs if verb == VACUUM)):
-            task = Task(
-                "gc" if verb == VACUUM else "merge",
-                self.name,
-                verb,
-                since_ms=now_ms,
-                weight=options.auto.weight,
-            )
-            self.tasks[verb] = task if verb == VACUUM else self._planned(table, task)
+        self.core_seconds_per_day = options.budget.core_seconds_per_day
+        for verb in in_order(options.auto.verbs):
+            task = Task(kind_of(verb), self.name, verb, since_ms=now_ms, weight=options.auto.weight)
+            if verb == EXPIRY and None in (options.lifecycle.column, options.lifecycle.retain_ms):
+                self.tasks[verb] = skipped(task, Reason.of(Code.NO_RULE))
+            else:
+                self.tasks[verb] = self._planned(table, task)
 
     def _planned(self, table: Maintained, task: Task) -> Task:
+        if task.verb == VACUUM:
+            return task
+        if task.verb in _OTHERS:
+            report = _other(table, task.verb, dry_run=True)
+            return task if report.status == PLANNED else skipped(task, kept_up(task.verb, report)[1])
+        return self._planned_merge(table, task)
+
+    def _planned_merge(self, table: Maintained, task: Task) -> Task:
         try:
             report = _act(table, task.verb, dry_run=True, options=_ALL_OF_IT)
         except OptionError as error:
@@ -159,7 +187,12 @@ class TableTurn:
             for verb, task in self.tasks.items():
                 if verb == VACUUM:
                     self.freed = self.table.vacuum(dry_run=True, observer=observer)
-                elif task.reason is None or task.reason.code != Code.NO_KEY:
+                elif task.reason is not None and task.reason.code in (Code.NO_KEY, Code.NO_RULE):
+                    continue
+                elif verb in _OTHERS:
+                    due = _other(self.table, verb, dry_run=True, observer=observer)
+                    self.others[verb] = kept_up(verb, due)
+                else:
                     report = _act(self.table, verb, dry_run=True, budget=self.left_bytes, observer=observer)
                     self.reports[verb] = report
         except Exception as error:
@@ -179,11 +212,16 @@ class TableTurn:
         """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
+        self.runs.clear()
+        observer = self._noting_runs(observer)
         try:
             if task.verb == VACUUM:
                 self.freed = self.table.vacuum(dry_run=False, observer=observer)
                 self.table.empty_trash()
                 status, why = vacuumed(self.freed)
+            elif task.verb in _OTHERS:
+                ended = _other(self.table, task.verb, observer=observer)
+                self.others[task.verb] = status, why = kept_up(task.verb, ended)
             else:
                 limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
                 budget = min(limits) if limits else None
@@ -201,6 +239,14 @@ class TableTurn:
             return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
+    def _noting_runs(self, observer: Observer | None) -> Observer:
+        def note(phase: str, info: Mapping[str, Any]) -> None:
+            self.runs.add(str(info["run_id"]))
+            if observer is not None:
+                observer(phase, info)
+
+        return note
+
     def rewritten(self, verb: str) -> int:
         """Bytes that a verb rewrote in this pass."""
         return self.reports[verb].rewritten_bytes_count if verb in self.reports else 0
@@ -211,10 +257,14 @@ class TableTurn:
             return self.refused
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
         reports = [report for report in known.values() if report is not None]
-        made = outcome(self.name, reports, self.freed, error=_joined(self.errors))
+        made = outcome(
+            self.name, reports, self.freed, tuple(self.others.values()), error=_joined(self.errors)
+        )
         debt = debt_of([report.plan for report in self.due.values() if report.plan])
         tasks = tuple(self.tasks.values())
-        return replace(self._with_held(made, bool(reports) or self.freed is not None), tasks=tasks, debt=debt)
+        ran = bool(reports or self.freed or self.others)
+        made = self._with_held(made, ran)
+        return replace(made, tasks=tasks, debt=debt, core_seconds=round(self.core_seconds, 3))
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""
@@ -233,6 +283,14 @@ class TableTurn:
         if made.status != "idle":
             return replace(made, reason=why)
         return replace(made, status="stopped" if codes == {Code.NOT_REACHED} else "waiting", reason=why)
+
+
+def _other(
+    table: Maintained, verb: str, *, dry_run: bool = False, observer: Observer | None = None
+) -> StatisticsReport | LifecycleReport:
+    """One verb that merges nothing and frees nothing."""
+    act = table.expire_rows if verb == EXPIRY else table.compute_statistics
+    return act(dry_run=dry_run, observer=observer)
 
 
 def _act(

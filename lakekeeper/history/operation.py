@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
 
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -22,13 +23,23 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.outcome import merged, vacuumed
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 
 CORE_SECONDS = "CORE_SECONDS"
 Metrics = Mapping[str, int | float]
-Report = MergeReport | VacuumReport | DeleteReport | RestoreReport | UndoReport | MetadataReport
+Report = (
+    MergeReport
+    | VacuumReport
+    | DeleteReport
+    | LifecycleReport
+    | RestoreReport
+    | UndoReport
+    | MetadataReport
+    | StatisticsReport
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NOT_METRICS = frozenset({"version", "version_before", "version_after", "rollback_to"})
@@ -180,6 +191,17 @@ def ended(report: Report) -> Ended:
             version_before=report.version_before,
             version_after=report.version_after,
             run_ids=tuple(filter(None, (report.run_id,))),
+        )
+    if isinstance(report, LifecycleReport | StatisticsReport):
+        return Ended(
+            report.status,
+            report.ended,
+            metrics,
+            version_before=report.version_before,
+            version_after=report.version_after,
+            run_ids=report.run_ids
+            if isinstance(report, StatisticsReport)
+            else (report.run_id,) * report.changed,
         )
     status = "done" if report.changed else "idle"
     reason = Reason.of(Code.DONE if report.changed else Code.NOTHING_TO_DO)

@@ -158,6 +158,20 @@ class HistoryStore:
         with self._opened() as db:
             return int(db.execute(query, (origin, utc(since_ms))).fetchone()[0])
 
+    def core_seconds(self, origin: str, since_ms: int, table: TableId | None = None) -> float:
+        """Core-seconds of operations of this origin since then, on one table or on all.
+
+        One of which they were not measured counts with its duration, for the driver.
+        """
+        where, given = "origin = ? AND end_time >= ?", [origin, utc(since_ms)]
+        if table is not None:
+            where += f" AND {_SAME}"
+            given += [table.catalog, table.schema, table.name]
+        lasted = "(julianday(end_time) - julianday(start_time)) * 86400"
+        query = f"SELECT coalesce(sum(coalesce(usage_quantity, {lasted})), 0) FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
+        with self._opened() as db:
+            return float(db.execute(query, given).fetchone()[0])
+
     def tasks(self) -> tuple[Task, ...]:
         """The tasks of automatic runs, by table and verb; one that cannot be read is left out."""
         with self._opened() as db:

@@ -33,7 +33,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
-    """The time in which the jobs of some job groups occupied executor cores, in seconds.
+    """The time in which the jobs of some job groups, or with tags of their names, occupied executor cores, in seconds.
 
     None where Spark has no job of these groups, has forgotten some (``spark.ui.retainedJobs``,
     ``spark.ui.retainedStages``), or its listeners do not catch up: an unknown time is not zero.
@@ -42,8 +42,9 @@ def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
     context = spark.sparkContext
     try:
         await_listeners(spark)
-        tracker = context.statusTracker()
+        tracker, java = context.statusTracker(), jvm.session.sparkContext().statusTracker()
         jobs = {job for group in groups for job in tracker.getJobIdsForGroup(group)}
+        jobs |= {int(job) for group in groups for job in java.getJobIdsForTag(group)}
         if not jobs or len(jobs) >= int(context.getConf().get("spark.ui.retainedJobs", "1000") or 1000):
             return None
         infos = [tracker.getJobInfo(job) for job in jobs]

@@ -35,6 +35,7 @@ _OF_THE_THREAD = (
     "spark.jobGroup.id",
     "spark.job.description",
     "spark.job.interruptOnCancel",
+    "spark.job.tags",
     "spark.scheduler.pool",
 )
 
@@ -83,16 +84,15 @@ class SparkRunner:
         kept.hits.unpersist()
 
     @contextmanager
-    def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
+    def working(self, run_id: str, what: str) -> Iterator[None]:
         """Assign jobs of this thread to the run's job group, so that they show in the UI and can be cancelled.
 
         Afterwards the thread has its previous group, description and pool: a replay runs in the caller's thread.
         """
         context = self._spark.sparkContext
         before = {name: context.getLocalProperty(name) for name in _OF_THE_THREAD}
-        context.setJobGroup(
-            run_id, f"lakekeeper {task.table} group {task.id}: {task.reason}", interruptOnCancel=True
-        )
+        context.setJobGroup(run_id, f"lakekeeper {what}", interruptOnCancel=True)
+        context.addJobTag(run_id)  # an action of a format may set a job group of its own
         context.setLocalProperty("spark.scheduler.pool", POOL)
         try:
             yield

@@ -5,6 +5,7 @@ rows       row-level operations: find rows deleted by concurrent commits, delete
 storage    the files of a table, as ``vacuum`` sees them
 columnar   merges of files whose rows never enter the JVM
 undo       brings back the layout before a run
+statistics computes statistics for readers and planners
 
 May import ``lakekeeper.core`` and ``lakekeeper.errors``.
 """
@@ -35,6 +36,7 @@ from lakekeeper.spi.rows import (
     Tidied,
     Traces,
 )
+from lakekeeper.spi.statistics import Computed, Outdated, Statistics
 from lakekeeper.spi.storage import MetadataChange, Storage
 from lakekeeper.spi.undo import Reversal, Undone, Undos
 
@@ -44,6 +46,7 @@ __all__ = [
     "Capabilities",
     "Columnar",
     "Commit",
+    "Computed",
     "Format",
     "Held",
     "Lost",
@@ -51,6 +54,7 @@ __all__ = [
     "MetadataChange",
     "Notes",
     "Observer",
+    "Outdated",
     "Places",
     "Prepared",
     "Restores",
@@ -58,6 +62,7 @@ __all__ = [
     "RowDeletes",
     "Rows",
     "Runner",
+    "Statistics",
     "Storage",
     "TableName",
     "Tidied",

@@ -31,6 +31,7 @@ from lakekeeper.spi.rows import (
     Rows,
     Traces,
 )
+from lakekeeper.spi.statistics import Statistics
 from lakekeeper.spi.storage import Storage
 from lakekeeper.spi.undo import Undos
 
@@ -197,6 +198,11 @@ class Adapter(Protocol[Rows]):
         ...
 
     @property
+    def statistics(self) -> Statistics:
+        """Computes statistics."""
+        ...
+
+    @property
     def columnar(self) -> Columnar | None:
         """The columnar half of the adapter, if it has one."""
         ...
@@ -290,8 +296,11 @@ class Runner(Protocol[Rows]):
         """Free a result of :meth:`match` or :meth:`hold`."""
         ...
 
-    def working(self, run_id: str, task: MergeTask) -> AbstractContextManager[None]:
-        """Context for the work on one task, in its thread: marks its jobs so that :meth:`cancel` finds them."""
+    def working(self, run_id: str, what: str) -> AbstractContextManager[None]:
+        """Context for work in this thread: marks its jobs so that :meth:`cancel` and the history find them.
+
+        ``what`` is shown beside the jobs.
+        """
         ...
 
     def cancel(self, run_id: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import (
     DeleteReport,
     KeyReport,
@@ -20,6 +21,7 @@ from lakekeeper.core.model.report import (
     RestoreReport,
     UndoReport,
 )
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -66,8 +68,17 @@ def _plain(report: DeleteReport | RestoreReport | UndoReport) -> list[Row]:
     return [_fields(report)]
 
 
+def _lifecycle(report: LifecycleReport) -> list[Row]:
+    return [_fields(report) | {"reason": str(report.ended)}]
+
+
 def _metadata(report: MetadataReport) -> list[Row]:
     return [_fields(report) | {"reason": str(report.ended)}]
+
+
+def _statistics(report: StatisticsReport) -> list[Row]:
+    files, run_ids = list(report.statistics_files), list(report.run_ids)
+    return [_fields(report) | {"reason": str(report.ended), "statistics_files": files, "run_ids": run_ids}]
 
 
 def _key(report: KeyReport) -> list[Row]:
@@ -130,6 +141,12 @@ DELETE = Columns(
     "version_before BIGINT, version_after BIGINT, retries BIGINT, run_id STRING, duration_ms BIGINT",
     _plain,
 )
+LIFECYCLE = Columns(
+    "deleted_rows_count BIGINT, touched_data_files_count BIGINT, unread_data_files_count BIGINT, status STRING, "
+    "reason STRING, where STRING, due_data_files_count BIGINT, due_bytes_count BIGINT, due_whole_files_count BIGINT, "
+    "due_rows_count BIGINT, version_before BIGINT, version_after BIGINT, run_id STRING, duration_ms BIGINT",
+    _lifecycle,
+)
 RESTORE = Columns(
     "name STRING, kind STRING, rows BIGINT, files BIGINT, bytes BIGINT, status STRING, version BIGINT, "
     "run_id STRING, duration_ms BIGINT",
@@ -144,6 +161,12 @@ UNDO = Columns(
 METADATA = Columns(
     "files_before BIGINT, files_after BIGINT, status STRING, reason STRING, version BIGINT, duration_ms BIGINT",
     _metadata,
+)
+STATISTICS = Columns(
+    "described_data_files_count BIGINT, read_bytes_count BIGINT, statistics_files ARRAY<STRING>, status STRING, "
+    "reason STRING, version_before BIGINT, version_after BIGINT, conflicts BIGINT, run_ids ARRAY<STRING>, "
+    "duration_ms BIGINT",
+    _statistics,
 )
 KEY = Columns(
     "key_before STRING, key_after STRING, kept_as STRING, status STRING, "

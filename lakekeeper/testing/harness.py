@@ -169,7 +169,7 @@ def task_for(
 
 def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask, run_id: str = RUN) -> Rewrite:
     """Merge one task: by columnar workers where the adapter admits it, else by rows."""
-    with harness.runner.working("contract", task):
+    with harness.runner.working("contract", task.label):
         return merged(harness.runner, adapter, task, run_id)
 
 

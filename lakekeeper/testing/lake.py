@@ -16,7 +16,7 @@ from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.vacuum.retention import Ref
 from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.testing.predicate import parse
-from lakekeeper.testing.values import Row, fingerprint, statistics
+from lakekeeper.testing.values import Row, Statistics, fingerprint, statistics
 from lakekeeper.testing.versions import (
     ROW_ID,
     Column,
@@ -327,26 +327,30 @@ class MemoryTable:
         Its rows are of one partition. Only runs store statistics where the table's writers store none.
         """
         with_statistics = with_statistics and (self.settings.measured or bool(run))
-        measured = tuple(c for c in at.schema.columns if with_statistics and self._has_statistics(c))
         built = DataFile(
             path=self._next("file", f"data/{run}/f" if run else "data/f"),
             spec=at.spec,
             partition=at.partition(stored[0]),
             rows=tuple(stored),
             bytes=sum(map(row_bytes, stored)) * self.settings.byte_scale,
-            statistics={
-                c.field_id: statistics(
-                    [row.get(c.field_id) for row in stored],
-                    self.settings.truncate,
-                    milliseconds=self.settings.milliseconds,
-                )
-                for c in measured
-            },
+            statistics=self.measured(at, stored) if with_statistics else {},
         )
         with self.lock:
             self.disk[built.path] = built
             self.made_at[built.path] = self._now(self.current)
         return built
+
+    def measured(self, at: Version, stored: Sequence[Row]) -> dict[str, Statistics]:
+        """The statistics of stored rows, by field id."""
+        return {
+            c.field_id: statistics(
+                [row.get(c.field_id) for row in stored],
+                self.settings.truncate,
+                milliseconds=self.settings.milliseconds,
+            )
+            for c in at.schema.columns
+            if self._has_statistics(c)
+        }
 
     def next_row(self) -> int:
         """A row id that no row has had."""

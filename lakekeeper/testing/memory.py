@@ -39,6 +39,7 @@ from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.row_counts import physical_rows
+from lakekeeper.testing.statistics import MemoryStatistics
 from lakekeeper.testing.storage import MemoryStorage
 from lakekeeper.testing.undos import MemoryUndos
 from lakekeeper.testing.values import Row
@@ -275,6 +276,11 @@ class MemoryAdapter:
     def undos(self) -> MemoryUndos:
         """How runs are undone."""
         return MemoryUndos(self)
+
+    @property
+    def statistics(self) -> MemoryStatistics:
+        """How statistics are computed."""
+        return MemoryStatistics(self)
 
     @property
     def notes(self) -> MemoryNotes:

@@ -76,9 +76,9 @@ class MemoryRunner:
         """Nothing is kept beyond the value itself."""
 
     @contextmanager
-    def working(self, run_id: str, task: MergeTask) -> Iterator[None]:
+    def working(self, run_id: str, what: str) -> Iterator[None]:
         """Notes the work while it lasts."""
-        mark = (run_id, task.id)
+        mark = (run_id, what)
         self.working_now.append(mark)
         try:
             yield

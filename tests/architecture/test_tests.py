@@ -131,6 +131,8 @@ ELSEWHERE = {
     # what every policy has in common
     "core/planning/policy.py": "core/planning/test_planner.py",
     # values without behaviour of their own
+    "core/config/lifecycle_options.py": "core/config/test_option.py",
+    "core/config/statistics_options.py": "core/config/test_option.py",
     "core/config/layout_options.py": "core/config/test_option.py",
     "core/config/run_options.py": "core/config/test_option.py",
     "core/config/vacuum_options.py": "core/config/test_option.py",

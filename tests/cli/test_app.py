@@ -318,6 +318,17 @@ def test_a_run_is_undone_where_its_rollback_is_allowed(run: Run, spark: SparkSes
 
 
 @both
+def test_statistics_are_computed_where_they_are_missing(run: Run, spark: SparkSession, table: str) -> None:
+    planned = run("compute-statistics", table, "--columns", "k", "--dry-run", "--json")
+    assert planned.code == 0
+    done = run("compute-statistics", table, "--columns", "k", "--json")
+    assert done.json["described_data_files_count"] == planned.json["described_data_files_count"]
+    again = run("compute-statistics", table, "--columns", "k")
+    assert (again.code, "no statistics were computed" in again.out) == (0, True)
+    assert run("compute-statistics", table, "--columns", "nothing").code == 2
+
+
+@both
 def test_a_key_is_stored_shown_and_removed(run: Run, spark: SparkSession, table: str) -> None:
     tried = run("cluster-by", table, "k,id", "--dry-run")
     assert (tried.code, "none would become (k, id)" in tried.out) == (0, True)

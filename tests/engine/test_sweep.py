@@ -16,10 +16,12 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.plan import Left, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -37,6 +39,7 @@ BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
 class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
 
+    outdated      files without statistics; expired: files with expired rows
     looked, ran   the verbs that were planned, and those that were run, each with its arguments
     scores        of the plans, by verb
     """
@@ -46,6 +49,8 @@ class FakeTable:
     answers: Mapping[str, MergeReport | Exception] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
+    outdated: int = 0
+    expired: int = 0
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -66,6 +71,38 @@ class FakeTable:
 
     def merge_deletes(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
         return self._answer("merge_deletes", options, **given)
+
+    def expire_rows(self, *, dry_run: bool, observer: Observer | None) -> LifecycleReport:
+        if not dry_run:
+            self.ran.append(("expire_rows", {}))
+        count, run = self.expired, "" if dry_run or not self.expired else "l-1"
+        code = Code.ROWS_EXPIRED if count else Code.NONE_EXPIRED
+        return LifecycleReport(
+            "t",
+            dry_run,
+            "d < x",
+            1,
+            None,
+            Reason.of(code, rows=count),
+            due_data_files_count=count,
+            run_id=run,
+        )
+
+    def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport:
+        if not dry_run:
+            self.ran.append(("compute_statistics", {}))
+            self.order.append(f"{self.name}.compute_statistics")
+        count, runs = self.outdated, () if dry_run or not self.outdated else ("s-1",)
+        code = Code.STATISTICS_COMPUTED if count else Code.NOTHING_TO_DO
+        return StatisticsReport(
+            "t",
+            dry_run,
+            1,
+            None,
+            Reason.of(code, files=count),
+            described_data_files_count=count,
+            run_ids=runs,
+        )
 
     def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport:
         self.ran.append(("vacuum", {"dry_run": dry_run}))
@@ -316,6 +353,58 @@ def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
     table.ran.clear()
     passed({"a": table}, settings=settings, dry_run=True)
     assert table.verbs == ["compact", "vacuum"]
+
+
+def test_statistics_are_computed_after_merges_and_before_the_vacuum() -> None:
+    settings = AutoSettings(("*",), ("vacuum", "compute_statistics", "compact"), 900)
+    table = FakeTable(answers={"compact": report("compact", "committed")}, outdated=3)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["compact", "compute_statistics", "vacuum", "empty_trash"]
+    assert one.status == "done"
+    assert one.reason.codes[:2] == (Code.REWROTE, Code.STATISTICS_COMPUTED)
+    assert [(task.kind, task.state) for task in one.tasks] == [
+        ("merge", "done"),
+        ("statistics", "done"),
+        ("gc", "skipped"),
+    ]
+    assert all(Task.from_json(task.to_json()) == task for task in one.tasks)
+
+
+def test_expired_rows_go_first_and_only_where_there_is_a_rule() -> None:
+    settings = AutoSettings(("*",), ("compact", "expire_rows"), 900)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, answers={"compact": report("compact", "committed")}, expired=2)
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert table.verbs == ["expire_rows", "compact"]
+    assert [(task.kind, task.state) for task in one.tasks] == [("lifecycle", "done"), ("merge", "done")]
+    assert all(Task.from_json(task.to_json()) == task for task in one.tasks)
+    for properties in ({}, {"lakekeeper.lifecycle.column": "d"}, {"lakekeeper.lifecycle.retain": "90d"}):
+        bare = FakeTable(properties, expired=2)
+        (left,) = passed({"a": bare}, settings=settings).tables
+        assert (bare.verbs, left.status) == ([], "idle")
+        assert left.tasks[0].reason == Reason.of(Code.NO_RULE)
+        passed({"a": bare}, settings=settings, dry_run=True)
+        assert "expire_rows" not in bare.verbs
+
+
+def test_a_dry_run_says_which_rows_would_go() -> None:
+    settings = AutoSettings(("*",), ("expire_rows",), 900)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, expired=2)
+    (one,) = passed({"a": table}, settings=settings, dry_run=True).tables
+    assert (one.status, table.ran, one.reason.code) == ("idle", [], Code.ROWS_EXPIRED)
+
+
+def test_statistics_that_are_not_due_are_not_computed() -> None:
+    settings = AutoSettings(("*",), ("compute_statistics",), 900)
+    table = FakeTable()
+    (one,) = passed({"a": table}, settings=settings).tables
+    assert (one.status, table.ran) == ("idle", [])
+    assert one.tasks[0].state == "skipped"
+    due = FakeTable(outdated=3)
+    (planned,) = passed({"a": due}, settings=settings, dry_run=True).tables
+    assert (planned.status, due.ran) == ("idle", [])
+    assert planned.reason.code == Code.STATISTICS_COMPUTED
 
 
 def test_a_vacuum_that_leaves_files_is_partial_and_says_how_many() -> None:
@@ -573,6 +662,56 @@ def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
     (one,) = passed({"a": table}, settings=settings, spent_today_bytes=1000, clock=NOON).tables
     assert (one.status, table.ran) == ("waiting", [])
     assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes-per-day")
+
+
+@dataclass
+class Running(FakeTable):
+    """A table whose compaction is seen as a run."""
+
+    def compact(self, *, observer: Observer | None, **given: Any) -> MergeReport:
+        if observer is not None:
+            observer("committed", {"run_id": f"{self.name}-1"})
+        return super().compact(observer=observer, **given)
+
+
+CORES = {"auto.tables": "*", "auto.verbs": "compact"}
+
+
+def test_no_task_starts_once_the_core_seconds_of_a_pass_are_used_up() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 100}))
+    tables = {name: Running(answers=DUE, name=name) for name in "abc"}
+    result = passed(tables, settings=settings, clock=NOON, core_seconds=lambda runs: 60.0 * len(runs))
+    assert statuses(result) == {"a": "done", "b": "done", "c": "waiting"}
+    assert [table.core_seconds for table in result.tables] == [60.0, 60.0, 0.0]
+    assert result.tables[2].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-core-seconds")
+
+
+def test_what_was_used_today_counts_for_the_day_and_for_the_table() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds-per-day": 1000}))
+    table = Running(answers=DUE)
+    today = {"settings": settings, "clock": NOON, "spent_today_core_seconds": lambda _: 1000.0}
+    (one,) = passed({"a": table}, **today).tables
+    assert (one.status, table.ran) == ("waiting", [])
+    assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-core-seconds-per-day")
+    own = {"lakekeeper.budget-core-seconds-per-day": "50"}
+    tables = {name: Running(own, answers=DUE) for name in "ab"}
+    result = passed(
+        tables,
+        settings=settings_from(resolve(CORES)),
+        clock=NOON,
+        spent_today_core_seconds=lambda name: {"a": 50.0, "b": 49.0}[name or ""],
+    )
+    assert statuses(result) == {"a": "waiting", "b": "done"}
+    assert result.tables[0].reason == Reason.of(Code.TABLE_BUDGET_SPENT, limit="budget-core-seconds-per-day")
+
+
+def test_a_task_that_was_not_measured_counts_with_its_time_on_all_cores() -> None:
+    settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 80}))
+    tables = {name: Running(answers=DUE, name=name) for name in "ab"}
+    clock = Clock(now_ms=itertools.count(0, 10_000).__next__)
+    result = passed(tables, settings=settings, clock=clock, cores=8)
+    assert statuses(result) == {"a": "done", "b": "waiting"}
+    assert result.tables[0].core_seconds >= 80
 
 
 def test_a_table_that_another_service_maintains_is_left_to_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.history.store import HistoryStore
 from tests.formats.lakes import Lake
 from tests.oracles import delta_log
 
@@ -168,3 +171,25 @@ def test_no_secret_of_a_conf_gets_into_the_history(
     files = list(history_path.parent.glob("history.db*"))
     assert files
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+def test_core_seconds_of_the_day_in_the_history_hold_the_next_pass(
+    lake: Lake, confs: RuntimeConfig, history_path: Path
+) -> None:
+    confs.set("spark.lakekeeper.auto.verbs", "compact")
+    name, other = lake.overlapping(6, 50), lake.overlapping(6, 50)
+    [first] = lk.run(lake.spark, name).tables
+    [operation] = lake.table(name).history().operations
+    assert operation.core_seconds is not None
+    assert first.core_seconds == pytest.approx(operation.core_seconds, abs=0.001)
+    heavy = replace(operation, operation_id="heavy", core_seconds=500.0)
+    HistoryStore(history_path).add(heavy, DAY_MS)
+    confs.set("spark.lakekeeper.budget-core-seconds-per-day", "500")
+    for _ in range(6):
+        lake.append(name, lake.spark.range(50).selectExpr("id", "0 k", "'' v"))
+    held, free = lk.run(lake.spark, [name, other]).tables
+    assert (held.status, free.status) == ("waiting", "done")
+    assert held.reason.code == Code.TABLE_BUDGET_SPENT
+    confs.set("spark.lakekeeper.auto.budget-core-seconds-per-day", "500")
+    confs.set("spark.lakekeeper.budget-core-seconds-per-day", "100000")
+    assert lk.run(lake.spark, name).tables[0].reason.code == Code.FLEET_BUDGET_SPENT

@@ -167,6 +167,21 @@ def test_every_text_is_cleaned_before_it_is_written(tmp_path: Path) -> None:
     assert all(b"ecret" not in path.read_bytes() for path in tmp_path.iterdir())
 
 
+def test_core_seconds_are_summed_by_origin_time_and_table(store: HistoryStore) -> None:
+    other = TableId("ice", "db", "other", "iceberg")
+    added(
+        store,
+        operation("call", end_ms=9_000),
+        operation("early", origin="auto", start_ms=1_000, end_ms=4_999, core_seconds=7.0),
+        operation("measured", origin="auto", start_ms=5_000, end_ms=6_000, core_seconds=30.0),
+        operation("other", origin="auto", start_ms=5_000, end_ms=6_000, core_seconds=5.0, table=other),
+        operation("unmeasured", origin="auto", start_ms=5_000, end_ms=8_000, core_seconds=None),
+    )
+    assert store.core_seconds("auto", 5_000) == pytest.approx(38.0, abs=0.01)
+    assert store.core_seconds("auto", 5_000, other) == 5.0
+    assert store.core_seconds("auto", 9_000) == 0.0
+
+
 def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store: HistoryStore) -> None:
     old, new = Task("merge", "a", "compact"), Task("merge", "a", "compact", score=7.0)
     store.keep_tasks([old, Task("gc", "a", "vacuum")], 0)

@@ -36,7 +36,7 @@ from lakekeeper.engine.trash import entries as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Capabilities, Commit, Observer, Restores, Undos
+from lakekeeper.spi import Capabilities, Commit, Observer, Restores, Statistics, Undos
 from lakekeeper.testing.memory import Parts
 from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, SharedNotes
 
@@ -231,6 +231,10 @@ class Scripted:
 
     @property
     def undos(self) -> Undos:
+        raise NotImplementedError
+
+    @property
+    def statistics(self) -> Statistics:
         raise NotImplementedError
 
     @property

@@ -41,11 +41,11 @@ def test_the_callers_job_group_and_pool_are_there_again(spark: SparkSession, giv
     before = marks(spark)
     assert given == (before[0] == "mine")
     try:
-        with SparkRunner(spark).working("run-1", task()):
+        with SparkRunner(spark).working("run-1", task().label):
             assert marks(spark)[0] == "run-1"
             assert marks(spark)[3] == POOL
         assert marks(spark) == before
-        with pytest.raises(ValueError, match="broken"), SparkRunner(spark).working("run-1", task()):
+        with pytest.raises(ValueError, match="broken"), SparkRunner(spark).working("run-1", task().label):
             raise ValueError("broken")
         assert marks(spark) == before
     finally:

@@ -18,6 +18,7 @@ from lakekeeper.core.config.layout_options import (
     TableOptions,
     UniversalOptions,
 )
+from lakekeeper.core.config.lifecycle_options import LifecycleOptions
 from lakekeeper.core.config.option import Option, declared_in, keyword
 from lakekeeper.core.config.removed import REMOVED
 from lakekeeper.core.config.run_options import (
@@ -28,6 +29,7 @@ from lakekeeper.core.config.run_options import (
     SessionOptions,
     WorkloadOptions,
 )
+from lakekeeper.core.config.statistics_options import StatisticsOptions
 from lakekeeper.core.config.vacuum_options import VacuumOptions
 from lakekeeper.errors import OptionError, nearest
 
@@ -53,6 +55,8 @@ class Options:
     commit: CommitOptions = field(default_factory=CommitOptions)
     auto: AutoOptions = field(default_factory=AutoOptions)
     vacuum: VacuumOptions = field(default_factory=VacuumOptions)
+    lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
+    statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     history: HistoryOptions = field(default_factory=HistoryOptions)
     session: SessionOptions = field(default_factory=SessionOptions)
     origins: Mapping[str, str]

@@ -11,7 +11,7 @@ from lakekeeper.core.units import DAY_MS, HOUR_MS
 _GIB = 1 << 30
 _SECOND_MS, _MINUTE_MS = 1_000, 60_000
 
-Verb = Literal["recluster", "compact", "merge_deletes", "vacuum"]
+Verb = Literal["expire_rows", "recluster", "compact", "merge_deletes", "compute_statistics", "vacuum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ class BudgetOptions:
         "Maximum input size of all rewrites of a table within 24 hours. A call may exceed it by its first group, "
         "and rewrites nothing once it is used up. `none`: no limit.",
         unit="bytes",
+        low=1,
+        scope="lower",
+    )
+
+    core_seconds_per_day: int | None = option(
+        "budget-core-seconds-per-day",
+        None,
+        "Time of executor cores that automatic runs may use for a table within 24 hours. Once it is used up, they "
+        "start no task of the table. `none`: no limit.",
+        unit="core-seconds",
         low=1,
         scope="lower",
     )
@@ -134,7 +144,8 @@ class AutoOptions:
     verbs: tuple[Verb, ...] = option(
         "auto.verbs",
         ("recluster", "compact", "merge_deletes"),
-        "Operations of automatic runs, in order; `vacuum` is always last.",
+        "Operations of automatic runs: `expire_rows`, then merges in the order given, then `compute_statistics`, then "
+        "`vacuum`.",
         scope="fewer",
     )
     every_ms: int = option(
@@ -183,6 +194,23 @@ class AutoOptions:
         "Maximum input size of all rewrites of automatic runs within 24 hours, over all tables. Passes of "
         "different processes share it through the history. `none`: no limit.",
         unit="bytes",
+        low=1,
+        scope="session",
+    )
+    budget_core_seconds: int | None = option(
+        "auto.budget-core-seconds",
+        None,
+        "Time of executor cores after which a pass starts no task. `none`: no limit.",
+        unit="core-seconds",
+        low=1,
+        scope="session",
+    )
+    budget_core_seconds_per_day: int | None = option(
+        "auto.budget-core-seconds-per-day",
+        None,
+        "Time of executor cores that automatic runs may use within 24 hours, over all tables, shared like "
+        "`auto.budget-bytes-per-day`. `none`: no limit.",
+        unit="core-seconds",
         low=1,
         scope="session",
     )

@@ -117,6 +117,11 @@ class MergeTask:
     worth: Worth | None = None
     born_ms: int = 0
 
+    @property
+    def label(self) -> str:
+        """What the task is, beside its jobs."""
+        return f"{self.table} group {self.id}: {self.reason}"
+
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` restores an equal task."""
         data = {

@@ -27,6 +27,7 @@ class TableResult:
     score    what its reclustering was predicted to be worth, 0 to 100; None where nothing was predicted
     tasks    one for each verb, as this pass leaves it
     debt     what was due when the pass began
+    core_seconds   of executors, for its tasks; where Spark did not measure it, an upper bound
     """
 
     table: str
@@ -41,6 +42,7 @@ class TableResult:
     deleted_bytes_count: int = 0
     tasks: tuple[Task, ...] = ()
     debt: Debt = NO_DEBT
+    core_seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -1,9 +1,11 @@
-"""How many bytes the tasks of a fleet may still rewrite: in one pass, and in 24 hours.
+"""What the tasks of a fleet may still use, in one pass and in 24 hours: bytes to rewrite, and time of executor cores.
 
     grant(wanted) ─► bytes that a task may rewrite, reserved ─► settle(reserved, rewritten) when it has ended
 
 Tasks that run side by side cannot spend the same bytes twice. As for one table, a task may exceed what it was granted
 by its first group, so that a small budget still does some work; once nothing is left, no task is started.
+
+Core-seconds are known when a task has ended: once they are used up no task is started, and what is running goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class FleetBudget:
-    """Bytes and core-seconds; None: no limit.
+    """Limits and what was used of them; None: no limit.
 
     spent_bytes     by this pass; ``spent_today_bytes``: in the 24 hours before it, by earlier passes
     reserved_bytes  granted to tasks that are running
+    *_core_seconds  limits and use in the same way; nothing is reserved
     """
 
     per_pass_bytes: int | None = None
@@ -24,6 +27,20 @@ class FleetBudget:
     spent_bytes: int = 0
     spent_today_bytes: int = 0
     reserved_bytes: int = 0
+    per_pass_core_seconds: int | None = None
+    per_day_core_seconds: int | None = None
+    spent_core_seconds: float = 0.0
+    spent_today_core_seconds: float = 0.0
+
+    @property
+    def used_up(self) -> str:
+        """The option whose core-seconds are used up; empty if a task may start."""
+        used, today = self.spent_core_seconds, self.spent_core_seconds + self.spent_today_core_seconds
+        if self.per_day_core_seconds is not None and today >= self.per_day_core_seconds:
+            return "auto.budget-core-seconds-per-day"
+        if self.per_pass_core_seconds is not None and used >= self.per_pass_core_seconds:
+            return "auto.budget-core-seconds"
+        return ""
 
     @property
     def left_bytes(self) -> int | None:
@@ -47,10 +64,13 @@ class FleetBudget:
         granted = min(left, max(wanted_bytes, 1))
         return replace(self, reserved_bytes=self.reserved_bytes + granted), granted
 
-    def settle(self, granted_bytes: int | None, rewritten_bytes: int) -> FleetBudget:
-        """The budget once a task has ended: what it rewrote is spent, and the rest of its grant is free again."""
+    def settle(
+        self, granted_bytes: int | None, rewritten_bytes: int, core_seconds: float = 0.0
+    ) -> FleetBudget:
+        """The budget once a task has ended: what it used is spent, and the rest of its grant is free again."""
         return replace(
             self,
             reserved_bytes=self.reserved_bytes - (granted_bytes or 0),
             spent_bytes=self.spent_bytes + rewritten_bytes,
+            spent_core_seconds=self.spent_core_seconds + core_seconds,
         )

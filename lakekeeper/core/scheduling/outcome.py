@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import MergeReport, count_status
+from lakekeeper.core.model.report import PLANNED, MergeReport, count_status
+from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 
+_WORST_FIRST = ("failed", "partial", "done", "idle")
+
 
 def outcome(
-    table: str, reports: Sequence[MergeReport], freed: VacuumReport | None = None, *, error: str = ""
+    table: str,
+    reports: Sequence[MergeReport],
+    freed: VacuumReport | None = None,
+    others: Sequence[tuple[str, Reason]] = (),
+    *,
+    error: str = "",
 ) -> TableResult:
-    """The result of a table: its merges in order, its vacuum, and the ``error`` that ended its turn, if any."""
-    status, reason = merged(reports)
+    """The result of a table: its merges in order, its vacuum, and the ``error`` that ended its turn, if any.
+
+    ``others`` are the status of each other verb, and why.
+    """
+    parts = [merged(reports)] if reports else []
     if error:
         done = [_rewrote(r) for r in reports if r.changed]
-        status, reason = "failed", Reason.of(Code.FAILED, error=error).plus(*done)
-    if freed is not None:
-        then, why = vacuumed(freed)
-        if not reports and not error:
-            reason = why
-        else:
-            reason = why.plus(reason) if status == "idle" and freed.changed else reason.plus(why)
-        status = then if status == "idle" or (status, then) == ("done", "partial") else status
+        parts = [("failed", Reason.of(Code.FAILED, error=error).plus(*done))]
+    parts += others
+    parts += [] if freed is None else [vacuumed(freed)]
+    status, reason = _together(parts or [merged(())])
     scores = (r.plan.prediction.worth.score for r in reports if r.plan and r.plan.prediction)
     deleted = freed is not None and freed.changed
     return TableResult(
@@ -40,6 +48,13 @@ def outcome(
         deleted_files_count=freed.deleted_files_count if freed and deleted else 0,
         deleted_bytes_count=freed.deleted_bytes_count if freed and deleted else 0,
     )
+
+
+def _together(parts: Sequence[tuple[str, Reason]]) -> tuple[str, Reason]:
+    """The worst status of a table's verbs; what was done comes before what was not due."""
+    status = min((status for status, _ in parts), key=_WORST_FIRST.index)
+    reasons = [reason for _, reason in sorted(parts, key=lambda part: part[0] == "idle")]
+    return status, reasons[0].plus(*reasons[1:])
 
 
 def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
@@ -58,6 +73,13 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
         details = (g.detail for g in groups if g.status in ("failed", "dropped"))
         return "failed", next((detail for detail in details if detail), Reason.of(Code.NO_PROGRESS))
     return "partial" if lost else "done", _all([_rewrote(report) for report in changed])
+
+
+def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str, Reason]:
+    """The status of a verb that merges nothing, and why."""
+    if report.changed or report.status == PLANNED:
+        return "done" if report.changed else "idle", report.ended
+    return "idle", Reason.of(Code.VERB_NOT_DUE, verb=verb).plus(report.ended)
 
 
 def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:

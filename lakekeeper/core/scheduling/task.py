@@ -11,6 +11,7 @@ A task of a later pass takes over how long it has been waiting and how often it 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,9 +19,11 @@ from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import DAY_MS
 
-Kind = Literal["plan", "merge", "gc"]
+Kind = Literal["plan", "lifecycle", "merge", "statistics", "gc"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
 
+EXPIRY, STATISTICS, VACUUM = "expire_rows", "compute_statistics", "vacuum"
+_KINDS: dict[str, Kind] = {EXPIRY: "lifecycle", STATISTICS: "statistics", VACUUM: "gc"}
 _LONGEST_ERROR = 500
 _MOST_DOUBLINGS = 32
 
@@ -29,7 +32,8 @@ _MOST_DOUBLINGS = 32
 class Task:
     """One verb on one table.
 
-    kind                    ``plan`` (read the log, and see what is due), ``merge`` (rewrite), ``gc`` (vacuum)
+    kind                    ``plan`` (read the log, and see what is due), ``lifecycle`` (delete expired rows), ``merge``
+                            (rewrite), ``statistics`` (read and describe), ``gc`` (vacuum)
     since_ms                since when it has been waiting
     score                   predicted gain per core-second, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
     weight                  of the table, ``auto.weight``
@@ -75,6 +79,17 @@ class Task:
         plain = json.loads(text)
         reason = plain.get("reason")
         return cls(**{**plain, "reason": Reason.from_dict(reason) if reason else None})
+
+
+def kind_of(verb: str) -> Kind:
+    """The kind of task that a verb is."""
+    return _KINDS.get(verb, "merge")
+
+
+def in_order(verbs: Iterable[str]) -> tuple[str, ...]:
+    """Verbs in the order of one table's tasks: no expired row is merged, and statistics describe merged files."""
+    stages = ["lifecycle", "merge", "statistics", "gc"]
+    return tuple(sorted(verbs, key=lambda verb: stages.index(kind_of(verb))))
 
 
 def renewed(task: Task, before: Task | None) -> Task:

@@ -121,7 +121,10 @@ class RowDelete:
             return self._report(first, None, started)
         self.adapter.require_writable(self.options)
         timeout_ms = self.options.vacuum.lease_timeout_ms
-        with at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration:
+        with (
+            at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration,
+            self.runner.working(self.run_id, f"{self.adapter.table}: delete"),
+        ):
             try:
                 commit = self._commit(first, registration)
             except (Halted, Unknown):

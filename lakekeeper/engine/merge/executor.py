@@ -108,7 +108,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
     in_vain = work.watch.lost(task) if work.watch else None
     if in_vain:
         return Failed(task, in_vain.plus(Reason.of(Code.STOPPED_EARLY)), raced=True)
-    with work.runner.working(work.run_id, task):
+    with work.runner.working(work.run_id, task.label):
         try:
             rewrite = _write(work, task)
             return rewrite if isinstance(rewrite, Failed) else checked(work, task, rewrite)

@@ -61,7 +61,7 @@ class Replayer:
         """The rewrite masked for ``changes``, or the group dropped and why; its files are left to the caller then."""
         cause = why(*touched(rewrite, changes), changes)
         try:
-            with self.runner.working(self.run_id, rewrite.task):
+            with self.runner.working(self.run_id, rewrite.task.label):
                 try:
                     masked = self._masked(rewrite, changes)
                 finally:

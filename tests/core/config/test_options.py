@@ -71,7 +71,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("commit.retry.total-timeout-ms", float("nan"), "a time"),
     ("max-rounds", 0, "from 1"),
     ("auto.enabled", "off", "true or false"),
-    ("auto.verbs", "compact,vacum", "recluster, compact, merge_deletes, vacuum"),
+    (
+        "auto.verbs",
+        "compact,vacum",
+        "expire_rows, recluster, compact, merge_deletes, compute_statistics, vacuum",
+    ),
     ("auto.verbs", " , ", "a comma-separated list of"),
     ("auto.every", "15", "a time (90s, 15m, 2h, 7d), at least 1s"),
     ("auto.every", 900, "a time"),

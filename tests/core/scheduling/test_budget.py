@@ -54,6 +54,17 @@ def test_an_overrun_of_one_task_leaves_nothing() -> None:
     assert (over.left_bytes, over.grant(1)[1]) == (0, 0)
 
 
+def test_core_seconds_that_are_used_up_let_no_task_start() -> None:
+    budget = FleetBudget(per_pass_core_seconds=100, per_day_core_seconds=150, spent_today_core_seconds=60)
+    assert budget.used_up == ""
+    budget = budget.settle(None, 0, 89.5)
+    assert (budget.used_up, budget.spent_core_seconds) == ("", 89.5)
+    assert budget.settle(None, 0, 0.5).used_up == "auto.budget-core-seconds-per-day"
+    pass_alone = FleetBudget(per_pass_core_seconds=100)
+    assert pass_alone.settle(None, 0, 100).used_up == "auto.budget-core-seconds"
+    assert FleetBudget().settle(None, 0, 1e9).used_up == ""
+
+
 def test_without_limits_everything_is_granted() -> None:
     budget, granted = FleetBudget().grant(10**12)
     assert (granted, budget.left_bytes, budget.settle(None, 7).spent_bytes) == (None, None, 7)

@@ -18,7 +18,7 @@ WHY = Reason.of(Code.REWROTE, verb="recluster", files_before=4, files_after=1)
 
 tasks = st.builds(
     Task,
-    kind=st.sampled_from(["plan", "merge", "gc"]),
+    kind=st.sampled_from(["plan", "lifecycle", "merge", "statistics", "gc"]),
     table=st.text(),
     verb=st.text(),
     state=st.sampled_from(["queued", "running", "done", "failed", "skipped"]),

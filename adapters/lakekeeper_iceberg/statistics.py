@@ -1,0 +1,234 @@
+"""Statistics of a snapshot: distinct values of each column, and of each partition its rows and bytes.
+
+    metadata ─┬─ statistics             Puffin, sketches of distinct values       of a snapshot
+              └─ partition-statistics   rows, files and deletes of each partition  of a snapshot
+
+Iceberg's own actions compute them in a transaction that is never committed; one swap of the metadata then adds both
+files. No snapshot is made. Spark uses distinct values only of exactly the snapshot that it reads, Trino those of the
+nearest ancestor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.errors import Conflict, LakekeeperError, LostRace, OptionError, Rejected, reason
+from lakekeeper.spi import Computed, Outdated
+from lakekeeper_iceberg.changes import ancestors
+from lakekeeper_iceberg.commit import certain_failure
+from lakekeeper_iceberg.keys import Field, SchemaFields
+from lakekeeper_iceberg.native import Iceberg
+
+_CHANGES = ("added-records", "deleted-records", "added-position-deletes", "added-equality-deletes")
+_FRESH = (
+    "{share:percent} of the rows changed since statistics of snapshot {snapshot}, due at {threshold:percent}"
+)
+_CHANGED = "{share:percent} of the rows changed since statistics of snapshot {snapshot}"
+_NONE = "the table has no {what}"
+_TABLE, _PARTITIONS = "distinct values", "partition statistics"
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What to compute of a snapshot; ``columns`` None: distinct values of all columns of a primitive type."""
+
+    table_uuid: str
+    snapshot: int
+    columns: tuple[Field, ...] | None
+    values: bool
+    partitions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """StatisticsFile and PartitionStatisticsFile, or None."""
+
+    due: _Due
+    values: Any
+    partitions: Any
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergStatistics:
+    """Implements ``spi.Statistics``.
+
+    ``table()`` returns the refreshed table object of a supported table, ``schema`` the columns of its metadata,
+    ``lock`` the lock that commits to the table with a given uuid hold.
+    """
+
+    jvm: Iceberg
+    name: str
+    table: Callable[[], Any]
+    schema: Callable[[Any], SchemaFields]
+    lock: Callable[[str], AbstractContextManager[Any]]
+
+    def find(self, columns: Sequence[str] | None, min_changed_ratio: float) -> Outdated:
+        """See ``spi.Statistics.find``. Rows that only moved, by a ``replace``, count as unchanged."""
+        base = self.table().operations().current()
+        current = base.currentSnapshot()
+        if current is None:
+            return Outdated(None, 0, 0, Reason.of(Code.NO_VERSIONS))
+        files, size = (_count(current.summary(), name) for name in ("total-data-files", "total-files-size"))
+        if files == 0:
+            return Outdated(int(current.snapshotId()), 0, 0, Reason.of(Code.NOTHING_TO_DO))
+        named = None if columns is None else tuple(self._column(base, column) for column in columns)
+        line = list(ancestors(base, current))
+        why: list[Reason] = []
+        fresh: list[Reason] = []
+        due: list[str] = []
+        for what, known in self._kept(base, named).items():
+            is_due, found = _aged(what, line, known, min_changed_ratio)
+            (why if is_due else fresh).append(found)
+            due += [what] if is_due else []
+        version = int(current.snapshotId())
+        if not why:
+            return Outdated(version, 0, 0, fresh[0].plus(*fresh[1:]))
+        work = _Due(str(base.uuid()), version, named, _TABLE in due, _PARTITIONS in due)
+        return Outdated(version, files or 1, size or 0, why[0].plus(*why[1:]), work)
+
+    def _column(self, base: Any, column: str) -> Field:
+        field = self.schema(base).resolve(column)
+        if not isinstance(field.type, str):
+            raise OptionError("columns", column, "a column of a primitive type")
+        return field
+
+    def _kept(self, base: Any, columns: Sequence[Field] | None) -> dict[str, set[int]]:
+        """Kind of statistics → snapshots that have them, on all of these columns."""
+        ids = {column.id for column in columns or ()}
+        values = {
+            int(file.snapshotId())
+            for file in self.jvm.items(base.statisticsFiles())
+            if ids <= _fields_of(self.jvm, file)
+        }
+        if all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs())):
+            return {_TABLE: values}
+        partitions = {int(file.snapshotId()) for file in self.jvm.items(base.partitionStatisticsFiles())}
+        return {_TABLE: values, _PARTITIONS: partitions}
+
+    def compute(self, outdated: Outdated, most_bytes: int, run_id: str) -> Computed:
+        """See ``spi.Statistics.compute``. Statistics of a snapshot are one whole, whatever its size."""
+        due: _Due = outdated.native
+        table = self.table()
+        self._require_same(table.operations().current(), due)
+        # What an action commits to the operations of a transaction is never sent to the catalog. The transaction's own
+        # table cannot be scanned.
+        staged = self.jvm.api.BaseTable(table.newTransaction().table().operations(), table.name())
+        actions = self.jvm.static("org.apache.iceberg.spark.actions.SparkActions", "get")(self.jvm.session)
+        values = partitions = None
+        if due.values:
+            action = actions.computeTableStats(staged).snapshot(due.snapshot)
+            if due.columns:
+                names = [column.iceberg_name for column in due.columns]
+                action = action.columns(self.jvm.array(self.jvm.view.java.lang.String, names))
+            values = action.execute().statisticsFile()
+        if due.partitions:
+            partitions = (
+                actions.computePartitionStats(staged).snapshot(due.snapshot).execute().statisticsFile()
+            )
+        made = _Made(due, values, partitions)
+        paths = tuple(str(file.path()) for file in (values, partitions) if file is not None)
+        rest = Outdated(outdated.version, 0, 0, outdated.reason)
+        return Computed(outdated.files, outdated.bytes, rest, paths, made)
+
+    def _require_same(self, base: Any, due: _Due) -> None:
+        if str(base.uuid()) != due.table_uuid:
+            raise Conflict(f"{self.name}: the table was dropped and created again under its name")
+
+    def commit(self, computed: Computed, run_id: str) -> int | None:
+        """See ``spi.Statistics.commit``. None if the snapshot has expired. The log does not record ``run_id``."""
+        made: _Made = computed.native
+        with self.lock(made.due.table_uuid):
+            table = self.table()
+            base = table.operations().current()
+            self._require_same(base, made.due)
+            if self.jvm.has_missed_a_version(table.operations()):
+                raise Conflict(f"{self.name}: the newest metadata could not be read; nothing was committed")
+            if base.snapshot(made.due.snapshot) is None:
+                return None
+            try:
+                updated = self.jvm.api.TableMetadata.buildFrom(base)
+                if made.values is not None:
+                    updated = updated.setStatistics(made.values)
+                if made.partitions is not None:
+                    updated = updated.setPartitionStatistics(made.partitions)
+                updated = updated.build()
+            except LakekeeperError:
+                raise
+            except Exception as error:
+                raise Rejected(
+                    f"{self.name}: the statistics could not be prepared: {reason(error)}"
+                ) from error
+            self._swap(table, base, updated)
+        return made.due.snapshot
+
+    def _swap(self, table: Any, base: Any, updated: Any) -> None:
+        try:
+            table.operations().commit(base, updated)
+        except Exception as error:
+            lost, text = certain_failure(self.name, error)
+            if lost:
+                raise LostRace(f"{self.name}: {text}") from error
+            raise Rejected(f"{self.name}: the catalog refused the statistics: {text}") from error
+
+    def landed(self, computed: Computed, run_id: str) -> int | None:
+        """See ``spi.Statistics.landed``: whether the metadata names the files."""
+        base = self.table().operations().current()
+        named = {
+            str(file.path())
+            for files in (base.statisticsFiles(), base.partitionStatisticsFiles())
+            for file in self.jvm.items(files)
+        }
+        return computed.native.due.snapshot if named.issuperset(computed.paths) else None
+
+    def discard(self, computed: Computed) -> None:
+        """See ``spi.Statistics.discard``; a file that cannot be deleted is an orphan."""
+        for path in computed.paths:
+            with suppress(Exception):
+                self.table().io().deleteFile(path)
+
+
+def _aged(what: str, line: Sequence[Any], known: Collection[int], threshold: float) -> tuple[bool, Reason]:
+    """Whether statistics are due, and why, by the rows that changed since the newest ancestor that has them."""
+    changed: int | None = 0
+    for snapshot in line:
+        if int(snapshot.snapshotId()) in known:
+            share = _share(changed, line[0])
+            facts = {"share": share, "snapshot": int(snapshot.snapshotId()), "threshold": threshold}
+            due = int(snapshot.snapshotId()) != int(line[0].snapshotId()) and share >= threshold
+            code, sentence = ("statistics_outdated", _CHANGED) if due else ("statistics_fresh", _FRESH)
+            return due, Reason.of(code, sentence, **facts)
+        changed = _plus(changed, snapshot)
+    return True, Reason.of("statistics_missing", _NONE, what=what)
+
+
+def _plus(changed: int | None, snapshot: Any) -> int | None:
+    """With the rows that a snapshot added or deleted; None if its summary does not say."""
+    if str(snapshot.operation()) == "replace":
+        return changed
+    summary = snapshot.summary()
+    counts = [_count(summary, name) for name in _CHANGES]
+    known = [count for count in counts if count is not None]
+    return None if changed is None or not known else changed + sum(known)
+
+
+def _share(changed: int | None, newest: Any) -> float:
+    """Changed rows as a share of all rows; 1 if it is not known."""
+    total = _count(newest.summary(), "total-records")
+    if changed is None or not total:
+        return 0.0 if changed == 0 else 1.0
+    return min(changed / total, 1.0)
+
+
+def _count(summary: Any, name: str) -> int | None:
+    text = summary.get(name)
+    return int(text) if text is not None and str(text).isdigit() else None
+
+
+def _fields_of(jvm: Iceberg, file: Any) -> set[int]:
+    """Ids of the columns that a statistics file has sketches of."""
+    return {int(number) for blob in jvm.items(file.blobMetadata()) for number in jvm.items(blob.fields())}

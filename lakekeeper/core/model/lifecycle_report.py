@@ -1,0 +1,76 @@
+"""The result of deleting expired rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.report import DONE, IDLE, PLANNED
+from lakekeeper.core.text.formatting import counted, size
+from lakekeeper.core.text.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleReport(Result):
+    """The result of ``expire_rows``.
+
+    where                     the rows that are expired
+    due_data_files_count      files that may have such rows, and their size; ``due_whole_files_count`` of them have no
+                              others, as their bounds prove
+    due_rows_count            live rows of these files: at most so many are expired; None if it is not known
+    deleted_rows_count        as in a DeleteReport, like ``touched_data_files_count`` and ``unread_data_files_count``
+    ended                     what was done, or why nothing was
+    run_id                    of the commit, in the table's log; empty if nothing was committed
+    """
+
+    table: str
+    dry_run: bool
+    where: str
+    version_before: int | None
+    version_after: int | None
+    ended: Reason
+    due_data_files_count: int = 0
+    due_bytes_count: int = 0
+    due_whole_files_count: int = 0
+    due_rows_count: int | None = 0
+    deleted_rows_count: int = 0
+    touched_data_files_count: int = 0
+    unread_data_files_count: int = 0
+    run_id: str = ""
+    duration_ms: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was committed."""
+        return bool(self.run_id)
+
+    @property
+    def status(self) -> str:
+        """``done``, ``idle`` if no row is expired or, in a dry run, ``planned``."""
+        if self.dry_run:
+            return PLANNED if self.due_data_files_count else IDLE
+        return DONE if self.changed else IDLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "status": self.status, "ended": self.ended.to_dict()}
+
+    def __str__(self) -> str:
+        head = f"{self.table}: rows where {self.where}"
+        if self.status == IDLE:
+            return f"{head}: {self.ended}; nothing was committed"
+        if self.dry_run:
+            most = "" if self.due_rows_count is None else f", at most {counted(self.due_rows_count, 'row')}"
+            due = f"{counted(self.due_data_files_count, 'file')}, {size(self.due_bytes_count)}{most}"
+            whole = f"{self.due_whole_files_count:,} of them as a whole"
+            return f"dry run of expire_rows: nothing was written\n{head}\n  expired     in {due}; {whole}"
+        rows, files = self.deleted_rows_count, self.touched_data_files_count
+        unread = f", {self.unread_data_files_count:,} of them without reading a row"
+        lines = [
+            f"{head} in {self.duration_ms / 1000:.1f} s, version {self.version_before} -> {self.version_after}",
+            f"  deleted     {counted(rows, 'row')} in {counted(files, 'file')}"
+            + (unread if self.unread_data_files_count else ""),
+            f"  run         {self.run_id}; restore them from the trash",
+        ]
+        return "\n".join(lines)

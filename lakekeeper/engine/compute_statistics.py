@@ -1,0 +1,172 @@
+"""Bring the statistics of a table up to date.
+
+    find ─► compute, up to the size of one commit ─► commit ─┬─ committed ─► the next part, while the budget lasts
+                                                ▲            ├─ Conflict ──► again: what still describes live files
+                                                └────────────┘
+                                                             └─ Unknown ───► look for the run id
+
+A commit of statistics changes no row and no data file. Of files that a user has changed meanwhile it says nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.statistics_report import StatisticsReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
+from lakekeeper.engine.events import Events, Halted
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.errors import Conflict, Unknown
+from lakekeeper.spi import Adapter, Computed, Observer, Outdated, Runner
+
+
+def compute_statistics(
+    adapter: Adapter[Any],
+    runner: Runner[Any],
+    columns: Sequence[str] | None,
+    options: Options,
+    *,
+    dry_run: bool = False,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+) -> StatisticsReport:
+    """Compute the statistics that are missing or outdated, within ``budget-bytes`` of data read.
+
+    Raises OptionError, NotFound or Unsupported before anything is read, and CommitError.
+    """
+    clock = clock or Clock()
+    started_ms = clock.now_ms()
+    min_ratio = options.statistics.min_changed_ratio
+    found = patiently(lambda: adapter.statistics.find(columns, min_ratio), clock, BEFORE_WORK)
+    work = _Work(adapter, runner, options, clock, observer, found)
+    if not dry_run and found.files:
+        adapter.require_writable(options)
+        try:
+            work.run()
+        except Halted as halted:
+            raise halted.cause from None
+    return StatisticsReport(
+        table=adapter.table,
+        dry_run=dry_run,
+        version_before=found.version,
+        version_after=work.version,
+        ended=work.ended(dry_run=dry_run),
+        described_data_files_count=found.files if dry_run else work.files,
+        read_bytes_count=found.bytes if dry_run else work.bytes,
+        statistics_files=tuple(work.paths),
+        conflicts=work.lost,
+        run_ids=tuple(work.run_ids),
+        duration_ms=clock.now_ms() - started_ms,
+    )
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one call has committed so far: one commit for each part of what was found."""
+
+    adapter: Adapter[Any]
+    runner: Runner[Any]
+    options: Options
+    clock: Clock
+    observer: Observer | None
+    found: Outdated
+    operation: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    files: int = 0
+    bytes: int = 0
+    read_bytes: int = 0
+    lost: int = 0
+    version: int | None = None
+    paths: list[str] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        limit, rest, number = self.options.budget.bytes, self.found, 0
+        while rest.files and (limit is None or self.read_bytes < limit):
+            number += 1
+            left = self.options.commit.bytes_per_commit
+            rest = self._part(rest, min(left, limit - self.read_bytes) if limit else left, number)
+
+    def _part(self, outdated: Outdated, most_bytes: int, number: int) -> Outdated:
+        run_id, statistics = f"{self.operation}-{number}", self.adapter.statistics
+        events = Events(self.adapter.table, run_id, self.observer)
+        events.tell("planned", files=outdated.files, bytes=outdated.bytes)
+        read = replace(self.adapter.version(), version=outdated.version)
+        timeout_ms = self.options.vacuum.lease_timeout_ms
+        with at_work(self.adapter, run_id, read, self.clock, timeout_ms) as registration:
+            with self.runner.working(run_id, f"{self.adapter.table}: statistics of {outdated.files:,} files"):
+                computed = statistics.compute(outdated, most_bytes, run_id)
+            self.read_bytes += computed.bytes
+            events.tell("written", files=computed.files)
+            try:
+                version = self._commit(computed, events, registration)
+            except (Halted, Unknown):
+                raise
+            except BaseException:
+                statistics.discard(computed)
+                raise
+        if version is None:
+            statistics.discard(computed)
+        else:
+            self._note(computed, run_id, version)
+            events.tell("committed", version=version, files=computed.files)
+        return computed.rest
+
+    def _commit(self, computed: Computed, events: Events, registration: Registration) -> int | None:
+        statistics, run_id = self.adapter.statistics, events.run_id
+        loop = CommitLoop(
+            events, self.options, self.clock, "the commit of statistics", "the table is unchanged"
+        )
+        landed = partial(statistics.landed, computed, run_id)
+
+        def attempt() -> int | None:
+            events.tell("before_commit", attempt=loop.lost, files=computed.files)
+            registration.require()
+            return statistics.commit(computed, run_id)
+
+        def after(lost: Conflict) -> int | Retry:
+            try:
+                version = patiently(landed, self.clock)
+            except Exception as error:
+                raise self._unknown(run_id, lost) from error
+            return Retry() if version is None else version
+
+        def settle(doubt: Unknown) -> int:
+            version = settled(landed, self.clock)
+            if version is None:
+                raise self._unknown(run_id, doubt) from doubt
+            return version
+
+        try:
+            return loop.run(attempt, after, settle)
+        finally:
+            self.lost += loop.lost
+
+    def _unknown(self, run_id: str, why: Exception) -> Unknown:
+        advice = ", or compute the statistics again: a second time does no harm"
+        return unknown_outcome(self.adapter.table, run_id, "the commit of statistics", why, advice)
+
+    def _note(self, computed: Computed, run_id: str, version: int) -> None:
+        self.files += computed.files
+        self.bytes += computed.bytes
+        self.version = version
+        self.paths += computed.paths
+        self.run_ids.append(run_id)
+
+    def ended(self, *, dry_run: bool) -> Reason:
+        """What was done, or why nothing was."""
+        if not self.found.files:
+            return self.found.reason
+        if dry_run:
+            return Reason.of(Code.STATISTICS_DUE, files=self.found.files).plus(self.found.reason)
+        if not self.run_ids:
+            return Reason.of(Code.FILES_CHANGED)
+        return Reason.of(Code.STATISTICS_COMPUTED, files=self.files).plus(self.found.reason)

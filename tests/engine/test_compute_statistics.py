@@ -1,0 +1,161 @@
+"""Statistics that are missing are computed; rows, deletes and users' commits stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.statistics_report import StatisticsReport
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.compute_statistics import compute_statistics
+from lakekeeper.engine.state.leases import registered
+from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.spi import Computed, Observer, Outdated
+from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.statistics import MemoryStatistics
+from tests.engine.scene import Scene, overlapping, rows
+from tests.observers import once_at
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Six files; users' writers store no statistics."""
+    return overlapping(settings=Settings(measured=False))
+
+
+def computed(
+    scene: Scene, observer: Observer | None = None, options: Mapping[str, Any] | None = None, **given: Any
+) -> StatisticsReport:
+    clock = Clock(now_ms=lambda: scene.table.now_ms, wait=scene.pauses.append)
+    return compute_statistics(
+        scene.adapter, scene.runner, None, resolve(options), observer=observer, clock=clock, **given
+    )
+
+
+def lacking(scene: Scene) -> int:
+    return sum(not entry.file.statistics for entry in scene.table.current.files.values())
+
+
+def test_files_get_statistics_in_one_commit_and_are_not_read_again(scene: Scene) -> None:
+    rows_before, commits = scene.table.fingerprint(), scene.table.touched.commits
+    report = computed(scene)
+    assert (report.status, report.described_data_files_count, lacking(scene)) == ("done", 6, 0)
+    assert scene.table.touched.commits == commits + 1
+    assert scene.table.fingerprint() == rows_before
+    assert report.version_after == scene.table.current.number
+    assert scene.table.current.run_id == report.run_ids[0]
+    assert registered(scene.adapter.notes) == {}
+    scene.untouched(lambda: computed(scene))
+    assert computed(scene).status == "idle"
+
+
+def test_a_dry_run_reads_and_writes_nothing(scene: Scene) -> None:
+    scene.untouched(lambda: computed(scene, dry_run=True))
+    report = computed(scene, dry_run=True)
+    assert (report.status, report.described_data_files_count) == ("planned", 6)
+    assert report.ended.code == Code.STATISTICS_DUE
+
+
+def test_jobs_are_marked_with_the_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[tuple[str, str]] = []
+
+    class Marked(MemoryStatistics):
+        def compute(self, outdated: Outdated, most_bytes: int, run_id: str) -> Computed:
+            marked.extend(scene.runner.working_now)
+            return super().compute(outdated, most_bytes, run_id)
+
+    monkeypatch.setattr(type(scene.adapter), "statistics", property(Marked))
+    [run] = computed(scene).run_ids
+    assert marked == [(run, "db.t: statistics of 6 files")]
+    assert scene.runner.working_now == []
+
+
+def test_a_budget_ends_the_call_and_the_next_one_goes_on(scene: Scene) -> None:
+    sizes = [entry.file.bytes for entry in scene.table.current.files.values()]
+    first = computed(scene, options={"budget-bytes": sum(sizes[:2])})
+    assert (first.described_data_files_count, lacking(scene)) == (2, 4)
+    assert computed(scene).described_data_files_count == 4
+
+
+def test_large_tables_are_committed_in_parts(scene: Scene) -> None:
+    report = computed(scene, options={"partial-progress.bytes-per-commit": 1})
+    assert len(report.run_ids) == report.described_data_files_count == 6
+    assert lacking(scene) == 0
+
+
+RIVALS: dict[str, tuple[Callable[[Scene], object], int]] = {
+    "append": (lambda scene: scene.table.append(rows(700, 701)), 1),
+    "delete of rows": (lambda scene: scene.table.delete("k = 0"), 1),
+    "delete of all": (lambda scene: scene.table.delete("k >= 0"), 0),
+    "overwrite": (lambda scene: scene.table.overwrite(rows(1, 2)), 1),
+}
+"""What another writer does, and the files that have no statistics then."""
+
+
+@pytest.mark.parametrize("phase", ["planned", "written", "before_commit"])
+@pytest.mark.parametrize("rival", RIVALS)
+def test_a_user_who_commits_first_loses_nothing(scene: Scene, rival: str, phase: str) -> None:
+    act, left = RIVALS[rival]
+    twin = overlapping(settings=Settings(measured=False))
+    act(twin)
+    computed(scene, once_at(phase, lambda: act(scene)))
+    assert scene.table.fingerprint() == twin.table.fingerprint()
+    assert lacking(scene) == left
+
+
+def test_nothing_is_committed_where_every_file_has_gone(scene: Scene) -> None:
+    report = computed(scene, once_at("before_commit", lambda: scene.table.overwrite(rows(1, 2))))
+    assert (report.status, report.ended.code) == ("idle", Code.FILES_CHANGED)
+    assert scene.table.current.operation == "OVERWRITE"
+
+
+class Lost(MemoryStatistics):
+    """The first attempts lose."""
+
+    left = 2
+    error: Exception = Conflict("db.t: lost", "version 7")
+
+    def commit(self, computed: Computed, run_id: str) -> int | None:
+        if Lost.left:
+            Lost.left -= 1
+            raise self.error
+        return super().commit(computed, run_id)
+
+
+def test_a_lost_attempt_is_repeated_without_reading_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Lost.left = 2
+    monkeypatch.setattr(type(scene.adapter), "statistics", property(Lost))
+    report = computed(scene)
+    assert (report.conflicts, report.status, lacking(scene)) == (2, "done", 0)
+    assert len(scene.table.touched.data_reads) == 6
+
+
+def test_the_outcome_of_a_commit_is_looked_up(scene: Scene) -> None:
+    scene.adapter.faults.outcomes.append("unknown, landed")
+    report = computed(scene)
+    assert (report.status, report.version_after) == ("done", scene.table.current.number)
+    other = overlapping(settings=Settings(measured=False))
+    other.adapter.faults.outcomes.append("unknown, lost")
+    with pytest.raises(Unknown, match="the commit of statistics of run"):
+        computed(other)
+    assert lacking(other) == 6
+    other.adapter.faults.outcomes.append("rejected")
+    with pytest.raises(Rejected):
+        computed(other)
+    assert lacking(other) == 6
+
+
+def test_an_observer_that_raises_stops_it_as_a_crash_would(scene: Scene) -> None:
+    def crash() -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        computed(scene, once_at("before_commit", crash))
+    assert lacking(scene) == 6
+    assert computed(scene).status == "done"
