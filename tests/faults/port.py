@@ -72,8 +72,8 @@ class Faulty:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        if name == "table":
-            return self._real.table
+        if name in ("table", "readers"):
+            return getattr(self._real, name)
         if name in ("deletes", "storage", "notes", "columnar"):
             half = getattr(self._real, name)
             return None if half is None else Faulty(half, self._port, f"{name}.")
