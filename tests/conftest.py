@@ -170,6 +170,19 @@ def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
 
 
 @pytest.fixture
+def quick_confs(spark: SparkSession) -> dict[str, str]:
+    """Confs of the session by which a Spark of another process starts and compiles as little as this one."""
+    names = (
+        "spark.driver.extraJavaOptions",
+        "spark.sql.shuffle.partitions",
+        "spark.sql.codegen.factoryMode",
+        "spark.sql.codegen.wholeStage",
+        "spark.databricks.delta.snapshotPartitions",
+    )
+    return {name: str(spark.conf.get(name)) for name in names}
+
+
+@pytest.fixture
 def tmp_table_path(tmp_path: Path) -> Path:
     """Where a table may be made; does not exist yet."""
     return tmp_path / "table"

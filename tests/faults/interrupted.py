@@ -70,7 +70,7 @@ def main(errand: Errand) -> int:
         from pyspark import SparkContext
 
         hold(SparkContext, "_initialize_context", errand, "making the context")
-        spark = start(**given)
+        spark = start(**{**given, "small_data": True})
         gateway: Any = spark.sparkContext._gateway
         Path(f"{errand.gate}.java").write_text(str(gateway.proc.pid))
         if errand.phase in STORAGE:

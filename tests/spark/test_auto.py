@@ -87,16 +87,14 @@ def once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Once:
     return run
 
 
-_QUICK = ("spark.driver.extraJavaOptions", "spark.sql.shuffle.partitions", "spark.sql.codegen.factoryMode",
-          "spark.sql.codegen.wholeStage", "spark.databricks.delta.snapshotPartitions")  # fmt: skip
-
-
-def in_a_process_of_its_own(fleet: Fleet, confs: Mapping[str, str]) -> tuple[int, dict[str, Any], str]:
+def in_a_process_of_its_own(
+    fleet: Fleet, confs: Mapping[str, str], quick: Mapping[str, str]
+) -> tuple[int, dict[str, Any], str]:
     """As `Once`, by a process that has nothing but the conf file."""
     keys = [key for key in all_confs(fleet.spark) if key.startswith("spark.sql.catalog.ice")]
     lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
     lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
-    lines += [f"{key}={fleet.spark.conf.get(key)}" for key in _QUICK]
+    lines += [f"{key}={value}" for key, value in quick.items()]
     file = fleet.home / "fleet.conf"
     file.write_text("\n".join(lines))
     command = [sys.executable, "-m", "lakekeeper.cli", "auto", "--once", "--properties-file", str(file)]
@@ -116,7 +114,7 @@ def reasons_of(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
+def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_confs: dict[str, str]) -> None:
     needy = [fleet.delta("one"), fleet.delta("two"), fleet.iceberg("one"), fleet.iceberg("two")]
     well = fleet.iceberg("well", files=1)
     off = fleet.delta("off", auto_enabled="false")
@@ -127,7 +125,7 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once) -> None:
     confs["queries-per-hour"] = "100000000"  # what is seconds old has cost its readers enough by then
     before = {name: fleet.rows(name) for name in [*needy, well, off]}
 
-    code, said, err = in_a_process_of_its_own(fleet, confs)
+    code, said, err = in_a_process_of_its_own(fleet, confs, quick_confs)
     expected = {**dict.fromkeys(needy, "done"), well: "idle", off: "off", broken: "failed"}
     assert by_table(said) == expected
     assert (code, said["exit_code"], said["done"], said["failed"]) == (1, 1, 4, 1)

@@ -28,10 +28,11 @@ def catalog(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def run(tmp_path: Path, catalog: str) -> Run:
+def run(tmp_path: Path, catalog: str, quick_confs: dict[str, str]) -> Run:
     """Run a program with a spark-defaults.conf that names the Iceberg catalog; the object on its stdout."""
     confs = catalog_conf("of_command", catalog, tmp_path / "warehouse")
-    confs |= {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g", "spark.master": "local[2]"}
+    confs |= {"spark.driver.memory": "1g", "spark.master": "local[2]"}
+    confs |= quick_confs
     (tmp_path / "conf").mkdir()
     lines = [f"{key}   {value}" for key, value in confs.items()]
     (tmp_path / "conf" / "spark-defaults.conf").write_text("# of the cluster\n" + "\n".join(lines) + "\n")
