@@ -155,8 +155,8 @@ def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
     again = vacuum(table)
     assert again.failed_files_count == 0, f"{vacuumed}\n{again}"
     assert table.leftovers() == set(), f"{vacuumed}\n{again}"
-    outcomes[kind.name, f"each call fails once: {mode}"] = (
-        f"{failed} of {recluster_calls} calls of a recluster, {failed_later} of {vacuum_calls} of a vacuum: all done"
+    outcomes[kind.name, f"each call fails once, {mode}: recluster, vacuum"] = (
+        f"{failed} of {recluster_calls}, {failed_later} of {vacuum_calls} calls: all done"
     )
 
 
