@@ -20,7 +20,7 @@ from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import quote
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.trash import entries as trash_entries
-from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError
+from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError, Unsupported, causes
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import DROPPED
@@ -48,7 +48,8 @@ def drop_table(
     """Move a table to the trash; :func:`restore_table` restores it until the retention ends.
 
     ``force``: the retention ends immediately, so that the next :func:`empty_dropped` deletes the table. Raises
-    NotFound, and OptionError for a table that is not in a catalog or is already in the trash.
+    NotFound, OptionError for a table that is not in a catalog or is already in the trash, and Unsupported for a catalog
+    that cannot rename tables (a Hadoop catalog).
     """
     require_classic(spark)
     found = resolve_name(spark, name)
@@ -61,7 +62,17 @@ def drop_table(
     at_ms = 0 if force else (clock or Clock()).now_ms()
     namespace = (found.catalog, *found.namespace)
     kept = f"{found.name}{DROPPED}{at_ms}"
-    spark.sql(f"ALTER TABLE {found.sql} RENAME TO {_joined(*found.namespace, kept)}")
+    try:
+        spark.sql(f"ALTER TABLE {found.sql} RENAME TO {_joined(*found.namespace, kept)}")
+    except Exception as error:
+        if any("UnsupportedOperation" in kind for kind, _ in causes(error)):
+            raise Unsupported(
+                name,
+                "drop into the trash",
+                f"catalog '{found.catalog}' cannot rename a table, so it cannot keep a dropped one; nothing was "
+                "changed. DROP TABLE deletes the table at once",
+            ) from error
+        raise
     return DroppedTable(_joined(*namespace, found.name), _joined(*namespace, kept), at_ms)
 
 

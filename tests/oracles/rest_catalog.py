@@ -1,6 +1,6 @@
 """A REST catalog for tests, in one process, without dependencies of its own: http.server over a SqlCatalog.
 
-Enough of the protocol for Spark: namespaces, create, load, commit with requirements, drop. Commits are
+Enough of the protocol for Spark: namespaces, create, load, commit with requirements, rename, drop. Commits are
 compare-and-swap in SQLite, so that lost races answer 409 as a real catalog does.
 """
 
@@ -90,6 +90,12 @@ class _Answers(BaseHTTPRequestHandler):
     def _route(self, method: str, steps: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
         if steps == ["config"]:
             return {"defaults": {}, "overrides": {}}
+        if steps == ["tables", "rename"]:
+            source, target = (
+                (*body[end]["namespace"], body[end]["name"]) for end in ("source", "destination")
+            )
+            self.server.catalog.rename_table(source, target)
+            return None
         space = tuple(steps[1].split(_SPACE_SEPARATOR)) if len(steps) > 1 else ()
         if len(steps) <= 2:
             return self._namespace(method, space, body)

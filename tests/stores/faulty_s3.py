@@ -74,6 +74,8 @@ class FaultyS3(ThreadingHTTPServer):
         self._counting = threading.Lock()
         self._prefix = ""
         self._at, self._mode, self._times = -1, "", 1
+        self._each = False
+        self._failed: set[tuple[str, ...]] = set()
         self._calls: list[Call] | None = None
         self._before: dict[str, str] = {}
 
@@ -86,10 +88,26 @@ class FaultyS3(ThreadingHTTPServer):
 
         -1: only count.
         """
-        self._before = bucket.entries(prefix)
+        self._arm(bucket, prefix, mode)
         with self._counting:
-            self._prefix, self._at, self._mode, self._times = prefix, at, mode, times
-            self._calls = []
+            self._at, self._times, self._each = at, times, False
+
+    def arm_each(self, bucket: Bucket, prefix: str, mode: str) -> None:
+        """Make each call below ``prefix`` that can fail in this way do so when it is first made."""
+        self._arm(bucket, prefix, mode)
+        with self._counting:
+            self._at, self._each = -1, True
+
+    def _arm(self, bucket: Bucket, prefix: str, mode: str) -> None:
+        before = bucket.entries(prefix)
+        with self._counting:
+            self._before, self._prefix, self._mode = before, prefix, mode
+            self._calls, self._failed = [], set()
+
+    @property
+    def failed(self) -> int:
+        """How many calls `arm_each` has made fail."""
+        return len(self._failed)
 
     def disarm(self) -> list[Call]:
         """The calls that were counted."""
@@ -97,13 +115,16 @@ class FaultyS3(ThreadingHTTPServer):
             found, self._calls = self._calls or [], None
             return found
 
-    def fault(self, call: Call) -> str:
-        """How this call fails; empty: it does not."""
+    def fault(self, call: Call, request: tuple[str, ...] = ()) -> str:
+        """How this call fails; empty: it does not. A call that is made again is the same ``request``."""
         with self._counting:
             if self._calls is None or not call.key.startswith(self._prefix):
                 return ""
             number = len(self._calls)
             self._calls.append(call)
+            if self._each and self._mode in call.modes and request not in self._failed:
+                self._failed.add(request)
+                return self._mode
             return self._mode if self._at <= number < self._at + self._times and self._at >= 0 else ""
 
     def stale(self, query: dict[str, str]) -> bytes:
@@ -144,7 +165,7 @@ class _Relay(BaseHTTPRequestHandler):
         barrier = self.server.held(call)
         if barrier is not None:
             barrier.wait(_PATIENCE)
-        fault = self.server.fault(call)
+        fault = self.server.fault(call, (call.verb, self.path, self.headers.get("Range", "")))
         if fault == SLOW_DOWN:
             self._answer(_Answer(503, (("Content-Type", "application/xml"),), _BUSY))
         elif fault == STALE:

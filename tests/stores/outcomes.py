@@ -12,6 +12,14 @@ Outcomes = dict[tuple[str, str], str]
 
 OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 SAME_ROWS = "same rows"
+_TITLES = {
+    "delta": "Delta, S3A",
+    "iceberg-jdbc": "Iceberg JDBC, S3FileIO",
+    "iceberg-s3a": "Iceberg JDBC, S3A",
+    "iceberg-rest": "Iceberg REST, ResolvingFileIO",
+    "delta, no retries": "Delta, S3A without retries",
+    "iceberg-jdbc, no retries": "Iceberg JDBC, S3FileIO without retries",
+}
 _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 
 
@@ -19,7 +27,7 @@ def shown(outcomes: Outcomes) -> list[str]:
     """A Markdown table: a row for each verb, a column for each kind."""
     kinds = list(dict.fromkeys(kind for kind, _ in outcomes))
     verbs = list(dict.fromkeys(verb for _, verb in outcomes))
-    cells = [["verb", *kinds]]
+    cells = [["", *(_TITLES.get(kind, kind) for kind in kinds)]]
     cells += [[verb, *(outcomes.get((kind, verb), "") for kind in kinds)] for verb in verbs]
     return [_line(cells[0]), _line("---" for _ in cells[0]), *map(_line, cells[1:])]
 

@@ -1,12 +1,12 @@
-"""One fault at one call to S3, in a recluster of four groups and in the vacuum after it.
-
-With a client's usual retries, and with clients that try nothing twice.
+"""Faults at calls to S3, in a recluster of four groups and in the vacuum after it.
 
     recluster  c0 c1 c2 ✗ c4 …        ✗  503, a lost answer, half an answer, or a listing from before the run
     vacuum     c0 ✗ c2 …
+    each       ✗ c0 ✗ c1 ✗ c2 …       each call fails in this way when it is first made; the client makes it again
 
-Neither loses a row, and neither ends without its work done. A run takes eight calls of each, spread over all and other
-ones each day; LAKEKEEPER_SAMPLE=all takes every call.
+Neither loses a row, and neither ends without its work done. Single faults: with a client's usual retries, and with
+clients that try nothing twice; a run takes some calls of each, spread over all and other ones each day, and
+LAKEKEEPER_SAMPLE=all takes every call. What fails at each call in one run needs the client's retries.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from tests.opening import table_later
 from tests.sampling import ALL, VARIABLE
 from tests.stores.bucket import Bucket
-from tests.stores.faulty_s3 import Call, FaultyS3
+from tests.stores.faulty_s3 import MODES, Call, FaultyS3
 from tests.stores.kinds import KINDS, TRIED_ONCE, Kind, StoreTable
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, same_rows
 
-_TAKEN = 8
+_TAKEN = 4
 _EVERY = KINDS | TRIED_ONCE
 
 
@@ -131,6 +131,33 @@ def test_a_fault_in_a_vacuum(
         assert table.leftovers() == set(), about
         tried += 1
     outcomes[kind.name, "a fault in a vacuum"] = f"{tried} of {len(calls)} calls: rows kept, all deleted"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", list(KINDS.values()), ids=list(KINDS))
+def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
+    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes, mode: str
+) -> None:
+    table = fresh()
+    rows = table.spark_rows()
+    opened = table.table()
+    s3.arm_each(table.bucket, table.prefix, mode)
+    report = opened.recluster("k", policy="full")
+    recluster_calls, failed = len(s3.disarm()), s3.failed
+    assert done(report) == 4, report
+    assert same_rows(table, rows)
+    opened = table_later(table.spark, table.sql, hours=200)
+    s3.arm_each(table.bucket, table.prefix, mode)
+    vacuumed = opened.vacuum(orphans=True, **NOW)
+    vacuum_calls, failed_later = len(s3.disarm()), s3.failed
+    assert failed + failed_later > 0
+    assert same_rows(table, rows), vacuumed
+    again = vacuum(table)
+    assert again.failed_files_count == 0, f"{vacuumed}\n{again}"
+    assert table.leftovers() == set(), f"{vacuumed}\n{again}"
+    outcomes[kind.name, f"each call fails once, {mode}: recluster, vacuum"] = (
+        f"{failed} of {recluster_calls}, {failed_later} of {vacuum_calls} calls: all done"
+    )
 
 
 def done(report: Any) -> int:
