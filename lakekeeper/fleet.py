@@ -133,7 +133,7 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
             clock.now_ms(), name, tables.recorded_as(name) if name else None
         ),
         core_seconds=lambda runs: core_seconds(spark, runs),
-        cores=spark.sparkContext.defaultParallelism,
+        cores=lambda: spark.sparkContext.defaultParallelism,
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
         one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,

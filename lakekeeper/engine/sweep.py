@@ -54,7 +54,7 @@ class PassContext:
     spent_today_bytes: int = 0
     spent_today_core_seconds: Callable[[str | None], float] = lambda _: 0.0
     core_seconds: Callable[[Collection[str]], float | None] = lambda _: None
-    cores: int = 1
+    cores: Callable[[], int] = lambda: 1
     lease: Callable[[str], AbstractContextManager[str]] = lambda _: nullcontext("")
     one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
@@ -228,7 +228,7 @@ class _Pass:
         measured = self._context.core_seconds(turn.runs) if turn.runs else 0.0
         if measured is not None:
             return measured
-        cores = 1 if task.kind == "gc" else self._context.cores
+        cores = 1 if task.kind == "gc" else self._context.cores()
         return cores * max(self._clock.now_ms() - began_ms, 0) / 1000
 
     def _lease(self, task: Task) -> AbstractContextManager[str]:

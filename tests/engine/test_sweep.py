@@ -709,7 +709,7 @@ def test_a_task_that_was_not_measured_counts_with_its_time_on_all_cores() -> Non
     settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 80}))
     tables = {name: Running(answers=DUE, name=name) for name in "ab"}
     clock = Clock(now_ms=itertools.count(0, 10_000).__next__)
-    result = passed(tables, settings=settings, clock=clock, cores=8)
+    result = passed(tables, settings=settings, clock=clock, cores=lambda: 8)
     assert statuses(result) == {"a": "done", "b": "waiting"}
     assert result.tables[0].core_seconds >= 80
 
