@@ -53,6 +53,7 @@ _PLAIN_METADATA = (
     "CURRENT_DEFAULT",
 )
 _WRITER_SETTINGS = ("parquet.bloom.filter", "parquet.crypto", "parquet.encryption")
+_OF_WRITERS = "parquet."  # Delta's own writer passes the properties of the table to Parquet's
 _CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
 _ROW_GROUP = "parquet.block.size"
 _ROW_GROUP_BYTES = 128 << 20
@@ -148,6 +149,9 @@ def _conf_of(log: Log, state: State) -> _Conf:
     for prefix in _WRITER_SETTINGS:
         if not hadoop.getPropsWithPrefix(prefix).isEmpty():
             raise _Refused(f"the session sets {prefix}")
+    for name in sorted(state.properties):
+        if name.startswith(_OF_WRITERS):
+            raise _Refused(f"the table sets {name}")
     codec = rewrite.chosen_codec(log, state)
     if codec is not None and codec.lower() not in _CODECS:
         raise _Refused(f"the codec {codec}")

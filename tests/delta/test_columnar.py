@@ -209,6 +209,11 @@ def test_a_codec_that_is_not_proven_is_left_to_spark(scene: Scene) -> None:
 
 REFUSED = {
     "row tracking": ("k BIGINT", "TBLPROPERTIES ('delta.enableRowTracking'='true')", "row tracking is on"),
+    "bloom filter": (
+        "k BIGINT",
+        "TBLPROPERTIES ('parquet.bloom.filter.enabled#k'='true')",
+        "the table sets parquet.bloom.filter.enabled#k",
+    ),
     "struct": ("k BIGINT, a STRUCT<x: INT>", "", "column a is of type struct"),
     "array": ("k BIGINT, a ARRAY<INT>", "", "column a is of type array"),
     "map": ("k BIGINT, a MAP<STRING, INT>", "", "column a is of type map"),

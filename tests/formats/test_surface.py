@@ -47,6 +47,7 @@ def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Su
     with recorded(_PRIVATE["iceberg" if lake.iceberg else "delta"]) as calls:
         table = lk.table(lake.spark, name)
         table.cluster_by("k")
+        table.compute_statistics(["k"], options={"statistics.min-changed-ratio": 0})
         table.delete("id % 9 = 1")
         [run] = table.recluster(policy="full").run_ids
         table.undo(run, allow_rollback=True)

@@ -16,4 +16,6 @@ VERBS: dict[str, Callable[[lk.Table], Any]] = {
     "vacuum": lambda t: t.vacuum(),
     "cluster_by": lambda t: t.cluster_by("k"),
     "compact_metadata": lambda t: t.compact_metadata(),
+    "compute_statistics": lambda t: t.compute_statistics(),
+    "expire_rows": lambda t: t.expire_rows(options={"lifecycle.column": "k", "lifecycle.retain": "1d"}),
 }
