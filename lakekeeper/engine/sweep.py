@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import next_task
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
@@ -26,6 +26,7 @@ from lakekeeper.core.scheduling.task import Task, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
+from lakekeeper.engine.watch import Watch
 from lakekeeper.spi import Observer
 
 _EARLY = 0.05  # of the pause, by which a retry may come before its time
@@ -42,6 +43,7 @@ class PassContext:
     lease              reserves a table for this service: yields who else has it, or an empty text
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
+    watch              shows the pass to others, and has the tables that are paused
     """
 
     dry_run: bool = False
@@ -53,6 +55,7 @@ class PassContext:
     one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
+    watch: Watch = field(default_factory=Watch)
 
 
 def sweep(
@@ -60,12 +63,16 @@ def sweep(
 ) -> AutoReport:
     """One pass over ``names``. Results are in their order, whatever the order of the work."""
     run = _Pass([TableTurn(name) for name in names], open_table, settings, clock, context)
-    run.plan()
-    if context.dry_run:
-        for turn in run.turns:
-            turn.dry_run(context.observer)
-    else:
-        run.carry_out()
+    context.watch.begin(names)
+    try:
+        run.plan()
+        if context.dry_run:
+            for turn in run.turns:
+                turn.dry_run(context.observer)
+        else:
+            run.carry_out()
+    finally:
+        context.watch.end()
     results = tuple(turn.result() for turn in run.turns)
     return AutoReport(results, clock.now_ms() - run.began_ms, context.dry_run)
 
@@ -101,6 +108,13 @@ class _Pass:
             list(pool.map(self._plan, self.turns))
 
     def _plan(self, turn: TableTurn) -> None:
+        if self._context.watch.is_paused(turn.name):
+            turn.refused = TableResult(turn.name, "off", Reason.of(Code.PAUSED))
+            return
+        self._plan_tasks(turn)
+        self._context.watch.changed(*turn.tasks.values())
+
+    def _plan_tasks(self, turn: TableTurn) -> None:
         pause = self._pause()
         if pause is not None:
             turn.tasks = {
@@ -149,13 +163,17 @@ class _Pass:
             while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
                 turn = self._of[task.table]
                 refused, granted = pause, None
+                if refused is None and self._context.watch.is_paused(task.table):
+                    refused = Reason.of(Code.PAUSED)
                 if refused is None and task.bytes:
                     refused, granted = self._grant(turn, task)
                 if refused is not None:
                     turn.held[task.verb] = refused
                     turn.tasks[task.verb] = replace(task, reason=refused)
+                    self._context.watch.changed(turn.tasks[task.verb])
                     continue
                 turn.tasks[task.verb] = replace(task, state="running")
+                self._context.watch.changed(turn.tasks[task.verb])
                 self._busy.add(task.table)
                 return task, granted
             return None
@@ -183,11 +201,13 @@ class _Pass:
                     left = replace(task, reason=turn.held[task.verb])
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
-                    left = turn.carry_out(task, granted, self._context.observer, self.began_ms, pause_ms)
+                    observer = self._context.watch.observing(task, self._context.observer)
+                    left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms)
         finally:
             with self._lock:
                 self._budget = self._budget.settle(granted, turn.rewritten(task.verb))
                 turn.tasks[task.verb] = left
+                self._context.watch.changed(left)
                 self._busy.discard(task.table)
                 over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
             if over:
