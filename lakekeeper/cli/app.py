@@ -16,6 +16,7 @@ import typer
 from lakekeeper.arguments import columns_and_layout
 from lakekeeper.cli import records, run, storage, undo
 from lakekeeper.cli.asking import agreed, failed
+from lakekeeper.cli.help import plain_arguments
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.logs import logs
 from lakekeeper.cli.page_server import TOKEN, PageSettings
@@ -59,7 +60,7 @@ def _top(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(short_help="Show how well a table is clustered.")
 @with_setup
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
     """Show how well a table is clustered, and which streams write into it.
@@ -438,6 +439,9 @@ def auto(
     page = PageSettings(ui, tuple(ui_host or ()), os.environ.get(TOKEN, ""))
     names = tuple(tables or ())
     return repeat(setup, names, every=every, once=once, dry_run=dry_run, metrics=metrics, page=page)
+
+
+plain_arguments(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
