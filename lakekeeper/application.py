@@ -32,6 +32,7 @@ from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import POOL
 from lakekeeper.spark.query_listener import Listening
 from lakekeeper.spark.stream_listener import StreamWrites
+from lakekeeper.statements.plain_sql import add_statements, is_enabled, remove_statements
 from lakekeeper.workloads import listen
 
 if TYPE_CHECKING:
@@ -70,8 +71,13 @@ class Installed:
     """Automatic runs of one application; see :func:`install`. They are off without settings."""
 
     def __init__(self, spark: SparkSession, settings: AutoSettings | None) -> None:
-        self._spark, self._settings = spark, settings
         self._runs = _Runs(spark, settings) if settings else None
+        self._with_statements: list[SparkSession] = []
+
+    def removes_statements(self, spark: SparkSession) -> None:
+        """Remove lakekeeper's statements from this session at :meth:`stop`."""
+        if spark not in self._with_statements:
+            self._with_statements.append(spark)
 
     @property
     def over(self) -> bool:
@@ -96,9 +102,13 @@ class Installed:
         return self._runs is not None and self._runs.service.wait(passes, timeout)
 
     def stop(self) -> None:
-        """Finish the current pass, start no other, and remove the listeners."""
+        """Finish the current pass, start no other, and remove the listeners and statements."""
         if self._runs is not None:
             self._runs.stop()
+        while self._with_statements:
+            spark = self._with_statements.pop()
+            if not is_stopped(spark):
+                remove_statements(spark)
 
     def finish(self) -> None:
         """Stop, then run a last pass over the tables that the application has written since the previous one."""
@@ -107,20 +117,33 @@ class Installed:
 
 
 def install(spark: SparkSession) -> Installed:
-    """Maintain the tables of ``spark.lakekeeper.auto.tables`` in a thread of this application, if its confs enable it.
+    """Maintain tables in a thread of this application, and add SQL to its session, as its confs enable it.
 
-    Does nothing unless the conf ``spark.lakekeeper.auto.enabled`` is ``true``. The settings are those of :func:`auto`.
-    Listeners on the session start a pass early for tables that a query or a stream has written, and record queries as
-    the workload of plans. Until ``stop()`` is called or the session ends, further calls return the same handle.
-    Automatic runs also end with the session. Jobs run in the scheduler pool ``lakekeeper``; with
-    ``spark.scheduler.mode=FAIR`` they share the executors with other jobs.
+    With the conf ``spark.lakekeeper.sql.call.enabled=true``, plain ``spark.sql`` in this session has
+    ``CALL lakekeeper.system.…``, and the table functions and views of lakekeeper (experimental).
+
+    With ``spark.lakekeeper.auto.enabled=true``, the tables of ``spark.lakekeeper.auto.tables`` are maintained, with the
+    settings of :func:`auto`. Without either conf, nothing happens. Listeners on the session start a pass early for
+    tables that a query or a stream has written, and record queries as the workload of plans. Until ``stop()`` is called
+    or the session ends, further calls return the same handle. Automatic runs also end with the session. Jobs run in the
+    scheduler pool ``lakekeeper``; with ``spark.scheduler.mode=FAIR`` they share the executors with other jobs.
 
     Raises:
-        OptionError: a conf has an invalid value.
-        AdapterError: the session is a Spark Connect session.
+        OptionError: a conf has an invalid value, or the session has a catalog ``lakekeeper`` of its own.
+        AdapterError: the session is a Spark Connect session, or its Spark has no ``CALL``.
     """
-    global _installed  # noqa: PLW0603 - an application has one Spark context
     require_classic(spark)
+    with_statements = is_enabled(spark)
+    if with_statements:
+        add_statements(spark)
+    handle = _automatic_runs(spark)
+    if with_statements:
+        handle.removes_statements(spark)
+    return handle
+
+
+def _automatic_runs(spark: SparkSession) -> Installed:
+    global _installed  # noqa: PLW0603 - an application has one Spark context
     if lakekeeper_confs(spark).get(ENABLED, "false").lower() != "true":
         return Installed(spark, None)
     if _installed is None or _installed.over:

@@ -25,6 +25,7 @@ from lakekeeper.engine.service import Service
 from lakekeeper.engine.state.service_lease import service_lease
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.table_session import TableSession
+from lakekeeper.engine.watch import Watch
 from lakekeeper.history.operation import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
 from lakekeeper.spark.application import core_seconds
@@ -111,8 +112,9 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     memory: FleetMemory | None = None,
     only: Callable[[str], bool] = lambda _: True,
     over: Callable[[], bool] = lambda: False,
+    watch: Watch | None = None,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs`` and ``memory`` carry over from earlier passes.
+    """One pass of a service; ``backoffs``, ``memory`` and ``watch`` carry over from earlier passes.
 
     ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: what failed with it counts
     against no table.
@@ -138,6 +140,7 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,
         ended=tables.used,
+        watch=watch or Watch(),
     )
     report = sweep(names, tables.open, settings, clock, context)
     left = {name: session for name, session in memory.sessions.items() if name in known}

@@ -16,8 +16,10 @@ import typer
 from lakekeeper.arguments import columns_and_layout
 from lakekeeper.cli import records, run, statistics, storage, undo
 from lakekeeper.cli.asking import agreed, failed
+from lakekeeper.cli.help import plain_arguments
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.logs import logs
+from lakekeeper.cli.page_server import TOKEN, PageSettings
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
@@ -58,7 +60,7 @@ def _top(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(short_help="Show how well a table is clustered.")
 @with_setup
 def info(setup: Setup, table: TableName, *, where: Where = None, columns: Columns = None) -> int:
     """Show how well a table is clustered, and which streams write into it.
@@ -411,15 +413,36 @@ def auto(
             help="Serve /metrics for Prometheus and /healthz; HOST defaults to 127.0.0.1.",
         ),
     ] = None,
+    ui: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve a page with tables, queue, running tasks and history; HOST defaults to 127.0.0.1.",
+        ),
+    ] = None,
+    ui_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name by which browsers on other machines reach the page; needed to serve it beyond 127.0.0.1. "
+            "Repeatable.",
+        ),
+    ] = None,
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
     Settings are read from --properties-file and --conf. Each pass prints one line of JSON on stdout and a table on
-    stderr. On SIGTERM, the command commits the work in progress and exits.
+    stderr. On SIGTERM, the command commits the work in progress and exits. On the page, tables can be paused if the
+    environment variable LAKEKEEPER_UI_TOKEN has a token of at least 16 characters, which the page then requires.
     """
     if once and every:
         raise OptionError("--every", every, "--once or --every, not both")
-    return repeat(setup, tuple(tables or ()), every=every, once=once, dry_run=dry_run, metrics=metrics)
+    page = PageSettings(ui, tuple(ui_host or ()), os.environ.get(TOKEN, ""))
+    names = tuple(tables or ())
+    return repeat(setup, names, every=every, once=once, dry_run=dry_run, metrics=metrics, page=page)
+
+
+plain_arguments(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakekeeper.cli.setup import Setup, with_setup
+from lakekeeper.cli.setup import SESSION, Setup, with_setup
 from lakekeeper.core.config.quantities import TIME_EXAMPLES, parse_time
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import OptionError
@@ -31,13 +32,13 @@ _Since = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
-    app.command()(history)
+    app.command(short_help="Show what was done to tables.")(history)
     app.command()(cost)
-    app.command()(status)
-    app.command()(release)
+    app.command(short_help="Show tables that are due, failed or parked.")(status)
+    app.command(short_help="Let parked tables run again.")(release)
 
 
-@with_setup
+@partial(with_setup, hidden=SESSION)
 def history(
     setup: Setup,
     tables: _Tables = None,
@@ -56,7 +57,7 @@ def history(
     return 0
 
 
-@with_setup
+@partial(with_setup, hidden=SESSION)
 def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     """Show what maintenance has cost, by table and operation.
 
@@ -68,7 +69,7 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     return 0
 
 
-@with_setup
+@partial(with_setup, hidden=SESSION)
 def status(setup: Setup, tables: _Tables = None) -> int:
     """Show which tables have work due, have failed or are parked.
 
@@ -81,7 +82,7 @@ def status(setup: Setup, tables: _Tables = None) -> int:
     return found.exit_code
 
 
-@with_setup
+@partial(with_setup, hidden=SESSION)
 def release(
     setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES", help=f"{_NAMES}.")]
 ) -> int:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,15 +20,16 @@ from lakekeeper.engine.auto_settings import settings_from
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.installation import SUBMIT_ARGS
 
+_OF_A_COMMAND = frozenset({"catalog", "warehouse", "as_json", "quiet", "log_json"})
 _RESOURCE = "pyspark-shell"  # what PySpark submits, after all options
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command()(run)
+    app.command(short_help="Run a PySpark program, and maintain its tables.")(run)
 
 
-@with_setup
+@partial(with_setup, hidden=_OF_A_COMMAND)
 def run(
     setup: Setup,
     program: Annotated[
@@ -39,8 +41,9 @@ def run(
 
     The program needs no changes, and keeps its arguments and its exit code. Confs are passed to Spark as by
     spark-submit. Automatic runs start in a thread of the program if a session of the program has the conf
-    spark.lakekeeper.auto.enabled=true; otherwise lakekeeper is not loaded. Before the session stops, a last pass
-    maintains the tables that the program wrote since the previous one.
+    spark.lakekeeper.auto.enabled=true. With spark.lakekeeper.sql.call.enabled=true, the program has the SQL of
+    lakekeeper; without either conf, lakekeeper is not loaded. Before the session stops, a last pass maintains the
+    tables that the program wrote since the previous one.
     """
     for name, value in (("--catalog", setup.catalog), ("--warehouse", setup.warehouse)):
         if value:

@@ -1,7 +1,7 @@
 """Runs a PySpark program as ``python PROGRAM ARGUMENTS...`` would, and installs lakekeeper in the sessions it creates.
 
 ``lakekeeper run`` starts this file as a script. It imports nothing else of lakekeeper unless the confs of a session
-enable automatic runs.
+enable automatic runs, or SQL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-_ENABLED = "spark.lakekeeper.auto.enabled"
+_ENABLED = ("spark.lakekeeper.auto.enabled", "spark.lakekeeper.sql.call.enabled")
 _LOG = logging.getLogger("lakekeeper")
 _handles: list[Any] = []
 
@@ -67,14 +67,14 @@ def _hook() -> None:
 
 
 def _install(session: Any) -> None:
-    if str(session.conf.get(_ENABLED, "false")).lower() != "true":
+    if not any(str(session.conf.get(conf, "false")).lower() == "true" for conf in _ENABLED):
         return
     try:
         from lakekeeper import install
 
         handle = install(session)
     except Exception as error:  # maintenance must not fail the program
-        _LOG.error("automatic runs could not start: %s: %s", type(error).__name__, error)
+        _LOG.error("lakekeeper could not be installed: %s: %s", type(error).__name__, error)
         return
     if handle not in _handles:
         _handles.append(handle)

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from lakekeeper.cli.metrics import Watched, serving
+from lakekeeper.cli.metrics import Watched, metrics_handler
+from lakekeeper.cli.page_server import PageSettings, ServicePages, page_handler
+from lakekeeper.cli.server import serving
 from lakekeeper.cli.setup import Setup
 from lakekeeper.core.config.options import Options
 from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.recording import FleetMemory, session_store
 from lakekeeper.spark.interrupts import INTERRUPTED, current
@@ -35,31 +38,46 @@ def repeat(
     once: bool,
     dry_run: bool,
     metrics: str | None = None,
+    page: PageSettings | None = None,
 ) -> int:
     """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short.
 
-    ``metrics`` is the address at which the service is watched.
+    ``metrics`` is the address at which the service is watched by programs, ``page`` says where by people.
     """
+    page = page or PageSettings(None)
+    page.check()
     given: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
     options = setup.check(given)
     settings = settings_from(options)
     if not setup.silent:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
-    watched = Watched(settings.pause_seconds)
-    with serving(metrics, watched) as served:
+    watched, watch = Watched(settings.pause_seconds), Watch()
+    pages = ServicePages(page, watched, watch, options.history, int(settings.pause_seconds * 1000))
+    with (
+        serving("--metrics", metrics, metrics_handler(watched)) as served,
+        serving("--ui", page.address, page_handler(pages)) as shown,
+    ):
         if served and not setup.silent:
             typer.echo("lakekeeper auto: metrics at http://{}:{}/metrics".format(*served), err=True)
-        return _passes(setup, options, settings, watched, once=once, dry_run=dry_run)
+        if shown and not setup.silent:
+            typer.echo("lakekeeper auto: page at http://{}:{}/".format(*shown), err=True)
+        return _passes(setup, options, settings, (watched, watch), once=once, dry_run=dry_run)
 
 
 def _passes(
-    setup: Setup, options: Options, settings: AutoSettings, watched: Watched, *, once: bool, dry_run: bool
+    setup: Setup,
+    options: Options,
+    settings: AutoSettings,
+    seen: tuple[Watched, Watch],
+    *,
+    once: bool,
+    dry_run: bool,
 ) -> int:
     spark = setup.session()
     memory = FleetMemory(session_store(spark, options.history))
     backoffs = None if once else Backoffs.between(settings.pause_seconds)
     alerts = Alerts(settings.alert_command)
-    service = _Service(setup, spark, settings, memory, watched, alerts, backoffs)
+    service = _Service(setup, spark, settings, memory, *seen, alerts, backoffs)
     interrupts = current()
     with interrupts.draining() as stopped:
         while True:
@@ -79,6 +97,7 @@ class _Service:
     settings: AutoSettings
     memory: FleetMemory
     watched: Watched
+    watch: Watch
     alerts: Alerts
     backoffs: Backoffs | None
 
@@ -97,6 +116,7 @@ class _Service:
                     stopping=stopping,
                     backoffs=self.backoffs,
                     memory=self.memory,
+                    watch=self.watch,
                 )
         except OptionError:
             raise  # it would be invalid in the next pass too

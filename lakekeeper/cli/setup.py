@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -50,7 +52,10 @@ class Setup:
         typer.Option(metavar="DIR", help="Directory of managed tables, unless a catalog sets it."),
     ] = None
     master: Annotated[
-        str | None, typer.Option(help="Spark master; default: that of spark-defaults.conf, else local[*].")
+        str | None,
+        typer.Option(
+            metavar="URL", help="Spark master; default: that of spark-defaults.conf, else local[*]."
+        ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")] = False
@@ -113,13 +118,21 @@ class Setup:
         typer.echo(json.dumps(result.to_dict()) if self.as_json else str(result))
 
 
-def with_setup(command: Callable[..., int]) -> Callable[..., int]:
+SESSION = frozenset({"catalog", "warehouse", "master"})
+"""The fields of `Setup` that only matter where a session is made."""
+
+
+def with_setup(command: Callable[..., int], *, hidden: AbstractSet[str] = frozenset()) -> Callable[..., int]:
     """``command`` with all fields of `Setup` as options; its first argument is a Setup.
 
-    Typer reads options from a signature: this one is put together, so that no command repeats these options.
+    Typer reads options from a signature: this one is put together, so that no command repeats these options. The help
+    leaves out those that are ``hidden``: they have no effect in this command, or it says why it refuses them.
     """
     shared = inspect.signature(Setup).parameters
-    hints = get_type_hints(Setup, include_extras=True)
+    hints = {
+        name: _hidden(hint) if name in hidden else hint
+        for name, hint in get_type_hints(Setup, include_extras=True).items()
+    }
     own = get_type_hints(command, include_extras=True)
     mine = list(inspect.signature(command).parameters.values())[1:]
 
@@ -136,3 +149,11 @@ def with_setup(command: Callable[..., int]) -> Callable[..., int]:
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]  # Typer reads it there
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _hidden(hint: Any) -> Any:
+    """The annotation of an option that the help leaves out."""
+    kind, option = get_args(hint)
+    unlisted = copy.copy(option)
+    unlisted.hidden = True
+    return Annotated[kind, unlisted]

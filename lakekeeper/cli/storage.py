@@ -25,7 +25,7 @@ trash = typer.Typer(
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     app.command()(vacuum)
-    app.command()(drop_partition)
+    app.command(short_help="Delete partitions, and keep them in the trash.")(drop_partition)
     app.command()(expire_rows)
     app.command()(compact_metadata)
     app.add_typer(trash)
@@ -44,7 +44,10 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         ),
     ] = None,
     older_than: Annotated[
-        datetime | None, typer.Option(help="UTC time; keep versions that were current since then.")
+        datetime | None,
+        typer.Option(
+            metavar="TIME", help="UTC time, e.g. 2026-01-31; keep versions that were current since then."
+        ),
     ] = None,
     retain_last: Annotated[
         int | None, typer.Option(metavar="N", help="Minimum number of versions to keep.")

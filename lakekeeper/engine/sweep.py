@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import next_task
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
@@ -26,6 +26,7 @@ from lakekeeper.core.scheduling.task import Task, kind_of, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
+from lakekeeper.engine.watch import Watch
 from lakekeeper.spi import Observer
 
 _EARLY = 0.05  # of the pause, by which a retry may come before its time
@@ -45,6 +46,7 @@ class PassContext:
     lease              reserves a table for this service: yields who else has it, or an empty text
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
+    watch              shows the pass to others, and has the tables that are paused
     """
 
     dry_run: bool = False
@@ -59,6 +61,7 @@ class PassContext:
     one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
+    watch: Watch = field(default_factory=Watch)
 
 
 def sweep(
@@ -66,12 +69,16 @@ def sweep(
 ) -> AutoReport:
     """One pass over ``names``. Results are in their order, whatever the order of the work."""
     run = _Pass([TableTurn(name) for name in names], open_table, settings, clock, context)
-    run.plan()
-    if context.dry_run:
-        for turn in run.turns:
-            turn.dry_run(context.observer)
-    else:
-        run.carry_out()
+    context.watch.begin(names)
+    try:
+        run.plan()
+        if context.dry_run:
+            for turn in run.turns:
+                turn.dry_run(context.observer)
+        else:
+            run.carry_out()
+    finally:
+        context.watch.end()
     results = tuple(turn.result() for turn in run.turns)
     return AutoReport(results, clock.now_ms() - run.began_ms, context.dry_run)
 
@@ -115,6 +122,13 @@ class _Pass:
             list(pool.map(self._plan, self.turns))
 
     def _plan(self, turn: TableTurn) -> None:
+        if self._context.watch.is_paused(turn.name):
+            turn.refused = TableResult(turn.name, "off", Reason.of(Code.PAUSED))
+            return
+        self._plan_tasks(turn)
+        self._context.watch.changed(*turn.tasks.values())
+
+    def _plan_tasks(self, turn: TableTurn) -> None:
         pause = self._pause()
         if pause is not None:
             turn.tasks = {
@@ -161,13 +175,17 @@ class _Pass:
             while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
                 turn = self._of[task.table]
                 refused, granted = pause or self._out_of_time(turn), None
+                if refused is None and self._context.watch.is_paused(task.table):
+                    refused = Reason.of(Code.PAUSED)
                 if refused is None and task.bytes:
                     refused, granted = self._grant(turn, task)
                 if refused is not None:
                     turn.held[task.verb] = refused
                     turn.tasks[task.verb] = replace(task, reason=refused)
+                    self._context.watch.changed(turn.tasks[task.verb])
                     continue
                 turn.tasks[task.verb] = replace(task, state="running")
+                self._context.watch.changed(turn.tasks[task.verb])
                 self._busy.add(task.table)
                 return task, granted
             return None
@@ -206,7 +224,8 @@ class _Pass:
                     left = replace(task, reason=turn.held[task.verb])
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
-                    left = turn.carry_out(task, granted, self._context.observer, self.began_ms, pause_ms)
+                    observer = self._context.watch.observing(task, self._context.observer)
+                    left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms)
         finally:
             used = (
                 0.0 if left.reason and left.reason.code == Code.LEASED else self._used(turn, task, began_ms)
@@ -215,6 +234,7 @@ class _Pass:
                 turn.core_seconds += used
                 self._budget = self._budget.settle(granted, turn.rewritten(task.verb), used)
                 turn.tasks[task.verb] = left
+                self._context.watch.changed(left)
                 self._busy.discard(task.table)
                 over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
             if over:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lakekeeper.core.text.markup import Child, Markup, tag
 
 
 def figure(caption: Child, content: Child, below: Child = "") -> Markup:
-    """Content under a caption, with an explanation below it."""
+    """Content under a caption, if there is one, with an explanation below it."""
     return tag(
-        "figure", tag("figcaption", caption), content, tag("p", below, class_="note") if below else None
+        "figure",
+        tag("figcaption", caption) if caption else None,
+        content,
+        tag("p", below, class_="note") if below else None,
     )
 
 
@@ -25,6 +30,13 @@ def note(text: str) -> Markup:
 def number(name: str, value: float | None, text: str) -> Markup:
     """A number as text, with the exact value for programs that read the page."""
     return tag("data", text, data_name=name, value="" if value is None else f"{value!r}")
+
+
+def tiles(shown: Iterable[tuple[str, Child, str]]) -> Markup:
+    """Numbers side by side: what each one is, its value, and a remark."""
+    return tag(
+        "dl", *(tag("div", tag("dt", what), tag("dd", value), tag("dd", more)) for what, value, more in shown)
+    )
 
 
 def money(amount: float) -> str:

@@ -29,7 +29,7 @@ def history_part(operations: Sequence[Operation] | None, costs: Costs, prices: P
     if not operations:
         return note("No operation on this table has been recorded yet.")
     worked = [each for each in reversed(operations) if each.operation_status != "idle"]
-    charts = tag("div", *_falls(worked), *_sums(worked, prices), class_="charts")
+    charts = tag("div", *_falls(worked), *totals(worked, prices), class_="charts")
     return joined([charts, _newest(operations), _races(operations), _costs(costs)])
 
 
@@ -40,7 +40,7 @@ def _grouped(worked: Sequence[Operation]) -> list[Sequence[Operation]]:
 
 
 def _dates(worked: Sequence[Operation]) -> list[str]:
-    first, last = _at(worked[0].end_ms), _at(worked[-1].end_ms)
+    first, last = at_utc(worked[0].end_ms), at_utc(worked[-1].end_ms)
     return [first, last] if first[:10] == last[:10] else [first[:10], last[:10]]
 
 
@@ -55,7 +55,7 @@ def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
             yield figure(caption, chart, "The value before and after each operation (the dot), oldest first.")
 
 
-def _sums(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
+def totals(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
     """Bytes and money by operation. Unknown costs are left out, and the text gives their number."""
     groups = _grouped(worked)
     several = "several operations" if len(groups) < len(worked) else "each operation"
@@ -97,8 +97,8 @@ def _span_text(group: Sequence[Operation], found: tuple[float, float]) -> str:
 
 def _when(group: Sequence[Operation]) -> str:
     first, last = group[0], group[-1]
-    return f"{first.operation_type}, {_at(first.end_ms)}" + (
-        f" to {_at(last.end_ms)}" if len(group) > 1 else ""
+    return f"{first.operation_type}, {at_utc(first.end_ms)}" + (
+        f" to {at_utc(last.end_ms)}" if len(group) > 1 else ""
     )
 
 
@@ -118,7 +118,7 @@ def _newest(operations: Sequence[Operation]) -> Markup:
     ]
     rows += [
         (
-            _at(each.end_ms),
+            at_utc(each.end_ms),
             each.operation_type,
             each.operation_status,
             _change(each, "depth"),
@@ -148,7 +148,7 @@ def _races(operations: Sequence[Operation]) -> Markup | None:
         told = dict.fromkeys(f"{group.status}: {group.detail}" for group in touched)
         rows.append(
             (
-                _at(each.end_ms),
+                at_utc(each.end_ms),
                 each.operation_type,
                 f"{each.operation_metrics['conflicts']:,.0f}",
                 f"{each.operation_metrics.get('replayed_rows_count', 0):,.0f}",
@@ -199,5 +199,6 @@ def _number(operation: Operation, name: str, shown: Callable[[Any], str]) -> str
     return shown(value) if value else ""
 
 
-def _at(ms: int) -> str:
+def at_utc(ms: int) -> str:
+    """A time to the minute."""
     return utc(ms)[:16].replace("T", " ")

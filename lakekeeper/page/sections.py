@@ -12,7 +12,7 @@ from lakekeeper.core.model.plan_html import groups_table, left_table, more_group
 from lakekeeper.core.text.charts import Interval, intervals, steps
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Markup, joined, tag
-from lakekeeper.page.figures import figure, money, note, number, scrolled
+from lakekeeper.page.figures import figure, money, note, number, scrolled, tiles
 from lakekeeper.page.history_part import history_part
 from lakekeeper.page.table_view import TableView
 
@@ -29,7 +29,7 @@ def table_section(view: TableView, anchor: str) -> Markup:
         "section",
         tag("h2", view.table),
         tag("p", f"{view.format} · {version} · {key}", class_="facts"),
-        _tiles(view),
+        _numbers(view),
         note(f"Note: {info.notes}.") if info and info.notes else None,
         tag("h3", "Layout"),
         *_layout(view),
@@ -41,14 +41,14 @@ def table_section(view: TableView, anchor: str) -> Markup:
     )
 
 
-def _tiles(view: TableView) -> Markup:
+def _numbers(view: TableView) -> Markup:
     plan, info = view.plan, view.information
-    tiles = [
+    shown = [
         ("files", number("files", plan.blocks, f"{plan.blocks:,}"), size(plan.bytes)),
     ]
     if info is not None:
         depth, most = info.average_depth, info.max_depth
-        tiles += [
+        shown += [
             ("average depth", number("average_depth", depth, significant(depth)), "per block; 1 is perfect"),
             ("deepest point", number("max_depth", most, f"{most:,}"), "files over one key"),
         ]
@@ -57,24 +57,22 @@ def _tiles(view: TableView) -> Markup:
         now = number("files_per_query_before", before, significant(before))
         then = number("files_per_query_after", after, significant(after))
         value = joined([now, " → ", then]) if plan.tasks else now
-        tiles.append(
+        shown.append(
             ("files per query", value, "predicted, now → after the plan" if plan.tasks else "predicted")
         )
     if view.measured is not None:
         files = view.measured.files
-        shown = number("measured_files_per_query", files, significant(files))
-        tiles.append(("files per query", shown, f"measured by Spark, {counted(view.measured.scans, 'scan')}"))
+        value = number("measured_files_per_query", files, significant(files))
+        shown.append(("files per query", value, f"measured by Spark, {counted(view.measured.scans, 'scan')}"))
     debt = view.debt
     gain = number("query_seconds_per_day", debt.query_seconds_per_day, f"{debt.query_seconds_per_day:,.0f}")
-    tiles.append(("maintenance debt", gain, f"query-seconds a day; {size(debt.bytes)} to rewrite"))
+    shown.append(("maintenance debt", gain, f"query-seconds a day; {size(debt.bytes)} to rewrite"))
     if view.costs.total is not None:
         total = number("cost", view.costs.total, money(view.costs.total))
-        tiles.append(
+        shown.append(
             ("cost so far", total, counted(sum(c.operations for c in view.costs.costs), "operation"))
         )
-    return tag(
-        "dl", *(tag("div", tag("dt", what), tag("dd", value), tag("dd", more)) for what, value, more in tiles)
-    )
+    return tiles(shown)
 
 
 def _layout(view: TableView) -> Iterator[Markup]:

@@ -85,12 +85,23 @@ def dotted(parts: Sequence[str]) -> str:
 
 def arguments(node: Node, member: str) -> list[Argument]:
     """The arguments of a call or a table function, in order."""
+    return arguments_of(node.jvm, getattr(node.plan, member)())
+
+
+def arguments_of(jvm: Jvm, expressions: Any) -> list[Argument]:
+    """The arguments in a Scala sequence of expressions, in order."""
     found = []
-    for expression in node.jvm.python_list(getattr(node.plan, member)()):
+    for expression in jvm.python_list(expressions):
         named = str(expression.getClass().getSimpleName()) == "NamedArgumentExpression"
         value = expression.value() if named else expression
         found.append(Argument(str(expression.key()).lower() if named else "", str(value.sql())))
     return found
+
+
+def evaluated(spark: Any, given: Sequence[Argument]) -> list[tuple[str, Any]]:
+    """Arguments with their values in the place of their texts. Raises OptionError for what is not constant."""
+    values = constants(spark, [argument.text for argument in given])
+    return [(argument.name, value) for argument, value in zip(given, values, strict=True)]
 
 
 def constants(spark: Any, texts: Sequence[str]) -> list[Any]:

@@ -28,6 +28,7 @@ from lakekeeper.core.workload.plan_scans import (
     sightings,
 )
 from lakekeeper.core.workload.workload import Workload, collect
+from lakekeeper.spark.callbacks import JavaObject, listen_for_callbacks
 from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ class Listening:
         """Start recording; a second call has no effect."""
         if self._listener is not None:
             return self
-        from pyspark.java_gateway import ensure_callback_server_started
-
-        ensure_callback_server_started(self._jvm.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+        listen_for_callbacks(self._jvm)
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
         self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
@@ -132,7 +131,7 @@ class Listening:
         return found
 
 
-class _Listener:
+class _Listener(JavaObject):
     """The callback object that the JVM calls."""
 
     class Java:
@@ -146,15 +145,6 @@ class _Listener:
 
     def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
         """Ignore a failed query: what it has read is unknown."""
-
-    def equals(self, other: Any) -> bool:
-        return self is other
-
-    def hashCode(self) -> int:  # noqa: N802  # Java calls it by this name
-        return id(self) & 0x7FFFFFFF
-
-    def toString(self) -> str:  # noqa: N802  # Java calls it by this name
-        return "lakekeeper workload listener"
 
 
 def _zone(name: str) -> tzinfo:

@@ -73,7 +73,7 @@ def local_session(
 
     Args:
         app_name: the application's name in Spark.
-        warehouse: directory of Delta's managed tables, and of Iceberg catalogs that name none.
+        warehouse: directory of Delta's managed tables, and of Iceberg catalogs that name none; created if missing.
         catalogs: Iceberg catalogs as ``name -> type:uri``, see `catalog_conf`.
         conf: Spark confs; they take precedence over the user's own (see `lakekeeper.spark.installation`), and these
             over the ones set here. Packages and extensions are joined. With ``spark.jars`` nothing is downloaded.
@@ -90,6 +90,10 @@ def local_session(
     if _running():
         return _take_over(named | dict(conf or {}))
     prepare_environment()
+    if warehouse is not None:
+        warehouse.mkdir(
+            parents=True, exist_ok=True
+        )  # a catalog in a file of this directory does not create it
     given = _given(conf or {}, properties_file, master)
     settings = session_confs(
         named,

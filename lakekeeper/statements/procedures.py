@@ -7,7 +7,7 @@ A procedure has the name of the method of :class:`lakekeeper.api.Table` and its 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.api import Table, table
 from lakekeeper.arguments import columns_and_layout
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.parsed import Argument, Node, arguments, constants, dotted, table_parts
+from lakekeeper.spark.parsed import Node, arguments, dotted, evaluated, table_parts
 from lakekeeper.spi import Observer
+from lakekeeper.statements import recorded
 from lakekeeper.statements import result_rows as rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAMESPACE = ("lakekeeper", "system")
+OWN_CATALOG = f"spark.sql.catalog.{NAMESPACE[0]}"
+"""The conf of a user's catalog with our name, such as one of the REST catalog of this name."""
 _OBSERVER = "observer"
 
 
@@ -32,10 +35,14 @@ Frame = Callable[["SparkSession", Any], "DataFrame"]
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A method of a table as a procedure: its name, and how its result becomes rows."""
+    """A method of a table as a procedure: its name, and how its result becomes rows.
+
+    ``fleet`` is what a call without a table does, where that has a meaning.
+    """
 
     method: str
     frame: Frame
+    fleet: Callable[..., Any] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -46,10 +53,10 @@ class Procedure:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as it was parsed: the procedure's name, and the texts of its arguments."""
+    """A call of a procedure, and its arguments: a name (empty for a positional one) and a value for each."""
 
     name: str
-    given: list[Argument]
+    given: Sequence[tuple[str, Any]]
 
 
 def _one(columns: rows.Columns) -> Frame:
@@ -83,24 +90,36 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("advise", _one(rows.ADVICE)),
         Procedure("blocks", lambda _, frame: frame),
         Procedure("plan", lambda spark, plan: plan.to_frame(spark)),
-        Procedure("history", lambda spark, history: history.to_frame(spark)),
-        Procedure("cost", lambda spark, costs: costs.to_frame(spark)),
+        Procedure("history", lambda spark, history: history.to_frame(spark), recorded.history),
+        Procedure("cost", lambda spark, costs: costs.to_frame(spark), recorded.cost),
     )
 }
 
 
 def called(plan: Node) -> Call | None:
-    """The call of one of our procedures; None for another statement. Raises OptionError for an unknown procedure."""
+    """The call of one of our procedures; None for another statement.
+
+    Raises OptionError for an unknown procedure, unless the user has a catalog ``lakekeeper``, whose it may be.
+    """
     if plan.kind != "Call":
         return None
     named = plan.child("procedure")
     parts = named.strings("nameParts") if named.kind == "UnresolvedProcedure" else ()
     if tuple(part.lower() for part in parts[:2]) != NAMESPACE:
         return None
-    name = ".".join(parts[2:]).lower()
-    if name not in PROCEDURES:
-        raise OptionError("CALL", ".".join(parts), _one_of(name))
-    return Call(name, arguments(plan, "args"))
+    spark = plan.jvm.spark
+    if parts[-1].lower() not in PROCEDURES and spark.conf.get(OWN_CATALOG, None) is not None:
+        return None
+    return Call(procedure_name(parts[1:]), evaluated(spark, arguments(plan, "args")))
+
+
+def procedure_name(parts: Sequence[str]) -> str:
+    """The procedure that the parts of a name after ``lakekeeper`` mean. Raises OptionError for an unknown one."""
+    namespace, *rest = (part.lower() for part in parts)
+    name = ".".join(rest)
+    if namespace != NAMESPACE[1] or name not in PROCEDURES:
+        raise OptionError("CALL", ".".join((NAMESPACE[0], *parts)), _one_of(name))
+    return name
 
 
 def run_call(
@@ -108,7 +127,9 @@ def run_call(
 ) -> DataFrame:
     """Carry out a call. Raises OptionError for arguments that do not fit, else what the method raises."""
     procedure = PROCEDURES[call.name]
-    given = bound(spark, call.name, procedure.parameters, call.given)
+    given = bound(call.name, procedure.parameters, call.given)
+    if procedure.fleet is not None and "table" not in given:
+        return procedure.frame(spark, procedure.fleet(spark, **given))
     opened = table(spark, _table_name(spark, call.name, given.pop("table", None)))
     method = getattr(opened, procedure.method)
     if _OBSERVER in inspect.signature(method).parameters:
@@ -119,18 +140,13 @@ def run_call(
     return procedure.frame(spark, result)
 
 
-def bound(
-    spark: SparkSession, name: str, parameters: tuple[str, ...], given: list[Argument]
-) -> dict[str, Any]:
+def bound(name: str, parameters: tuple[str, ...], given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Parameter → value. Raises OptionError for a parameter that is unknown or given twice, and for too many."""
-    values = constants(spark, [argument.text for argument in given])
     found: dict[str, Any] = {}
-    for number, (argument, value) in enumerate(zip(given, values, strict=True)):
-        if not argument.name and number >= len(parameters):
-            raise OptionError(
-                name, argument.text, f"at most {len(parameters)} arguments: {', '.join(parameters)}"
-            )
-        parameter = argument.name or parameters[number]
+    for number, (named, value) in enumerate(given):
+        if not named and number >= len(parameters):
+            raise OptionError(name, value, f"at most {len(parameters)} arguments: {', '.join(parameters)}")
+        parameter = named or parameters[number]
         if parameter not in parameters:
             raise OptionError(
                 f"{name}({parameter} => …)", value, f"a parameter of {name}: {', '.join(parameters)}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.parsed import Node, arguments
+from lakekeeper.spark.parsed import Node, arguments, evaluated
 from lakekeeper.statements.procedures import Call, run_call
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _uses(statement: str, plan: Node) -> list[_Use]:
         name = ".".join(node.strings("name")).lower()
         if name in FUNCTIONS:
             start = int(node.plan.origin().startIndex().get())
-            call = Call(FUNCTIONS[name], arguments(node, "functionArgs"))
+            call = Call(FUNCTIONS[name], evaluated(plan.jvm.spark, arguments(node, "functionArgs")))
             found.append(_Use(start, _closing(statement, start), call))
     return found
 

@@ -9,7 +9,8 @@ import urllib.request
 
 import pytest
 
-from lakekeeper.cli.metrics import Watched, parse_address, serving
+from lakekeeper.cli.metrics import Watched, metrics_handler
+from lakekeeper.cli.server import parse_address, serving
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
@@ -31,7 +32,7 @@ def get(address: tuple[str, int] | None, path: str) -> tuple[int, str]:
 
 def test_metrics_and_health_follow_the_passes() -> None:
     watched = Watched(900)
-    with serving("0", watched) as address:
+    with serving("--metrics", "0", metrics_handler(watched)) as address:
         assert address is not None
         assert address[0] == "127.0.0.1"
         assert get(address, "/healthz") == (200, '{"status": "ok", "passes": 0, "error": ""}')
@@ -58,19 +59,22 @@ def test_a_pass_that_never_ends_is_not_healthy() -> None:
 @pytest.mark.parametrize("text", ["", "localhost", "1.2.3.4:", "x:y", "99999", "-1"])
 def test_a_bad_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(OptionError, match=r"--metrics"):
-        parse_address(text)
+        parse_address("--metrics", text)
 
 
 @pytest.mark.parametrize("text, address", [("9464", ("127.0.0.1", 9464)), ("10.0.0.7:1", ("10.0.0.7", 1))])
 def test_addresses(text: str, address: tuple[str, int]) -> None:
-    assert parse_address(text) == address
+    assert parse_address("--metrics", text) == address
 
 
 def test_an_address_that_is_taken_is_a_usage_error_and_none_serves_nothing() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OptionError, match="free"), serving(str(taken.getsockname()[1]), Watched(1)):
+        with (
+            pytest.raises(OptionError, match="free"),
+            serving("--metrics", str(taken.getsockname()[1]), metrics_handler(Watched(1))),
+        ):
             pass
-    with serving(None, Watched(1)) as address:
+    with serving("--metrics", None, metrics_handler(Watched(1))) as address:
         assert address is None

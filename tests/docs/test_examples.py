@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,3 +160,25 @@ def test_a_command_that_fails_fails_the_page() -> None:
         run(Block("sh", "make demo\n", 1), {}, Path("page.md"))
     with pytest.raises(AssertionError, match=r"page\.md:1: name 'missing' is not defined"):
         run(Block("python", "missing\n", 1), {}, Path("page.md"))
+
+
+@pytest.mark.spark
+@pytest.mark.delta
+@pytest.mark.iceberg
+@pytest.mark.slow
+def test_the_quickstart_begins_in_an_empty_folder_with_a_session_of_its_own(tmp_path: Path) -> None:
+    """The test above runs in the session of the tests, whose warehouse exists."""
+    python = [block.code for block in blocks((DOCS / "quickstart.md").read_text()) if block.kind == "python"]
+    path = os.pathsep.join([str(DOCS.parent), str(DOCS.parent / "adapters")])
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(python[:3])],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+        | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "warehouse" / "catalog.db").is_file()

@@ -23,12 +23,14 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.live import LivePass, Progress
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.sweep import PassContext, sweep
+from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 
@@ -735,3 +737,55 @@ def test_the_debt_is_what_was_due_whatever_the_budget() -> None:
     assert result.debt.query_seconds_per_day == 4 * 86_400
     assert result.to_dict()["debt"]["bytes"] == 200
     assert "maintenance debt: 345,600 query-seconds a day, 200 B to rewrite" in str(result)
+
+
+def test_no_task_of_a_paused_table_is_started() -> None:
+    watch, paused, other = Watch(), FakeTable(answers=DUE), FakeTable(answers=DUE)
+    watch.pause("a")
+    result = passed({"a": paused, "b": other}, watch=watch)
+    assert statuses(result) == {"a": "off", "b": "done"}
+    assert result.tables[0].reason.code == Code.PAUSED
+    assert (paused.looked, paused.ran) == ([], [])
+    watch.resume("a")
+    assert statuses(passed({"a": paused}, watch=watch)) == {"a": "done"}
+
+
+def test_a_table_that_is_paused_in_a_pass_finishes_its_task_and_starts_no_other() -> None:
+    watch = Watch()
+
+    class Pausing(FakeTable):
+        def recluster(self, **given: Any) -> MergeReport:
+            if not given["dry_run"]:
+                watch.pause("a")
+            return super().recluster(**given)
+
+    table = Pausing(answers=DUE)
+    (one,) = passed({"a": table}, watch=watch).tables
+    assert (table.verbs, one.status) == (["recluster"], "done")
+    assert {task.verb: task.state for task in one.tasks} == {"recluster": "done", "compact": "queued"}
+    assert "paused on the page of the service" in str(one.reason)
+
+
+def test_a_pass_can_be_watched_from_another_thread() -> None:
+    """What runs, how far it is, and what waits behind it; afterwards, what the pass has left."""
+    watch = Watch(Clock(now_ms=lambda: 5))
+    seen: list[LivePass] = []
+
+    class Seen(FakeTable):
+        def compact(self, **given: Any) -> MergeReport:
+            observer = given["observer"]
+            if observer is not None:
+                observer("planned", {"table": "a", "tasks": 4, "bytes": 100, "round": 1})
+                observer("written", {"table": "a", "rows": 5, "bytes": 30})
+                seen.append(watch.now())
+            return super().compact(**given)
+
+    settings = AutoSettings(("*",), ("compact", "recluster"), 900)
+    passed({"a": Seen(answers=DUE), "b": FakeTable(answers=DUE)}, watch=watch, settings=settings)
+    ((task, progress),) = seen[0].running
+    assert (task.key, progress) == (("a", "compact"), Progress(5, "rewriting", 1, 4, 30))
+    assert (progress.share, seen[0].began_ms, seen[0].names) == (0.25, 5, ("a", "b"))
+    assert {t.key for t in seen[0].queue(5)} == {("a", "recluster"), ("b", "compact"), ("b", "recluster")}
+    left = watch.now()
+    assert (left.began_ms, left.running) == (0, ())
+    assert {t.state for t in left.tasks} == {"done"}

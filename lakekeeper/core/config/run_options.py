@@ -284,3 +284,10 @@ class SessionOptions:
         "all private Java members that it uses.",
         scope="conf",
     )
+    sql_call_enabled: bool = option(
+        "sql.call.enabled",
+        False,
+        "Makes `lk.install` add `CALL lakekeeper.system.…`, table functions and views of lakekeeper to plain "
+        "`spark.sql` in its session (experimental).",
+        scope="conf",
+    )

@@ -255,6 +255,7 @@ class Code(str, Enum):
 
     # What automatic runs did with a table or a pattern
     DISABLED_ON_TABLE = "disabled_on_table", "lakekeeper.auto.enabled=false on the table"
+    PAUSED = "paused", "paused on the page of the service"
     DISABLED_BY_CONF = "disabled_by_conf", "lakekeeper.auto.enabled=false by conf"
     NO_VERB = "no_verb", "lakekeeper.auto.verbs on the table has no verb of this pass"
     NO_ADAPTER = "no_adapter", "matched by a pattern only, and no adapter for '{format}' is installed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-_VOID = frozenset({"meta", "rect", "path", "line", "col"})
+_VOID = frozenset({"meta", "rect", "path", "line", "col", "input"})
 
 
 class Markup(str):

@@ -1,0 +1,31 @@
+"""How the help of commands reads in 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+
+class Command(TyperCommand):
+    """A command whose arguments are listed by name alone: Typer adds the Python type, such as ``<list[str]>``."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument" and hasattr(parameter, "display_type"):
+                parameter.display_type = _untyped  # of this object alone
+
+
+def _untyped(_: Any) -> str:
+    return ""
+
+
+def plain_arguments(app: typer.Typer) -> None:
+    """Let all commands of ``app`` list their arguments by name alone, also those of its groups."""
+    for command in app.registered_commands:
+        command.cls = Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            plain_arguments(group.typer_instance)

@@ -1,0 +1,196 @@
+"""The page of a service over HTTP: for anyone who reaches the address to read, and with a token to pause tables.
+
+A request is refused unless its Host header names this server: a page of another site, whose name was made to lead to
+the loopback interface, cannot read it. A change is a POST that carries the token, so no other page can make one either.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from lakekeeper.cli.metrics import MetricsHandler, Watched
+from lakekeeper.cli.server import LOOPBACK, parse_address
+from lakekeeper.core.config.run_options import HistoryOptions
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.watch import Watch
+from lakekeeper.errors import OptionError, reason
+from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.page.head import POLICY
+from lakekeeper.page.service_page import ServiceView, control_page, service_page, table_page
+from lakekeeper.recording import prices_of
+
+TOKEN = "LAKEKEEPER_UI_TOKEN"  # noqa: S105 - the name of a variable
+_SHORTEST_TOKEN = 16
+_LONGEST_FORM = 4096  # bytes
+_OPERATIONS = 1000
+_SEE_OTHER = 303
+_LOG = logging.getLogger("lakekeeper")
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """Where the page is served, and who may change something there.
+
+    address      PORT or HOST:PORT; None: there is no page
+    extra_hosts  names under which browsers may reach it, besides those of the loopback interface
+    token        what a change must carry; empty: there are no changes. Never shown.
+    """
+
+    address: str | None
+    extra_hosts: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+
+    def check(self) -> None:
+        """Raises OptionError for an address that others reach without a name that allows it, and for a short token."""
+        if self.address is None:
+            return
+        host, _ = parse_address("--ui", self.address)
+        if not _is_loopback(host) and not self.extra_hosts:
+            raise OptionError(
+                "--ui", self.address,
+                f"{LOOPBACK}, or --ui-host NAME with the name by which browsers reach this machine: anyone there can "
+                "then read the names and the history of your tables",
+            )  # fmt: skip
+        if self.token and len(self.token) < _SHORTEST_TOKEN:
+            raise OptionError(TOKEN, "a shorter one", f"a token of at least {_SHORTEST_TOKEN} characters")
+
+    def admits(self, host: str) -> bool:
+        """Whether a Host header names this server."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return _is_loopback(name) or name in {each.lower() for each in self.extra_hosts}
+
+
+@dataclass(frozen=True)
+class ServicePages:
+    """What the pages of a service are made of."""
+
+    settings: PageSettings
+    watched: Watched
+    watch: Watch
+    history: HistoryOptions
+    pause_ms: int
+    clock: Clock = field(default_factory=Clock)
+
+    def view(self) -> ServiceView:
+        """What there is to see now."""
+        return ServiceView(
+            self.clock.now_ms(),
+            self.pause_ms,
+            self.watched.metrics,
+            self.watch.now(),
+            self.operations(),
+            prices_of(self.history),
+            bool(self.settings.token),
+        )
+
+    def operations(self, name: str = "") -> tuple[Operation, ...] | None:
+        """The newest operations, of one table or of all; None without a history, or while it cannot be read."""
+        if self.history.file is None:
+            return None
+        try:
+            store = HistoryStore(self.history.file)
+            if not name:
+                return store.operations(limit=_OPERATIONS)
+            known = TableId("", "", name.removeprefix("file:"))
+            tables = [table for table in store.tables() if str(table) == name or known.matches(str(table))]
+            return tuple(each for table in tables for each in store.operations(table, limit=_OPERATIONS))
+        except Exception as error:  # the page shows the rest
+            _LOG.debug("the history cannot be read: %s", reason(error))
+            return None
+
+    def change(self, form: Mapping[str, list[str]]) -> tuple[int, str]:
+        """Pause or resume a table as a form says: the status of the answer, and a message where it was refused."""
+        given = form.get("token", [""])[0]
+        if not self.settings.token or not hmac.compare_digest(given.encode(), self.settings.token.encode()):
+            return 403, "The token is not the one of this service."
+        for action, act in (("pause", self.watch.pause), ("resume", self.watch.resume)):
+            for name in form.get(action, ()):
+                if name not in self.view().names:
+                    return 404, "This service maintains no such table."
+                act(name)
+                _LOG.warning("%s: %s by the page of the service", name, f"{action}d")
+                return _SEE_OTHER, ""
+        return 400, "Choose a table to pause or resume."
+
+
+class PageHandler(MetricsHandler):
+    """Requests for the pages, and for ``/metrics`` and ``/healthz``."""
+
+    pages: ServicePages
+
+    def do_GET(self) -> None:  # noqa: N802  # the server calls it by this name
+        """Answer with a page."""
+        if not self._is_ours():
+            return
+        parts = urlsplit(self.path)
+        if parts.path in ("/metrics", "/healthz"):
+            super().do_GET()
+        elif parts.path == "/":
+            self.answer(200, _HTML, service_page(self.pages.view()), _HEADERS)
+        elif parts.path == "/tables" and self.pages.settings.token:
+            self.answer(200, _HTML, control_page(self.pages.view()), _HEADERS)
+        elif parts.path == "/table":
+            self._table(parse_qs(parts.query).get("name", [""])[0])
+        else:
+            self.answer(404, _TEXT, "see /, /metrics and /healthz\n", _HEADERS)
+
+    def do_POST(self) -> None:  # noqa: N802  # the server calls it by this name
+        """Pause or resume a table."""
+        if not self._is_ours():
+            return
+        length = self.headers.get("Content-Length", "")
+        if self.path != "/tables" or not length.isdigit() or int(length) > _LONGEST_FORM:
+            self.close_connection = True  # the body is not read
+            self.answer(404 if self.path != "/tables" else 413, _TEXT, "refused\n", _HEADERS)
+            return
+        form = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))
+        code, message = self.pages.change(form)
+        if code == _SEE_OTHER:
+            self.answer(code, _TEXT, "", {**_HEADERS, "Location": "/tables"})
+        else:
+            self.answer(code, _HTML, control_page(self.pages.view(), message), _HEADERS)
+
+    def _table(self, name: str) -> None:
+        view = self.pages.view()
+        if name in view.names:
+            self.answer(200, _HTML, table_page(view, name, self.pages.operations(name)), _HEADERS)
+        else:
+            self.answer(404, _TEXT, "this service maintains no such table\n", _HEADERS)
+
+    def _is_ours(self) -> bool:
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) == 1 and self.pages.settings.admits(hosts[0]):
+            return True
+        self.close_connection = True
+        self.answer(421, _TEXT, "this server has another name: see --ui-host\n", _HEADERS)
+        return False
+
+
+def page_handler(pages: ServicePages) -> type[PageHandler]:
+    """The handler for a service."""
+    return type("Handler", (PageHandler,), {"watched": pages.watched, "pages": pages})
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

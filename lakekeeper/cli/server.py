@@ -1,0 +1,71 @@
+"""HTTP servers of a service: on a thread of their own, on the loopback interface unless another address is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
+
+from lakekeeper.errors import OptionError
+
+LOOPBACK = "127.0.0.1"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers a request with one text. Requests are not logged, and answers hide the version of Python."""
+
+    timeout = 10  # seconds without a byte, after which a connection is closed
+    server_version = "lakekeeper"
+    sys_version = ""
+
+    def answer(self, code: int, kind: str, body: str, headers: Mapping[str, str] = _NOTHING) -> None:
+        """Send the whole answer; ``kind`` is its content type."""
+        data = body.encode()
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Requests are not logged."""
+
+
+@contextmanager
+def serving(
+    option: str, address: str | None, handler: type[BaseHTTPRequestHandler]
+) -> Iterator[tuple[str, int] | None]:
+    """Serve while the context lasts, at ``PORT`` or ``HOST:PORT``; yields the address, None without one.
+
+    Raises OptionError, which names the ``option``, for an address that cannot be served at.
+    """
+    if address is None:
+        yield None
+        return
+    host, port = parse_address(option, address)
+    try:
+        server = ThreadingHTTPServer((host, port), handler)
+    except OSError as error:
+        raise OptionError(option, address, f"an address that is free ({error.strerror})") from error
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="lakekeeper-http", daemon=True)
+    thread.start()
+    try:
+        yield host, server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def parse_address(option: str, text: str) -> tuple[str, int]:
+    """``9464`` → (loopback, 9464); ``10.0.0.7:9464``. Raises OptionError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        raise OptionError(option, text, "PORT or HOST:PORT, e.g. 9464")
+    return host or LOOPBACK, int(port)

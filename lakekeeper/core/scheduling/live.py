@@ -1,0 +1,67 @@
+"""The pass in progress, as a value: what is queued, what runs, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakekeeper.core.scheduling.queue import priority
+from lakekeeper.core.scheduling.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running task is.
+
+    step      ``planning``, ``rewriting``, ``committing`` or ``deleting``
+    finished  groups that are written, or files that are deleted; of ``total``
+    bytes     written so far
+    """
+
+    began_ms: int
+    step: str = "planning"
+    finished: int = 0
+    total: int = 0
+    bytes: int = 0
+
+    @property
+    def share(self) -> float:
+        """The finished share of the work, 0 to 1; 0 while it is not known how much there is."""
+        return min(self.finished / self.total, 1.0) if self.total else 0.0
+
+    def after(self, phase: str, facts: dict[str, int]) -> Progress:
+        """With one more phase of the run, and the counts that it reports."""
+        if phase == "planned":
+            counts = facts.get("tasks", facts.get("files", 0))
+            return replace(
+                self, step="rewriting" if "tasks" in facts else "deleting", finished=0, total=counts
+            )
+        if phase == "written":
+            return replace(self, finished=self.finished + 1, bytes=self.bytes + facts.get("bytes", 0))
+        if phase == "before_commit":
+            return replace(self, step="committing")
+        if phase == "deleted":
+            return replace(self, finished=self.finished + facts.get("files", 0))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class LivePass:
+    """A pass in progress, or between two passes what the last one left.
+
+    began_ms   of the pass in progress; 0 between two passes
+    names      tables of the pass
+    tasks      those that are planned so far, by table and verb
+    running    progress of the tasks that run
+    paused     tables of which no task is started
+    """
+
+    began_ms: int = 0
+    names: tuple[str, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    running: tuple[tuple[Task, Progress], ...] = ()
+    paused: frozenset[str] = frozenset()
+
+    def queue(self, now_ms: int) -> list[Task]:
+        """The tasks that wait, highest priority first; those that were held back in this pass come last."""
+        waiting = [task for task in self.tasks if task.state == "queued"]
+        return sorted(waiting, key=lambda task: (task.reason is not None, -priority(task, now_ms)))

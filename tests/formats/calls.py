@@ -1,0 +1,44 @@
+"""Statements of lakekeeper, each with the Python call that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lakekeeper as lk
+
+LOGGED = {
+    "run_ids",
+    "duration_ms",
+    "version_before",
+    "version_after",
+    "version",
+    "run_id",
+    "added_bytes_count",
+}
+"""Columns that differ between two runs on two tables with the same rows."""
+
+CALLS: dict[str, tuple[str, Callable[[lk.Table], Any]]] = {
+    "alter": ("ALTER TABLE {t} RECLUSTER FINAL", lambda t: t.recluster(final=True)),
+    "alter_where": ("alter table {t} recluster where k < 500", lambda t: t.recluster(where="k < 500")),
+    "recluster": ("CALL lakekeeper.system.recluster('{t}', 'k')", lambda t: t.recluster("k")),
+    "compact": (
+        "CALL lakekeeper.system.compact(table => '{t}', options => map('min-input-files', '2'))",
+        lambda t: t.compact(options={"min-input-files": "2"}),
+    ),
+    "compact_dry": (
+        "CALL lakekeeper.system.compact(dry_run => true, table => '{t}')",
+        lambda t: t.compact(dry_run=True),
+    ),
+    "merge_deletes": ("CALL lakekeeper.system.merge_deletes('{t}')", lambda t: t.merge_deletes()),
+    "delete": ("CALL lakekeeper.system.delete('{t}', 'id = 7')", lambda t: t.delete("id = 7")),
+    "drop_partition": (
+        "CALL lakekeeper.system.drop_partition('{t}', where => 'k < 10', force => true)",
+        lambda t: t.drop_partition("k < 10", force=True),
+    ),
+    "vacuum": (
+        "CALL lakekeeper.system.vacuum('{t}', dry_run => true, retention_hours => 200.0)",
+        lambda t: t.vacuum(dry_run=True, retention_hours=200.0),
+    ),
+    "compact_metadata": ("CALL lakekeeper.system.compact_metadata('{t}')", lambda t: t.compact_metadata()),
+}
