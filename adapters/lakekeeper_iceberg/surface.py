@@ -39,6 +39,7 @@ org.apache.iceberg.expressions.Binder: bind/3
 org.apache.iceberg.expressions.Expressions: alwaysFalse/0 alwaysTrue/0
 org.apache.iceberg.io.CloseableIterable: combine/2 empty/0
 org.apache.iceberg.types.TypeUtil: indexById/1
+org.apache.iceberg.types.Types$StringType: get/0
 org.apache.iceberg.util.JsonUtil: mapper/0
 org.apache.iceberg.DataFiles: builder/1
 org.apache.iceberg.SnapshotParser: fromJson/1 toJson/1

@@ -329,6 +329,22 @@ def test_statistics_are_computed_where_they_are_missing(run: Run, spark: SparkSe
 
 
 @both
+def test_rows_expire_by_a_rule_alone(run: Run, spark: SparkSession, table: str) -> None:
+    count = spark.table(table).count()
+    assert run("expire-rows", table, "--yes").code == 2
+    rule = ("--option", "lifecycle.column=at", "--option", "lifecycle.retain=30d")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (at DATE)")
+    spark.sql(f"INSERT INTO {table} (id, at) VALUES (9001, DATE'2020-01-01'), (9002, current_date())")
+    planned = run("expire-rows", table, *rule, "--dry-run", "--json").json
+    assert planned["status"] == "planned"
+    done = run("expire-rows", table, *rule, "--yes", "--json").json
+    assert (done["status"], done["deleted_rows_count"]) == ("done", 1)
+    assert spark.table(table).count() == count + 1
+    assert "no row is expired" in run("expire-rows", table, *rule, "--yes").out
+    assert run("expire-rows", table, "--option", "lifecycle.retain=1h", "--yes").code == 2
+
+
+@both
 def test_a_key_is_stored_shown_and_removed(run: Run, spark: SparkSession, table: str) -> None:
     tried = run("cluster-by", table, "k,id", "--dry-run")
     assert (tried.code, "none would become (k, id)" in tried.out) == (0, True)
