@@ -22,7 +22,7 @@ _CONNECTOR = "org.apache.spark.sql.connector"
 _PROCEDURES = f"{_CONNECTOR}.catalog.procedures"
 SURFACE = {
     f"{_CONNECTOR}.catalog.CatalogManager": {".catalogs"},
-    f"{_CONNECTOR}.catalog.ProcedureCatalog": {"loadProcedure/1", "listProcedures/1"},
+    f"{_CONNECTOR}.catalog.ProcedureCatalog": {"loadProcedure/1"},
     f"{_PROCEDURES}.UnboundProcedure": {"bind/1"},
     f"{_PROCEDURES}.BoundProcedure": {"parameters/0", "isDeterministic/0", "call/1"},
     f"{_PROCEDURES}.ProcedureParameter": {"in/2"},
