@@ -107,14 +107,22 @@ def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:
     assert tally["Fault"] > 20
 
 
-@pytest.mark.parametrize("kind", sorted(CALLS))
-def test_a_read_that_fails_once_before_anything_is_written_costs_nothing(kind: str) -> None:
-    """A vacuum reads some hundred notes: a store that throttles a few of them may not end each vacuum."""
+ENDS = ("storage.expire", "storage.delete", "storage.move")
+"""What a vacuum does once its list is written."""
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(set(CALLS) - {"trash"})
+)  # it also writes an entry, which is not repeated
+def test_a_call_that_fails_once_before_anything_is_deleted_costs_nothing(kind: str) -> None:
+    """A vacuum reads some hundred notes and writes a few: a store that throttles some may not end each vacuum."""
     counted = Port()
     assert shot(made(linear=False), counted, **CALLS[kind]) == "done"
-    first = next(at for at, name in enumerate(counted.calls) if name in ("notes.keep", "notes.replace"))
+    first = next(at for at, name in enumerate(counted.calls) if name in ENDS)
     looks = range(counted.calls.index("notes.read"), first)
-    assert {"notes.read", "storage.versions", "storage.look"} <= {counted.calls[at] for at in looks}
+    assert {"notes.read", "notes.replace", "storage.versions", "storage.look"} <= {
+        counted.calls[at] for at in looks
+    }
     ended = {at: shot(made(linear=False), Port(at, "before"), **CALLS[kind]) for at in looks}
     assert {at: said for at, said in ended.items() if said != "done"} == {}
 

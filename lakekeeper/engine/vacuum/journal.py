@@ -26,6 +26,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     proof,
 )
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.retries import BEFORE_WORK, patiently
 from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
 from lakekeeper.engine.trash.entries import CURSOR
@@ -126,8 +127,9 @@ class Records:
         while not registration.stands():  # another vacuum took us for dead, and our list away
             registration = self._listing(plan, parts)
         text = proof(plan, self.run_id, self.clock.now_ms())
-        self.notes.replace(f"vacuum/{self.run_id}/proof.json", text)
-        if self.notes.read(f"vacuum/{self.run_id}/proof.json") != text:
+        place = f"vacuum/{self.run_id}/proof.json"
+        patiently(lambda: self.notes.replace(place, text), self.clock, BEFORE_WORK)
+        if patiently(lambda: self.notes.read(place), self.clock, BEFORE_WORK) != text:
             raise AdapterError(
                 f"{plan.table}: the list of files to delete could not be recorded; nothing was deleted"
             )
@@ -153,7 +155,9 @@ class Records:
                 timeout_ms=self.timeout_ms,
             )
             standing = register(self.notes, plan.table, intent, self.clock)
-        write_parts(self.notes, list_of(self.run_id), parts, first)
+        patiently(
+            lambda: write_parts(self.notes, list_of(self.run_id), parts, first), self.clock, BEFORE_WORK
+        )
         self._registration = standing
         return standing
 
