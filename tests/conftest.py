@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.conf import RuntimeConfig
 
+pytest.register_assert_rewrite("lakekeeper.testing")  # before any test imports a part of a contract by itself
 _numbers = itertools.count()
 _OFTEN = (
     "BytesToString", "Encoders", "PythonErrorUtils", "PythonSQLUtils", "PythonUtils", "functions",

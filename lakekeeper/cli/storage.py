@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     app.command()(vacuum)
     app.command(short_help="Delete partitions, and keep them in the trash.")(drop_partition)
-    app.command()(expire_rows)
+    app.command(short_help="Delete rows that a lifecycle rule expires.")(expire_rows)
     app.command()(compact_metadata)
     app.add_typer(trash)
 

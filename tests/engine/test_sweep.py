@@ -775,8 +775,8 @@ def test_a_pass_can_be_watched_from_another_thread() -> None:
         def compact(self, **given: Any) -> MergeReport:
             observer = given["observer"]
             if observer is not None:
-                observer("planned", {"table": "a", "tasks": 4, "bytes": 100, "round": 1})
-                observer("written", {"table": "a", "rows": 5, "bytes": 30})
+                observer("planned", {"run_id": "r-1", "table": "a", "tasks": 4, "bytes": 100, "round": 1})
+                observer("written", {"run_id": "r-1", "table": "a", "rows": 5, "bytes": 30})
                 seen.append(watch.now())
             return super().compact(**given)
 
