@@ -130,7 +130,7 @@ def test_a_table_is_paused_and_resumed_by_who_has_the_token(
         assert "paused (idle)" in Page(controlled.ask("GET", "/")[1]).text
         assert controlled.post(token=TOKEN, resume=HOSTILE)[0] == 303
         assert not watch.is_paused(HOSTILE)
-    assert f"{HOSTILE}: paused by the page of the service" in caplog.text
+    assert f"{HOSTILE}: paused by the page of the service" in caplog.messages
     assert TOKEN not in caplog.text
     assert TOKEN not in repr(controlled.pages)
 
