@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper.testing.listing import may_match, must_match
 from lakekeeper.testing.predicate import parse
@@ -190,11 +190,7 @@ class MemoryDeletes:
 
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         """One attempt, with the faults and races that the adapter was given."""
-        outcome = self._adapter.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self._adapter.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        fault = self._adapter.attempt()
         goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
         run = run_folder(snapshot.table_uuid, run_id)
         with self._store.lock:
@@ -208,8 +204,7 @@ class MemoryDeletes:
                     files[now.file.path] = now
                     added.append(now.file.path)
             number = self._store.apply("DELETE", lambda at: replace(at, files=files), run_id)
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        self._adapter.answer(fault)
         return Commit(number, run_id, tuple(goes), tuple(added))
 
     def _replaced(self, entry: Entry | None, made: Entry | frozenset[int] | None, run: str) -> Entry | None:
@@ -263,18 +258,13 @@ class MemoryDeletes:
         dangling = self._store.version(snapshot.version).dangling
         if not dangling:
             return Tidied()
-        outcome = self._adapter.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self._adapter.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        fault = self._adapter.attempt()
         with self._store.lock:
             gone = [path for path in dangling if path not in self._store.current.dangling]
             if gone:
                 raise Conflict(f"{self._adapter.table}: {gone[0]} is gone already", "another tidying")
             number = self._store.apply("lakekeeper", lambda now: _without_dangling(now, dangling), run_id)
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        self._adapter.answer(fault)
         return Tidied(number, len(dangling))
 
 

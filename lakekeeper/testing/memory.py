@@ -229,19 +229,14 @@ class MemoryAdapter:
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         """One attempt; raises Conflict, Rejected or Unknown."""
-        outcome = self.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self.table}: no answer to the commit")
+        fault = self.attempt()
         with self.store.lock:
             now = self.store.current
             self.check_inputs(rewrites, snapshot)
             tagged = self.store.settings.stores_level
             change = replacement(rewrites, now, tagged=tagged)
             number = self.store.apply("lakekeeper", lambda _: change, run_id)
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self.table}: no answer to the commit")
+        self.answer(fault)
         removed = tuple(path for r in rewrites for path, is_now in r.inputs_now.items() if is_now is not None)
         return Commit(
             version=number,
@@ -252,11 +247,24 @@ class MemoryAdapter:
         )
 
     def attempt(self) -> Fault | None:
-        """Count an attempt to commit, let a race happen, and return the fault that is due."""
+        """Count an attempt to commit, let a race happen, and raise the fault that is due before the commit.
+
+        One that is due after it is returned, for :meth:`answer`.
+        """
         self.store.touched.attempts += 1
         if self.faults.races:
             self.faults.races.popleft()()
-        return self.faults.outcomes.popleft() if self.faults.outcomes else None
+        fault = self.faults.outcomes.popleft() if self.faults.outcomes else None
+        if fault == "rejected":
+            raise Rejected(f"{self.table}: the commit was refused")
+        if fault == "unknown, lost":
+            raise Unknown(f"{self.table}: no answer to the commit")
+        return fault
+
+    def answer(self, fault: Fault | None) -> None:
+        """The answer to an attempt that has landed: Unknown where it is lost."""
+        if fault == "unknown, landed":
+            raise Unknown(f"{self.table}: no answer to the commit")
 
     @property
     def deletes(self) -> MemoryDeletes:

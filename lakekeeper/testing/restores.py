@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.errors import Rejected, Unknown, Unsupported
+from lakekeeper.errors import Rejected, Unsupported
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper.testing.deletes import fresh
 from lakekeeper.testing.values import Row
@@ -57,11 +57,7 @@ class MemoryRestores:
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
         """One attempt, with the faults and races that the adapter was given."""
-        outcome = self._adapter.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self._adapter.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        fault = self._adapter.attempt()
         with self._store.lock:
             later = self._store.versions[since + 1 :]
             if any(version.number in self._store.expired for version in later):
@@ -74,8 +70,7 @@ class MemoryRestores:
             number = self._store.apply(
                 "WRITE", lambda now: replace(now, files={**now.files, **added}), run_id
             )
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        self._adapter.answer(fault)
         return Commit(number, run_id, (), tuple(added))
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.errors import Rejected, Unknown
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper.testing.values import Statistics
 from lakekeeper.testing.versions import Entry, Version
@@ -45,11 +44,7 @@ class MemoryStatistics:
 
     def commit(self, computed: Computed, run_id: str) -> int | None:
         """One attempt, with the faults and races that the adapter was given."""
-        outcome = self._adapter.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self._adapter.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        fault = self._adapter.attempt()
         then, described = computed.native
         with self._store.lock:
             now = self._store.current
@@ -65,8 +60,7 @@ class MemoryStatistics:
             number = self._store.apply(
                 "lakekeeper", lambda at: replace(at, files={**at.files, **found}), run_id
             )
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        self._adapter.answer(fault)
         return number
 
     def landed(self, computed: Computed, run_id: str) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.model.run_name import RunName
-from lakekeeper.errors import Conflict, NotFound, Rejected, UndoError, Unknown
+from lakekeeper.errors import Conflict, NotFound, UndoError
 from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper.testing.versions import LAYOUT, Entry, Version
 
@@ -74,11 +74,7 @@ class MemoryUndos:
 
     def commit(self, reversal: Reversal, run_id: str) -> Commit:
         """One attempt, with the faults and races that the adapter was given."""
-        outcome = self._adapter.attempt()
-        if outcome == "rejected":
-            raise Rejected(f"{self._adapter.table}: the commit was refused")
-        if outcome == "unknown, lost":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        fault = self._adapter.attempt()
         back, made = reversal.native
         with self._store.lock:
             now = self._store.current
@@ -90,8 +86,7 @@ class MemoryUndos:
                 raise Conflict(f"{self._adapter.table}: {winner} came first", winner)
             kept = {path: entry for path, entry in now.files.items() if path not in made}
             number = self._store.apply("lakekeeper", lambda at: replace(at, files={**kept, **back}), run_id)
-        if outcome == "unknown, landed":
-            raise Unknown(f"{self._adapter.table}: no answer to the commit")
+        self._adapter.answer(fault)
         return Commit(number, run_id, tuple(made), tuple(back))
 
     def _layout(self, number: int) -> tuple[object, int]:
