@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from lakekeeper.core.config.options import resolve
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("lakekeeper")
+_Amount = TypeVar("_Amount", int, float)
 _IN_SESSION = " in session"
 _APPLICATIONS: WeakKeyDictionary[SparkSession, dict[str, Application]] = WeakKeyDictionary()
 """Session → format → the application as an operation on a table of that format has seen it."""
@@ -129,14 +130,9 @@ class FleetMemory:
 
     def rewritten_bytes(self, now_ms: int) -> int:
         """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, as far as it is known."""
-        mine = sum(size for at, size in self._rewritten if at > now_ms - DAY_MS)
-        if self._store is None:
-            return mine
-        try:
-            return max(mine, self._store.rewritten_bytes("auto", now_ms - DAY_MS))
-        except Exception as error:  # the history is down: what this process knows is left
-            _warn(error)
-            return mine
+        since = now_ms - DAY_MS
+        mine = sum(size for at, size in self._rewritten if at > since)
+        return self._at_least(mine, lambda store: store.rewritten_bytes("auto", since))
 
     def core_seconds(self, now_ms: int, name: str | None = None, table: TableId | None = None) -> float:
         """Core-seconds that automatic runs have used in the 24 hours before ``now_ms``, as far as it is known.
@@ -145,10 +141,14 @@ class FleetMemory:
         """
         since = now_ms - DAY_MS
         mine = sum(used for at, whose, used in self._used if at > since and name in (None, whose))
+        return self._at_least(mine, lambda store: store.core_seconds("auto", since, table))
+
+    def _at_least(self, mine: _Amount, recorded: Callable[[HistoryStore], _Amount]) -> _Amount:
+        """What this process has used, or what the history has recorded of all processes, whichever is more."""
         if self._store is None:
             return mine
         try:
-            return max(mine, self._store.core_seconds("auto", since, table))
+            return max(mine, recorded(self._store))
         except Exception as error:  # the history is down: what this process knows is left
             _warn(error)
             return mine

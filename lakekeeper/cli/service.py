@@ -51,8 +51,8 @@ def repeat(
     settings = settings_from(options)
     if not setup.silent:
         typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
-    watched, watch = Watched(settings.pause_seconds), Watch()
-    pages = ServicePages(page, watched, watch, options.history, int(settings.pause_seconds * 1000))
+    watched = Watched(settings.pause_seconds)
+    pages = ServicePages(page, watched, Watch(), options.history, int(settings.pause_seconds * 1000))
     with (
         serving("--metrics", metrics, metrics_handler(watched)) as served,
         serving("--ui", page.address, page_handler(pages)) as shown,
@@ -61,14 +61,14 @@ def repeat(
             typer.echo("lakekeeper auto: metrics at http://{}:{}/metrics".format(*served), err=True)
         if shown and not setup.silent:
             typer.echo("lakekeeper auto: page at http://{}:{}/".format(*shown), err=True)
-        return _passes(setup, options, settings, (watched, watch), once=once, dry_run=dry_run)
+        return _passes(setup, options, settings, pages, once=once, dry_run=dry_run)
 
 
 def _passes(
     setup: Setup,
     options: Options,
     settings: AutoSettings,
-    seen: tuple[Watched, Watch],
+    pages: ServicePages,
     *,
     once: bool,
     dry_run: bool,
@@ -77,7 +77,7 @@ def _passes(
     memory = FleetMemory(session_store(spark, options.history))
     backoffs = None if once else Backoffs.between(settings.pause_seconds)
     alerts = Alerts(settings.alert_command)
-    service = _Service(setup, spark, settings, memory, *seen, alerts, backoffs)
+    service = _Service(setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs)
     interrupts = current()
     with interrupts.draining() as stopped:
         while True:

@@ -158,10 +158,11 @@ def expire_rows(
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
-    if not (dry_run or yes):
-        require_terminal()
+    asks = not (dry_run or yes)
+    if asks:
+        require_terminal()  # before Spark starts
     opened = setup.table(table)
-    if not dry_run and not yes:
+    if asks:
         planned = opened.expire_rows(dry_run=True, options=options)
         typer.echo(str(planned), err=True)
         if planned.due_data_files_count and not agreed(f"Delete the expired rows of {table}?"):

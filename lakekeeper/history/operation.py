@@ -176,13 +176,12 @@ def ended(report: Report) -> Ended:
             metrics,
             version_before=report.version_before,
             version_after=report.version_after,
-            run_ids=tuple(filter(None, (report.run_id,))),
+            run_ids=_run_ids(report),
         )
     if isinstance(report, RestoreReport):
         status = "idle" if report.already else "done"
         reason = Reason.of(Code.NOTHING_TO_DO if report.already else Code.DONE)
-        run_ids = tuple(filter(None, (report.run_id,)))
-        return Ended(status, reason, metrics, version_after=report.version, run_ids=run_ids)
+        return Ended(status, reason, metrics, version_after=report.version, run_ids=_run_ids(report))
     if isinstance(report, UndoReport):
         return Ended(
             report.status,
@@ -190,7 +189,7 @@ def ended(report: Report) -> Ended:
             metrics,
             version_before=report.version_before,
             version_after=report.version_after,
-            run_ids=tuple(filter(None, (report.run_id,))),
+            run_ids=_run_ids(report),
         )
     if isinstance(report, LifecycleReport | StatisticsReport):
         return Ended(
@@ -199,13 +198,20 @@ def ended(report: Report) -> Ended:
             metrics,
             version_before=report.version_before,
             version_after=report.version_after,
-            run_ids=report.run_ids
-            if isinstance(report, StatisticsReport)
-            else (report.run_id,) * report.changed,
+            run_ids=_run_ids(report),
         )
     status = "done" if report.changed else "idle"
     reason = Reason.of(Code.DONE if report.changed else Code.NOTHING_TO_DO)
     return Ended(status, reason, metrics, version_after=report.version)
+
+
+def _run_ids(
+    report: DeleteReport | LifecycleReport | RestoreReport | StatisticsReport | UndoReport,
+) -> tuple[str, ...]:
+    """The runs that committed something."""
+    if isinstance(report, StatisticsReport):
+        return report.run_ids
+    return (report.run_id,) if report.run_id else ()
 
 
 def _merge(report: MergeReport, metrics: Metrics) -> Ended:

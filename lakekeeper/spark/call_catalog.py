@@ -75,11 +75,8 @@ def remove_from_session(jvm: Jvm, name: str) -> None:
     _catalogs(jvm).remove(name)
 
 
-class _Unbound(JavaObject):
-    """A procedure by its name."""
-
-    class Java:
-        implements = (f"{_PROCEDURES}.UnboundProcedure",)
+class _Procedure(JavaObject):
+    """A procedure by its name, as Spark's ``Procedure``."""
 
     def __init__(self, jvm: Jvm, parts: Sequence[str], run: Run) -> None:
         self._jvm, self._parts, self._run = jvm, parts, run
@@ -90,24 +87,26 @@ class _Unbound(JavaObject):
     def description(self) -> str:
         return f"the maintenance call {self.name()} of lakekeeper"
 
+
+class _Unbound(_Procedure):
+    """A procedure without arguments yet."""
+
+    class Java:
+        implements = (f"{_PROCEDURES}.UnboundProcedure",)
+
     def bind(self, given: Any) -> _Bound:
         return _Bound(self._jvm, self._parts, self._run, given)
 
 
-class _Bound(JavaObject):
+class _Bound(_Procedure):
     """A procedure with the arguments of one call: its parameters are what was given, as it was given."""
 
     class Java:
         implements = (f"{_PROCEDURES}.BoundProcedure",)
 
     def __init__(self, jvm: Jvm, parts: Sequence[str], run: Run, given: Any) -> None:
-        self._jvm, self._parts, self._run, self._given = jvm, parts, run, given
-
-    def name(self) -> str:
-        return self._parts[-1]
-
-    def description(self) -> str:
-        return f"the maintenance call {self.name()} of lakekeeper"
+        super().__init__(jvm, parts, run)
+        self._given = given
 
     def isDeterministic(self) -> bool:  # noqa: N802  # Spark calls it by this name
         return False

@@ -68,17 +68,13 @@ def _plain(report: DeleteReport | RestoreReport | UndoReport) -> list[Row]:
     return [_fields(report)]
 
 
-def _lifecycle(report: LifecycleReport) -> list[Row]:
-    return [_fields(report) | {"reason": str(report.ended)}]
-
-
-def _metadata(report: MetadataReport) -> list[Row]:
+def _reasoned(report: LifecycleReport | MetadataReport | StatisticsReport) -> list[Row]:
     return [_fields(report) | {"reason": str(report.ended)}]
 
 
 def _statistics(report: StatisticsReport) -> list[Row]:
-    files, run_ids = list(report.statistics_files), list(report.run_ids)
-    return [_fields(report) | {"reason": str(report.ended), "statistics_files": files, "run_ids": run_ids}]
+    [row] = _reasoned(report)
+    return [row | {"statistics_files": list(report.statistics_files), "run_ids": list(report.run_ids)}]
 
 
 def _key(report: KeyReport) -> list[Row]:
@@ -145,7 +141,7 @@ LIFECYCLE = Columns(
     "deleted_rows_count BIGINT, touched_data_files_count BIGINT, unread_data_files_count BIGINT, status STRING, "
     "reason STRING, where STRING, due_data_files_count BIGINT, due_bytes_count BIGINT, due_whole_files_count BIGINT, "
     "due_rows_count BIGINT, version_before BIGINT, version_after BIGINT, run_id STRING, duration_ms BIGINT",
-    _lifecycle,
+    _reasoned,
 )
 RESTORE = Columns(
     "name STRING, kind STRING, rows BIGINT, files BIGINT, bytes BIGINT, status STRING, version BIGINT, "
@@ -160,7 +156,7 @@ UNDO = Columns(
 )
 METADATA = Columns(
     "files_before BIGINT, files_after BIGINT, status STRING, reason STRING, version BIGINT, duration_ms BIGINT",
-    _metadata,
+    _reasoned,
 )
 STATISTICS = Columns(
     "described_data_files_count BIGINT, read_bytes_count BIGINT, statistics_files ARRAY<STRING>, status STRING, "
