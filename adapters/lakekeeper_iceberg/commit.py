@@ -262,8 +262,7 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
 
     Raises LostRace, Conflict or Rejected if the snapshot is known not to be in the table, and Unknown otherwise.
     """
-    if jvm.has_missed_a_version(table.operations()):
-        raise Conflict(f"{name}: the newest metadata could not be read; nothing was committed")
+    require_newest(jvm, name, table)
     try:
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)
@@ -285,6 +284,23 @@ def _has_moved(table: Any, base: Any) -> bool:
         for each in (base, now)
     )
     return before != after
+
+
+def require_newest(jvm: Iceberg, name: str, table: Any) -> None:
+    """Raise Conflict if the table's operations have skipped a version that they failed to read."""
+    if jvm.has_missed_a_version(table.operations()):
+        raise Conflict(f"{name}: the newest metadata could not be read; nothing was committed")
+
+
+def swap(name: str, what: str, table: Any, base: Any, updated: Any) -> None:
+    """Commit ``what``, a change of metadata that makes no snapshot. Raises LostRace, Rejected or Unknown."""
+    try:
+        table.operations().commit(base, updated)
+    except Exception as error:
+        lost, text = certain_failure(name, error)
+        if lost:
+            raise LostRace(f"{name}: {text}") from error
+        raise Rejected(f"{name}: the catalog refused {what}: {text}") from error
 
 
 def certain_failure(name: str, error: Exception) -> tuple[bool, str]:

@@ -17,10 +17,10 @@ from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.errors import Conflict, LakekeeperError, LostRace, OptionError, Rejected, reason
+from lakekeeper.errors import Conflict, LakekeeperError, OptionError, Rejected, reason
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_iceberg.changes import ancestors
-from lakekeeper_iceberg.commit import certain_failure
+from lakekeeper_iceberg.commit import require_newest, swap
 from lakekeeper_iceberg.keys import Field, SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 
@@ -146,8 +146,7 @@ class IcebergStatistics:
             table = self.table()
             base = table.operations().current()
             self._require_same(base, made.due)
-            if self.jvm.has_missed_a_version(table.operations()):
-                raise Conflict(f"{self.name}: the newest metadata could not be read; nothing was committed")
+            require_newest(self.jvm, self.name, table)
             if base.snapshot(made.due.snapshot) is None:
                 return None
             try:
@@ -163,17 +162,8 @@ class IcebergStatistics:
                 raise Rejected(
                     f"{self.name}: the statistics could not be prepared: {reason(error)}"
                 ) from error
-            self._swap(table, base, updated)
+            swap(self.name, "the statistics", table, base, updated)
         return made.due.snapshot
-
-    def _swap(self, table: Any, base: Any, updated: Any) -> None:
-        try:
-            table.operations().commit(base, updated)
-        except Exception as error:
-            lost, text = certain_failure(self.name, error)
-            if lost:
-                raise LostRace(f"{self.name}: {text}") from error
-            raise Rejected(f"{self.name}: the catalog refused the statistics: {text}") from error
 
     def landed(self, computed: Computed, run_id: str) -> int | None:
         """See ``spi.Statistics.landed``: whether the metadata names the files."""

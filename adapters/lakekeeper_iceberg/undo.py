@@ -19,10 +19,10 @@ from typing import Any
 
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.text.formatting import counted
-from lakekeeper.errors import Conflict, LakekeeperError, LostRace, NotFound, Rejected, UndoError, reason
+from lakekeeper.errors import LakekeeperError, NotFound, Rejected, UndoError, reason
 from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper_iceberg.changes import RUN_ID, ancestors
-from lakekeeper_iceberg.commit import certain_failure
+from lakekeeper_iceberg.commit import require_newest, swap
 from lakekeeper_iceberg.native import Iceberg
 
 _FILE = "org.apache.iceberg.ContentFile"
@@ -123,8 +123,7 @@ class IcebergUndos:
         """See ``spi.Undos.commit``. The log does not record ``run_id``: a rollback makes no snapshot."""
         with self.lock(reversal.table_uuid):
             table = self.table()
-            if self.jvm.has_missed_a_version(table.operations()):
-                raise Conflict(f"{self.name}: the newest metadata could not be read; nothing was committed")
+            require_newest(self.jvm, self.name, table)
             try:
                 updated = self.jvm.api.TableMetadata.buildFrom(reversal.native).setBranchSnapshot(
                     reversal.before, "main"
@@ -134,17 +133,8 @@ class IcebergUndos:
                 raise
             except Exception as error:
                 raise Rejected(f"{self.name}: the undo could not be prepared: {reason(error)}") from error
-            self._swap(table, reversal, updated)
+            swap(self.name, "the undo", table, reversal.native, updated)
         return Commit(reversal.before, run_id, tuple(reversal.removed), tuple(reversal.restored))
-
-    def _swap(self, table: Any, reversal: Reversal, updated: Any) -> None:
-        try:
-            table.operations().commit(reversal.native, updated)
-        except Exception as error:
-            lost, text = certain_failure(self.name, error)
-            if lost:
-                raise LostRace(f"{self.name}: {text}") from error
-            raise Rejected(f"{self.name}: the catalog refused the undo: {text}") from error
 
     def landed(self, reversal: Reversal, run_id: str) -> int | None:
         """See ``spi.Undos.landed``: whether ``main`` has left the snapshots of the run and not the one before it."""
