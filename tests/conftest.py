@@ -163,11 +163,15 @@ def _run_no_process_for_each_file(spark: SparkSession) -> None:
 
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
-    """The session's confs; what a test adds is taken back."""
-    before = set(all_confs(spark))
+    """The session's confs; they are as before after the test."""
+    before = all_confs(spark)
     yield spark.conf
-    for key in set(all_confs(spark)) - before:
+    after = all_confs(spark)
+    for key in after.keys() - before.keys():
         spark.conf.unset(key)
+    for key, value in before.items():
+        if after.get(key) != value:
+            spark.conf.set(key, value)
 
 
 @pytest.fixture
