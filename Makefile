@@ -16,7 +16,7 @@ demo: setup ## recluster a Delta and an Iceberg table of real flights; show befo
 test: setup ## run the tests in two processes; cases with a JVM and the model run the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
-quick: setup ## run the tests that need no JVM, in two processes (within a minute)
+quick: setup ## run the tests that need no JVM, in two processes (a minute and a half)
 	$(PYTHON_BIN) -m pytest -n 2 -m "not spark and not delta and not iceberg"
 
 full: setup ## run the tests with every case
