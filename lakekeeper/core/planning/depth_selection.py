@@ -188,16 +188,11 @@ def _merges(field: _Field, groups: Groups, run: Ints, peak: Counts, waiting: Boo
     order = np.lexsort((field.intervals.lo[head], -size, -depth, level))
     order = order[~waiting[head][order]]
     at = field.at[members]
-    described = zip(
-        edges[order].tolist(),
-        edges[order + 1].tolist(),
-        level[order].tolist(),
-        depth[order].tolist(),
-        strict=True,
-    )
+    first, end, own, deep = (column[order].tolist() for column in (edges[:-1], edges[1:], level, depth))
+    why = Reason.each(Code.DEEP, files=np.diff(edges)[order].tolist(), level=own, depth=deep)
     return [
-        Merge(at[a:b], own + 1, float(deep), Reason.of(Code.DEEP, files=b - a, level=own, depth=deep))
-        for a, b, own, deep in described
+        Merge(at[a:b], k + 1, float(d), reason)
+        for a, b, k, d, reason in zip(first, end, own, deep, why, strict=True)
     ]
 
 

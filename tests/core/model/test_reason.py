@@ -53,6 +53,17 @@ def test_what_is_no_reason_is_refused() -> None:
         Reason.from_dict({"code": "unheard_of", "facts": {}})
 
 
+def test_reasons_of_many_rows_are_those_made_one_by_one() -> None:
+    files, depth = [2, 3, 2], [4.0, 1.5, 4.0]
+    one_by_one = [Reason.of(Code.DEEP, files=n, level=0, depth=d) for n, d in zip(files, depth, strict=True)]
+    assert Reason.each(Code.DEEP, files=files, depth=depth, level=[0, 0, 0]) == one_by_one
+    assert Reason.each(Code.DEEP, files=[], depth=[], level=[]) == []
+    with pytest.raises(ValueError, match="its sentence needs depth"):
+        Reason.each(Code.DEEP, files=files, level=[0, 0, 0])
+    with pytest.raises(ValueError, match="shorter|longer"):
+        Reason.each(Code.DEEP, files=files, depth=depth, level=[0])
+
+
 def test_another_reason_is_added_once() -> None:
     why, more = Reason.of(Code.NO_GAIN), Reason.of(Code.FEW_NEIGHBOURS, more=2)
     both = why.plus(more, more).plus(why, more)
