@@ -160,7 +160,7 @@ def _left(plan: Plan) -> list[str]:
 
 def said(reason: Reason) -> str:
     """The codes with their facts; the sentences are in reasons.txt."""
-    facts = [f"{name}={_value(name, value)}" for name, value in reason.facts]
+    facts = [f"{name}={_value(name, value)}" for name, value in reason.facts.items()]
     return "; ".join([" ".join([reason.code, *facts]), *map(said, reason.also)])
 
 

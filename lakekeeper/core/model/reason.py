@@ -7,7 +7,7 @@ Reason.of("sleeping", "due in {wait_ms:ms}", wait_ms=7_200_000)      of a policy
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -35,14 +35,15 @@ class Reason:
     """Why something is done, left, or failed.
 
     code       a :class:`Code`, or the code of another package's own
-    facts      (name, value) by name. Values carry the unit of their name: ``_bytes``, ``_ms``; shares are fractions. A
-               pair of numbers is a range
+    names      of its facts, sorted; a name ends with the unit of its value: ``_bytes``, ``_ms``; shares are fractions
+    values     of its facts, in the order of ``names``; a pair of numbers is a range
     sentence   of a code of another package, its text with the names of facts in braces; else empty
     also       further reasons, which hold at the same time
     """
 
     code: str
-    facts: tuple[tuple[str, Fact], ...] = ()
+    names: tuple[str, ...] = ()
+    values: tuple[Fact, ...] = ()
     sentence: str = ""
     also: tuple[Reason, ...] = ()
 
@@ -55,28 +56,29 @@ class Reason:
         if isinstance(code, Code) == bool(sentence):
             raise ValueError(f"{code}: a Code has its own sentence, any other code needs one")
         _require(code, sentence, facts.keys())
-        return cls(code, tuple(sorted(facts.items())), sentence)
+        names = tuple(sorted(facts))
+        return cls(code, names, tuple(facts[name] for name in names), sentence)
 
     @classmethod
     def each(cls, code: Code, /, **facts: Sequence[Fact]) -> list[Reason]:
-        """A reason for each row of the columns ``facts``, as :meth:`of` makes it; equal rows share one.
-
-        A plan may have 10⁵ merges, most of which have the facts of another.
-        """
+        """A reason for each row of the columns ``facts``, as :meth:`of` makes it; a plan may have 10⁵ of them."""
         _require(code, "", facts.keys())
-        names = sorted(facts)
-        rows = list(zip(*(facts[name] for name in names), strict=True))
-        made = {row: cls(code, tuple(zip(names, row, strict=True))) for row in set(rows)}
-        return [made[row] for row in rows]
+        names = tuple(sorted(facts))
+        return [cls(code, names, row) for row in zip(*(facts[name] for name in names), strict=True)]
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """Its facts by name."""
+        return dict(zip(self.names, self.values, strict=True))
 
     def plus(self, *more: Reason) -> Reason:
         """This reason, and others that hold too; one that is there already is not repeated."""
-        alone = Reason(self.code, self.facts, self.sentence) if self.also else self
+        alone = replace(self, also=()) if self.also else self
         also = list(self.also)
         for other in more:
             if other not in (self, alone) and other not in also:
                 also.append(other)
-        return Reason(self.code, self.facts, self.sentence, tuple(also))
+        return Reason(self.code, self.names, self.values, self.sentence, tuple(also))
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ class Reason:
 
     def __getitem__(self, name: str) -> Fact:
         """The value of a fact; KeyError."""
-        return dict(self.facts)[name]
+        return self.facts[name]
 
     def __lt__(self, other: Reason) -> bool:
         """By code, then by facts as text: those of other packages may have any type."""
@@ -94,11 +96,11 @@ class Reason:
     def __str__(self) -> str:
         """The text: one sentence, or several with semicolons between them."""
         sentence = self.code.sentence if isinstance(self.code, Code) else self.sentence
-        return "; ".join([fill(sentence, dict(self.facts)), *map(str, self.also)])
+        return "; ".join([fill(sentence, self.facts), *map(str, self.also)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: code, facts and text, and what else there is."""
-        plain: dict[str, Any] = {"code": str(self.code), "facts": dict(self.facts), "text": str(self)}
+        plain: dict[str, Any] = {"code": str(self.code), "facts": self.facts, "text": str(self)}
         if self.sentence:
             plain["sentence"] = self.sentence
         if self.also:

@@ -130,7 +130,7 @@ def failed(task: Task, error: str, began_ms: int, pause_ms: int) -> Task:
 def parked(task: Task, now_ms: int) -> Task:
     """It is left out of this pass because it has failed."""
     wait_ms = max(task.parked_until_ms - now_ms, 0)
-    known = dict(task.reason.facts) if task.reason else {}
+    known = task.reason.facts if task.reason else {}
     error = str(known.get("error", "unknown error"))
     facts: dict[str, Fact] = {
         "verb": task.verb,

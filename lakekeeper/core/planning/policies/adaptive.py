@@ -79,24 +79,35 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
     born = np.where(found.part & (env.now_ms > 0), field.born_ms(found.members, starts, env.now_ms), 0)
     described = zip(
         *(column.tolist() for column in (starts, found.edges[1:], out, score, born)),
-        weighed.rent.tolist(),
-        weighed.work.tolist(),
+        _reasons(field, found),
         strict=True,
     )
     return [
-        Merge(at[a:b], o, s, _why(field, found.members[a:b], rent, work, part=bool(t)), born_ms=t)
-        for a, b, o, s, t, rent, work in described
+        Merge(at[a:b], o, s, why.plus(_PART) if t else why, born_ms=t) for a, b, o, s, t, why in described
     ]
 
 
-def _why(field: Field, at: Index, rent: float, work: float, *, part: bool) -> Reason:
-    if len(at) > 1:
-        why = Reason.of(Code.OVERLAP_PAID, files=len(at), overlap_bytes=int(rent), merge_bytes=int(work))
-    else:
-        why = Reason.of(Code.LARGE_FILE_PAID, extra_bytes=int(rent), cut_bytes=int(work))
-        if field.bytes[at[0]] > field.max_bytes:
-            why = why.plus(Reason.of(Code.ABOVE_GROUP_LIMIT))
-    return why.plus(_PART) if part else why
+def _reasons(field: Field, found: Found) -> list[Reason]:
+    """Why each merge pays: files that overlap, or one that is larger than a file should be."""
+    rent, work = (np.trunc(side).astype(np.int64) for side in (found.weighed.rent, found.weighed.work))
+    files, large = np.diff(found.edges), field.bytes[found.members[found.edges[:-1]]] > field.max_bytes
+    one, many = files == 1, files > 1
+    paid = iter(
+        Reason.each(
+            Code.OVERLAP_PAID,
+            files=files[many].tolist(),
+            overlap_bytes=rent[many].tolist(),
+            merge_bytes=work[many].tolist(),
+        )
+    )
+    cut = iter(
+        Reason.each(Code.LARGE_FILE_PAID, extra_bytes=rent[one].tolist(), cut_bytes=work[one].tolist())
+    )
+    limit = Reason.of(Code.ABOVE_GROUP_LIMIT)
+    return [
+        next(paid) if not alone else next(cut).plus(limit) if above else next(cut)
+        for alone, above in zip(one.tolist(), large.tolist(), strict=True)
+    ]
 
 
 def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
