@@ -3,6 +3,8 @@
 .PHONY: help setup demo test quick full deep matrix model faults stores compat neighbours docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
+# Tests start many Python processes; without bytecode each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +18,7 @@ demo: setup ## recluster a Delta and an Iceberg table of real flights; show befo
 test: setup ## run the tests in two processes; cases with a JVM and the model run the slice of the day
 	$(PYTHON_BIN) -m pytest -n 2 --dist loadfile
 
-quick: setup ## run the tests that need no JVM, in two processes (a minute and a half)
+quick: setup ## run the tests that need no JVM, in two processes (a minute)
 	$(PYTHON_BIN) -m pytest -n 2 -m "not spark and not delta and not iceberg"
 
 full: setup ## run the tests with every case

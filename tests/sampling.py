@@ -1,10 +1,11 @@
-"""The daily slice: of the cases of a parametrized JVM test, each run takes a third; of five or more, a fifth.
+"""The daily slice: of the cases of a parametrized JVM test, each run takes a third; of five or more, a fifth; of ten or
+more, a tenth.
 
 So it is with the cases of tests without a JVM that are marked ``sampled``, the deep parts of the model. A test marked
 so that has no cases looks at all of them together: it runs where they do. Of drawn examples, each run takes a third.
 
 The next run of the day takes the same cases, the next day's the following ones, so that each case runs at least once in
-five days. Other tests, and tests that are selected by name or by marker, always run.
+ten days. Other tests, and tests that are selected by name or by marker, always run.
 
 The slice depends on the date alone: the workers of one run agree on it. The header of a run prints the date;
 ``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every case, as does
@@ -26,8 +27,8 @@ import pytest
 VARIABLE = "LAKEKEEPER_SAMPLE"
 ALL = "all"
 MARKER = "sampled"
-SMALL, LARGE = 3, 5
-"""One case in so many runs on a day: in a family of fewer than LARGE cases, and in any other.
+PERIODS = (10, 5, 3)
+"""One case in so many runs on a day: in a family of as many cases or more; in one of fewer cases, the last.
 
 Of three cases, such as the kinds of tables, one runs each day.
 """
@@ -58,9 +59,14 @@ def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -
     for test, family in tests:
         turn = seen[family] + zlib.crc32(family.encode()) + at
         seen[family] += 1
-        period = share or (LARGE if size[family] >= LARGE else SMALL)
+        period = share or period_of(size[family])
         (left if turn % period else taken).append(test)
     return taken, left
+
+
+def period_of(cases: int) -> int:
+    """The days in which each case of a family of so many runs once."""
+    return next((period for period in PERIODS if cases >= period), PERIODS[-1])
 
 
 def take_slice(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -78,14 +84,17 @@ def of_other_days(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
     """The tests that do not run on this day."""
     if day == ALL:
         return []
-    cases, whole = [], []
+    cases: dict[tuple[str, str], list[pytest.Item]] = {}
+    whole = []
     for item in items:
         mark = item.get_closest_marker(MARKER)
-        if "[" not in item.nodeid and not (mark and mark.args):
+        test, bracket, case = item.nodeid.partition("[")
+        if not bracket and not (mark and mark.args):
             whole += [item] * (mark is not None)
         elif mark is not None or expensive(item):
-            cases.append((item, family(item)))
-    return sliced(cases, day)[1] + whole
+            cases.setdefault((family(item), case or test), []).append(item)
+    left = sliced([(alike, name) for (name, _), alike in cases.items()], day)[1]
+    return [item for alike in left for item in alike] + whole
 
 
 def expensive(item: pytest.Item) -> bool:
@@ -94,14 +103,17 @@ def expensive(item: pytest.Item) -> bool:
 
 
 def family(item: pytest.Item) -> str:
-    """The test function that a test is one case of, or what the argument of its mark says: these take equal slices."""
+    """The test function that a test is one case of, or what the argument of its mark says.
+
+    Tests that share an argument have their equal cases on the same day.
+    """
     mark = item.get_closest_marker(MARKER)
     return str(mark.args[0]) if mark is not None and mark.args else item.nodeid.partition("[")[0]
 
 
 def fewer(examples: int) -> int:
     """How many of so many drawn examples a run takes."""
-    return examples if chosen_day() == ALL else -(-examples // SMALL)
+    return examples if chosen_day() == ALL else -(-examples // PERIODS[-1])
 
 
 def selects(expression: str) -> bool:

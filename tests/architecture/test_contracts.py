@@ -120,14 +120,15 @@ def _lint(tree: Path, *contracts: str) -> dict[str, str]:
     return verdicts
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the sources and their configuration."""
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources and their configuration; who changes it changes it back."""
+    root = tmp_path_factory.mktemp("sources")
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("lakekeeper", "adapters"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=unwanted)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(ROOT / name, root / name, ignore=unwanted)
+    shutil.copy(ROOT / "pyproject.toml", root)
+    return root
 
 
 def test_all_contracts_are_kept(tree: Path) -> None:
@@ -144,8 +145,12 @@ def test_a_planted_violation_breaks_its_contract(
 ) -> None:
     path = tree / module
     assert path.exists(), f"{module} has moved; plant the violation elsewhere"
-    path.write_text(f"{path.read_text()}\n\n{sin}\n")
-    verdicts = _lint(tree, contract)
+    before = path.read_text()
+    path.write_text(f"{before}\n\n{sin}\n")
+    try:
+        verdicts = _lint(tree, contract)
+    finally:
+        path.write_text(before)
     assert [(found[: len(name)], verdict) for found, verdict in verdicts.items()] == [(name, "BROKEN")]
 
 

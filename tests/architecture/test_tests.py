@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "tests").rglob("*.py"))
-Rule = Callable[[ast.Module], Iterator[str]]
+Rule = Callable[[Iterable[ast.AST]], Iterator[str]]
+_LOOKED_AT = (ast.Attribute, ast.Call, ast.Import, ast.ImportFrom, ast.Tuple)
 
 OF_OTHERS = {
     "_jvm": "PySpark's way to the JVM",
@@ -33,8 +34,9 @@ _PATCHES = {"setattr", "delattr", "getattr", "patch", "object"}
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """What the rules look at, of a file."""
+    return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, _LOOKED_AT))
 
 
 @cache
@@ -44,23 +46,23 @@ def private(name: str) -> bool:
     return last.isidentifier() and re.match(r"_[^_]", last) is not None and last not in OF_OTHERS
 
 
-def private_attributes(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def private_attributes(found: Iterable[ast.AST]) -> Iterator[str]:
+    for node in found:
         if isinstance(node, ast.Attribute) and private(node.attr):
             own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             if not own:
                 yield f"line {node.lineno}: .{node.attr}"
 
 
-def private_imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def private_imports(found: Iterable[ast.AST]) -> Iterator[str]:
+    for node in found:
         if isinstance(node, ast.ImportFrom):
             yield from (f"line {node.lineno}: import {a.name}" for a in node.names if private(a.name))
 
 
-def patched_private_names(tree: ast.Module) -> Iterator[str]:
+def patched_private_names(found: Iterable[ast.AST]) -> Iterator[str]:
     """Names in calls that patch or reach by name, and in the (owner, name, instead) of a seeded bug."""
-    for node in ast.walk(tree):
+    for node in found:
         names: list[ast.expr] = []
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -74,8 +76,8 @@ def patched_private_names(tree: ast.Module) -> Iterator[str]:
                 yield f"line {name.lineno}: {name.value!r}"
 
 
-def imported_tests(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported_tests(found: Iterable[ast.AST]) -> Iterator[str]:
+    for node in found:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
             modules = [node.module or "", *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Import):
@@ -88,7 +90,7 @@ def imported_tests(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("rule", [private_attributes, private_imports, patched_private_names, imported_tests])
 def test_all_tests_keep_the_rule(rule: Rule) -> None:
-    broken = {str(path.relative_to(ROOT)): list(rule(parsed(path))) for path in FILES}
+    broken = {str(path.relative_to(ROOT)): list(rule(nodes(path))) for path in FILES}
     assert {path: found for path, found in broken.items() if found} == {}
     assert len(broken) > 200
 
@@ -110,12 +112,12 @@ def test_all_tests_keep_the_rule(rule: Rule) -> None:
     ],
 )
 def test_a_planted_violation_is_found(rule: Rule, source: str) -> None:
-    assert len(list(rule(ast.parse(source)))) == 1
+    assert len(list(rule(ast.walk(ast.parse(source))))) == 1
 
 
 @pytest.mark.parametrize("source", ["self._table", "spark._jvm", "state._replace(left=1)", "x.__dict__"])
 def test_what_is_no_private_name_of_another_passes(source: str) -> None:
-    assert list(private_attributes(ast.parse(source))) == []
+    assert list(private_attributes(ast.walk(ast.parse(source)))) == []
 
 
 ELSEWHERE = {

@@ -149,6 +149,7 @@ def test_long_random_histories(examples: int, share: int, seen: Sequence[str]) -
     assert {what for what in seen if not Histories.counts[what]} == set()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [

@@ -171,6 +171,7 @@ def test_long_random_histories_with_vacuums() -> None:
         assert {what for what in SOMETIMES if not Sweeps.counts[what]} == set()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["tags are forgotten", "what the dead have left is forgotten"])
 def test_the_machine_finds_a_seeded_bug_of_a_vacuum(name: str) -> None:
     bug: Bug = next(bug for bug in VACUUM_BUGS if bug.name == name)

@@ -69,6 +69,7 @@ def test_the_form_names_each_table_with_what_can_be_done() -> None:
 
 
 @needs_browser
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_shows_it_at_each_width_and_complains_of_nothing(name: str, tmp_path: Path) -> None:

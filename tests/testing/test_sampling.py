@@ -36,7 +36,8 @@ def test_a_slice_takes_other_cases_of_other_families() -> None:
 
 
 @pytest.mark.parametrize(
-    "cases, on_each_day, period", [(3, {1}, 3), (4, {1, 2}, 3), (5, {1}, 5), (24, {4, 5}, 5)]
+    "cases, on_each_day, period",
+    [(3, {1}, 3), (4, {1, 2}, 3), (5, {1}, 5), (9, {1, 2}, 5), (10, {1}, 10), (24, {2, 3}, 10)],
 )
 def test_large_families_are_spread_over_more_days(cases: int, on_each_day: set[int], period: int) -> None:
     tests = [(n, "family") for n in range(cases)]
@@ -83,7 +84,7 @@ def test_of_marked_tests_the_cases_take_turns_and_what_looks_at_all_of_them_runs
 
 
 def test_tests_of_one_family_take_equal_slices() -> None:
-    items: list[Any] = [Item(f"{name}[{n}]", "streams") for name in "ab" for n in range(5)]
+    items: list[Any] = [Item(f"{name}[{n}]", "streams") for name in "ab" for n in range(7)]
     left = {item.nodeid for item in of_other_days(items, days(1)[0])}
     assert {name[1:] for name in left if name[0] == "a"} == {name[1:] for name in left if name[0] == "b"}
 
