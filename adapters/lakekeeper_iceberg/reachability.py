@@ -122,11 +122,8 @@ class Reach:
     def _each(self, manifests: Sequence[Any], work: Callable[[Any], Made]) -> list[Made]:
         def one(manifest: Any) -> Made:
             try:
-                paths = self.jvm.api.ManifestFiles.readPaths(manifest, self.io, self._specs)
-                try:
+                with self.jvm.live_paths(manifest, self.io, self._specs) as paths:
                     return work(paths)
-                finally:
-                    paths.close()
             except Exception as error:
                 raise self._unread(f"the manifest {manifest.path()}", error) from error
 
