@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from email.message import Message
 from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 _PLAIN = "-_.~"
@@ -26,7 +27,7 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str]
+    headers: Message[str, str]
     body: bytes
 
 
