@@ -53,7 +53,7 @@ generate: setup ## regenerate the conf file of defaults and the reference pages
 faults: setup ## fail every call of a run in every way, and kill the driver at every point (over an hour)
 	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
 
-stores: setup ## test every verb, races and faults on an S3 of the machine's own; print a table of the outcomes
+stores: setup ## test every verb, races and faults on S3 and Glue of the machine's own; print a table of the outcomes
 	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
 	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5"
 	$(PYTHON_BIN) -m pytest tests/stores -m stores

@@ -30,8 +30,10 @@ from lakekeeper.spark.lines import LINES, Line  # noqa: E402 - from the reposito
 
 # The Python to test each release line with, so that several versions are covered; if it is missing, the running one.
 PYTHONS = {"4.1": "3.13", "4.0": "3.12", "3.5": "3.10"}
+# PySpark runs functions on Arrow batches, and so columnar merges, only beside pandas.
 FOR_TESTS = (
-    "deltalake>=1.6,<2", "hypothesis>=6.150", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0", "pytest>=9,<10", "setuptools<81",
+    "deltalake>=1.6,<2", "hypothesis>=6.150", "pandas>=2.2,<3", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0",
+    "pytest>=9,<10", "setuptools<81",
 )  # fmt: skip
 SLICES = {
     "contract": ("tests/contract/test_delta.py", "tests/iceberg/test_contract.py"),
@@ -139,9 +141,6 @@ def run_tests(line: Line, python: Path, what: tuple[str, ...]) -> tuple[dict[tup
     results = place / "results.xml"
     files = [file for name in what for file in SLICES[name]]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=."]
-    if "iceberg" not in line.jars:
-        command += ["-m", "not iceberg"]
-        files = [file for file in files if "/iceberg/" not in file]
     given = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
     code = subprocess.run(
         [*command, f"--junitxml={results}", *files], cwd=place, env=given, check=False

@@ -7,7 +7,8 @@ per file; Java objects are fetched only for the files of a task, from an index i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,24 @@ class Iceberg(BulkJvm):
             return self.equality_deletes(reader)
         finally:
             reader.close()
+
+    @contextmanager
+    def live_paths(self, manifest: Any, io: Any, specs: Any) -> Iterator[Any]:
+        """A Java Iterable of the paths of all live files in a manifest; reads the file while it is iterated.
+
+        ``ManifestFiles.readPaths`` of Iceberg 1.11, the last one for Spark 4.0, refuses delete manifests.
+        """
+        files = self.api.ManifestFiles
+        if str(manifest.content()) == "DATA":
+            opened = paths = files.readPaths(manifest, io, specs)
+        else:
+            opened = files.readDeleteManifest(manifest, io, specs).select(self.array_list(["file_path"]))
+            location = self.handles.getter(_ICEBERG + "ContentFile", "location", "java.lang.String")
+            paths = self.collect.Iterables.transform(opened, location)
+        try:
+            yield paths
+        finally:
+            opened.close()
 
     def _equality(self) -> Any:
         def make() -> Any:

@@ -21,6 +21,7 @@ from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send, sequence_of
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.file_changes import Exchange
+from lakekeeper_iceberg.metadata_reads import read_again
 from lakekeeper_iceberg.native import Iceberg
 
 _ATTEMPTS = 4
@@ -71,7 +72,7 @@ class Producer:
             self.update = self._begun()
             for attempt in range(_ATTEMPTS):
                 base = self._applied()
-                lost = self.lost_deletes(base)
+                lost = self._checked(base)
                 if lost:
                     self._clean_up()
                     return lost
@@ -127,6 +128,13 @@ class Producer:
         except Exception as error:
             raise not_prepared(self.name, error) from error
 
+    def _checked(self, base: Any) -> list[Any]:
+        """:meth:`lost_deletes`, where it can be found out; raises Rejected otherwise."""
+        try:
+            return self.lost_deletes(base)
+        except Exception as error:
+            raise not_prepared(self.name, error) from error
+
     def lost_deletes(self, base: Any) -> list[Any]:
         """Equality deletes newer than the read snapshot that the new snapshot drops, although the outputs need them.
 
@@ -134,12 +142,10 @@ class Producer:
         """
         io, specs = self.table.io(), self.table.specs()
         start = sequence_of(base, self.exchange.read_version)
-        before, after = (
-            self._manifests(snapshot.deleteManifests(io)) for snapshot in (base.currentSnapshot(), self.made)
-        )
+        before, after = (self._manifests(snapshot, io) for snapshot in (base.currentSnapshot(), self.made))
 
         def young(manifests: list[Any]) -> dict[str, Any]:
-            files = [file for m in manifests for file in self.jvm.equality_deletes_of(m, io, specs)]
+            files = [file for m in manifests for file in self._equality_deletes(m, io, specs)]
             return {str(f.location()): f for f in files if int(f.dataSequenceNumber()) > start}
 
         lost = young([m for path, (seq, m) in before.items() if path not in after and seq > start])
@@ -148,8 +154,12 @@ class Producer:
         here = young([m for path, (_, m) in after.items() if path not in before])
         return [file for path, file in lost.items() if path not in here]
 
-    def _manifests(self, manifests: Any) -> dict[str, tuple[int, Any]]:
-        """Path → sequence number and manifest."""
+    def _equality_deletes(self, manifest: Any, io: Any, specs: Any) -> list[Any]:
+        return read_again(lambda: self.jvm.equality_deletes_of(manifest, io, specs))
+
+    def _manifests(self, snapshot: Any, io: Any) -> dict[str, tuple[int, Any]]:
+        """Path → sequence number and manifest, of the delete manifests of a snapshot."""
+        manifests = read_again(lambda: snapshot.deleteManifests(io))
         records = self.jvm.records(manifests, _MANIFEST, _PATH_AND_SEQUENCE)
         files = zip(records, self.jvm.items(manifests), strict=True)
         return {path: (int(seq), manifest) for (path, seq), manifest in files}

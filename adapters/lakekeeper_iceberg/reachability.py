@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lakekeeper.errors import AdapterError, reason
+from lakekeeper_iceberg.metadata_reads import read_again
 from lakekeeper_iceberg.native import Iceberg
 
 _PLACE = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?)?/*"
@@ -120,13 +121,13 @@ class Reach:
         return set() if keys.isEmpty() else set(self.jvm.texts(keys))
 
     def _each(self, manifests: Sequence[Any], work: Callable[[Any], Made]) -> list[Made]:
+        def read(manifest: Any) -> Made:
+            with self.jvm.live_paths(manifest, self.io, self._specs) as paths:
+                return work(paths)
+
         def one(manifest: Any) -> Made:
             try:
-                paths = self.jvm.api.ManifestFiles.readPaths(manifest, self.io, self._specs)
-                try:
-                    return work(paths)
-                finally:
-                    paths.close()
+                return read_again(lambda: read(manifest))
             except Exception as error:
                 raise self._unread(f"the manifest {manifest.path()}", error) from error
 
@@ -141,7 +142,7 @@ class Reach:
             try:
                 # A Snapshot object caches its manifests: read them from a copy that is released immediately.
                 copy = from_json(to_json(self.base.snapshot(version)))
-                return version, copy.allManifests(self.io)
+                return version, read_again(lambda: copy.allManifests(self.io))
             except Exception as error:
                 raise self._unread(f"the manifest list of snapshot {version}", error) from error
 

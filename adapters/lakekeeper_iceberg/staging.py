@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
@@ -29,6 +30,9 @@ _REWRITTEN = "rewritten-file-scan-task-set-id"
 _ROW_GROUP = "write.parquet.row-group-size-bytes"
 _ROW_GROUP_DEFAULT = 128 << 20
 _SESSION_CODEC = "spark.sql.iceberg.compression-codec"
+# Iceberg for Spark before 4.1 asks for these columns where rows are staged; NULL: the commit assigns the values.
+_LINEAGE = ("_row_id", "_last_updated_sequence_number")
+_WITH_LINEAGE = 3  # the table format that has them
 # The writer checks sizes every 1,000 rows and estimates its buffered bytes: aim below the row limit.
 _ROW_MARGIN = 0.6
 
@@ -116,6 +120,8 @@ def _spec_of(table: Any, task: MergeTask) -> int:
 
 def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int) -> list[Any]:
     """Write rows that are new to the table in the folder of a run; ``target`` is the file size in bytes."""
+    if int(table.operations().current().formatVersion()) >= _WITH_LINEAGE:
+        rows = rows.withColumns(dict.fromkeys(_LINEAGE, F.lit(None).cast("bigint")))
     return _write(jvm, table, rows, home_of(table, run), int(table.spec().specId()), None, target)
 
 

@@ -16,7 +16,7 @@ from lakekeeper.errors import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A release line of Spark: the tested release, its Scala, and the jars of tested formats as Maven coordinates."""
+    """A release line of Spark: the tested release, its Scala, and the jars of both formats as Maven coordinates."""
 
     name: str
     spark: str
@@ -24,24 +24,24 @@ class Line:
     jars: Mapping[str, str]
 
     def version(self, jar: str) -> str:
-        """The version of one of its jars; empty if the format is not tested on this release line."""
-        return self.jars.get(jar, "").rpartition(":")[2]
+        """The version of one of its jars."""
+        return self.jars[jar].rpartition(":")[2]
 
 
-def _line(name: str, spark: str, scala: str, *, delta: str, iceberg: str | None = None) -> Line:
-    jars = {"delta": f"io.delta:{delta}"}
-    if iceberg:
-        jars["iceberg"] = f"org.apache.iceberg:iceberg-spark-runtime-{name}_{scala}:{iceberg}"
-        jars["sqlite"] = "org.xerial:sqlite-jdbc:3.50.3.0"
+def _line(name: str, spark: str, scala: str, *, delta: str, iceberg: str) -> Line:
+    jars = {
+        "delta": f"io.delta:{delta}",
+        "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{name}_{scala}:{iceberg}",
+        "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
+    }
     return Line(name, spark, scala, MappingProxyType(jars))
 
 
 LINES: tuple[Line, ...] = (
     _line("4.1", "4.1.1", "2.13", delta="delta-spark_4.1_2.13:4.3.1", iceberg="1.12.0"),
-    # The artifacts of Delta 4.0 and 3.3 do not name Spark's release line. Iceberg tables are refused before Spark 4.1:
-    # with Iceberg 1.11 on Spark 4.0, a vacuum cannot read delete manifests; on Spark 3.5, the contract suite fails.
-    _line("4.0", "4.0.1", "2.13", delta="delta-spark_2.13:4.0.1"),
-    _line("3.5", "3.5.7", "2.12", delta="delta-spark_2.12:3.3.2"),
+    # The artifacts of Delta 4.0 and 3.3 do not name Spark's release line. Iceberg 1.11 is the last one for Spark 4.0.
+    _line("4.0", "4.0.1", "2.13", delta="delta-spark_2.13:4.0.1", iceberg="1.11.0"),
+    _line("3.5", "3.5.7", "2.12", delta="delta-spark_2.12:3.3.2", iceberg="1.12.0"),
 )
 """Newest first."""
 

@@ -103,8 +103,10 @@ class Scene:
 
     def spark_records(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> list[Row]:
         """All rows, as Spark reads them."""
-        reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
-        rows: list[Row] = shim().to_arrow(reader.table(self.sql).select(*columns)).to_pylist()
+        # Spark 3.5 ignores the option versionAsOf of a reader.
+        at = "" if version is None else f" VERSION AS OF {version}"
+        found = self.spark.sql(f"SELECT {', '.join(columns)} FROM {self.sql}{at}")
+        rows: list[Row] = shim().to_arrow(found).to_pylist()
         return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:

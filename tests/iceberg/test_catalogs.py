@@ -13,15 +13,17 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.core.model.run_name import RunName
-from lakekeeper.errors import CommitError, Conflict, UndoError
+from lakekeeper.errors import AdapterError, CommitError, Conflict, UndoError
 from lakekeeper.spark.catalogs import places
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import Reversal, Tidied
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
+from tests.oracles.admission import with_token
 from tests.oracles.rest_catalog import rest_catalog
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
+SECRET = "lakekeeper:0f3a-not-for-logs"  # noqa: S105 - of the tests
 
 
 def fill(start: int, stop: int) -> str:
@@ -38,6 +40,27 @@ def rest(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[
         confs.set(f"spark.sql.catalog.{name}.uri", address)
         spark.sql(f"CREATE NAMESPACE {name}.db")
         yield Scene(spark, name)
+
+
+@pytest.fixture(params=["token", "credential"])
+def guarded(
+    request: pytest.FixtureRequest, spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
+) -> Iterator[tuple[Scene, str]]:
+    """(tables of a REST catalog that asks who one is, the conf with the answer); OAuth if it is a credential."""
+    key, given = str(request.param), {"admits": with_token(SECRET)}
+    with rest_catalog(tmp_path, **({"credential": SECRET} if key == "credential" else given)) as address:
+        yield Scene(spark, _guarded_catalog(confs, address, key, SECRET)), key
+
+
+def _guarded_catalog(confs: RuntimeConfig, address: str, key: str, secret: str) -> str:
+    """A name for the catalog at an address, with a secret of its own."""
+    name = f"guarded_{uuid.uuid4().hex[:8]}"
+    given = {"type": "rest", "uri": address, key: secret, "rest.auth.type": "oauth2"}
+    given |= {"oauth2-server-uri": f"{address}/v1/oauth/tokens", "scope": "catalog"}
+    confs.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    for option, value in given.items():
+        confs.set(f"spark.sql.catalog.{name}.{option}", value)
+    return name
 
 
 @pytest.fixture
@@ -89,6 +112,30 @@ def test_a_rewrite_and_its_races(catalog: str, request: pytest.FixtureRequest) -
     adapter.discard(made)
     assert scene.spark_rows() == rows
     assert scene.leftovers() == scene.metadata_leftovers() == set()
+
+
+def test_a_rest_catalog_that_asks_who_one_is(guarded: tuple[Scene, str]) -> None:
+    table, _ = guarded
+    table.spark.sql(f"CREATE NAMESPACE {table.catalog}.db")
+    table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
+    rows = table.spark_rows()
+    opened = lk.table(table.spark, table.sql)
+    report = opened.recluster("k", policy="full")
+    assert report.rewritten_data_files_count == 2
+    assert opened.vacuum(retention_hours=0, allow_unsafe_retention=True).failed_files_count == 0
+    assert table.spark_rows() == table.log_rows() == rows
+    assert SECRET not in f"{report}"
+
+
+def test_a_rest_catalog_that_does_not_let_one_in(
+    guarded: tuple[Scene, str], confs: RuntimeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, key = guarded
+    address = confs.get(f"spark.sql.catalog.{table.catalog}.uri")
+    other = _guarded_catalog(confs, str(address), key, "lakekeeper:0f3a-a-wrong-one")
+    with pytest.raises(AdapterError, match=rf"{other}") as refused:
+        lk.table(table.spark, f"{other}.db.t")
+    assert "0f3a" not in f"{refused.value}{caplog.text}"
 
 
 def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: Scene) -> None:

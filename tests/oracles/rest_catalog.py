@@ -26,6 +26,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import CommitTableRequest, Table
 
+from tests.oracles.admission import Admission, Request, anyone, exchanged, with_token
+
 _STATUS: dict[type[Exception], int] = {
     NoSuchTableError: 404,
     NoSuchNamespaceError: 404,
@@ -33,6 +35,7 @@ _STATUS: dict[type[Exception], int] = {
     NamespaceAlreadyExistsError: 409,
     CommitFailedException: 409,
 }
+OAUTH_TOKEN = "t0ken-of-an-oauth-client"  # noqa: S105 - of the tests
 _SPACE_SEPARATOR = "\x1f"
 
 Tamper = Callable[[Callable[[], None]], None]
@@ -69,12 +72,18 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _answer(self, method: str) -> None:
         size = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(size) or b"{}")
+        sent = self.rfile.read(size)
         path = self.path.partition("?")[0].removeprefix("/v1/")
         steps = [unquote(step) for step in path.split("/")]
+        answer: dict[str, Any] | None
         try:
-            with self.server.lock:
-                status, answer = 200, self._route(method, steps, body)
+            if steps == ["oauth", "tokens"]:
+                status, answer = 200, self._token(sent)
+            elif not self.server.admits(Request(method, self.path, self.headers, sent)):
+                raise Answer(401)
+            else:
+                with self.server.lock:
+                    status, answer = 200, self._route(method, steps, json.loads(sent or b"{}"))
         except Exception as error:  # every failure is an answer of the protocol
             status = error.status if isinstance(error, Answer) else _STATUS.get(type(error), 500)
             kind = type(error).__name__.replace("Error", "Exception")
@@ -86,6 +95,12 @@ class _Answers(BaseHTTPRequestHandler):
         self.end_headers()
         if method != "HEAD":
             self.wfile.write(told)
+
+    def _token(self, sent: bytes) -> dict[str, Any]:
+        """A token for an OAuth client; those without one are not let in."""
+        if not exchanged(sent, self.server.credential):
+            raise Answer(401)
+        return {"access_token": OAUTH_TOKEN, "token_type": "bearer", "expires_in": 3600}
 
     def _route(self, method: str, steps: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
         if steps == ["config"]:
@@ -145,10 +160,12 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, catalog: SqlCatalog, tamper: Tamper) -> None:
+    def __init__(self, catalog: SqlCatalog, tamper: Tamper, admits: Admission, credential: str) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.catalog = catalog
         self.tamper = tamper
+        self.admits = admits
+        self.credential = credential
         self.lock = threading.Lock()
 
 
@@ -168,10 +185,13 @@ def rest_catalog(
     *,
     warehouse: str = "",
     properties: Mapping[str, str] | None = None,
+    admits: Admission = anyone,
+    credential: str = "",
 ) -> Iterator[str]:
     """The address of a running catalog whose tables are below ``home``; ``tamper`` stands before each commit.
 
-    With ``warehouse``, its tables are there, reached with ``properties`` of pyiceberg.
+    With ``warehouse``, its tables are there, reached with ``properties`` of pyiceberg. Requests that it does not admit
+    are answered 401; with a ``credential``, those with the token that it is exchanged for are admitted.
     """
     catalog = SqlCatalog(
         "rest",
@@ -179,7 +199,8 @@ def rest_catalog(
         warehouse=warehouse or home.as_uri(),
         **dict(properties or {}),
     )
-    server = _Server(catalog, tamper)
+    admitted = with_token(OAUTH_TOKEN) if credential else admits
+    server = _Server(catalog, tamper, admitted, credential)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -3,12 +3,15 @@
     Spark, S3A, S3FileIO ──► FaultyS3 ──► moto            the relay counts calls, makes one fail, or holds some up
     readers of the tests ────────────────► moto
 
-The relay also gives what S3 promises and moto does not: of two conditional puts of one key, one is refused.
+The server is AWS Glue too, and a call that concerns a table there counts as one of the table's. The relay also gives
+what AWS promises and moto does not: of two conditional puts of one key, one is refused, and so is an update of a table
+in Glue that names another version than the current one.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +37,10 @@ _BUSY = (
 
 @dataclass(frozen=True)
 class Call:
-    """One request: what it does (``list``, ``delete many``, or the method in lower case), and to which key."""
+    """One request: what it does, and to which key.
+
+    ``list``, ``delete many``, or the method in lower case; of Glue, the name of the call, and the prefix of the table.
+    """
 
     verb: str
     key: str
@@ -45,7 +51,7 @@ class Call:
         """The ways in which it can fail."""
         if self.verb == "list":
             return MODES
-        return (SLOW_DOWN, CUT_OFF) if self.verb == "get" else (SLOW_DOWN, LOST_ANSWER)
+        return (SLOW_DOWN, CUT_OFF) if self.verb in ("get", "GetTable") else (SLOW_DOWN, LOST_ANSWER)
 
     def __str__(self) -> str:
         return f"{self.verb} {self.key}" + (" if none match" if self.conditional else "")
@@ -56,6 +62,13 @@ class _Answer:
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+
+_CHANGED = _Answer(
+    400,
+    (("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", "ConcurrentModificationException")),
+    b'{"__type": "ConcurrentModificationException", "Message": "Update table failed due to concurrent modifications."}',
+)
 
 
 class FaultyS3(ThreadingHTTPServer):
@@ -178,13 +191,30 @@ class _Relay(BaseHTTPRequestHandler):
             found = self._ask(call, body)
         else:
             with self.server.storing:
-                found = self._ask(call, body)
+                found = _CHANGED if self._outdated(call, body) else self._ask(call, body)
         if fault == LOST_ANSWER:
             self.close_connection = True
         else:
             self._answer(found, cut_off=fault == CUT_OFF)
 
+    def _outdated(self, call: Call, body: bytes) -> bool:
+        """Whether this updates a version of a table in Glue that is not the current one."""
+        if call.verb != "UpdateTable":
+            return False
+        asked = json.loads(body)
+        wanted = {"DatabaseName": asked["DatabaseName"], "Name": asked["TableInput"]["Name"]}
+        found = self._ask(call, json.dumps(wanted).encode(), target="AWSGlue.GetTable")
+        current = json.loads(found.body).get("Table", {}).get("VersionId")
+        return "VersionId" in asked and asked["VersionId"] != current
+
     def _call(self, path: str, query: dict[str, str], body: bytes) -> Call:
+        glue, _, name = self.headers.get("X-Amz-Target", "").partition(".")
+        if glue == "AWSGlue":
+            asked = json.loads(body or b"{}")
+            table = asked.get("TableInput", asked).get("Name", "")
+            return Call(
+                name, f"glue/{asked.get('DatabaseName', '')}.db/{table}", conditional="VersionId" in asked
+            )
         _, _, key = path.lstrip("/").partition("/")
         conditional = "If-None-Match" in self.headers and self.command == "PUT"
         if "delete" in query and self.command == "POST":
@@ -204,24 +234,27 @@ class _Relay(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _ask(self, call: Call, body: bytes) -> _Answer:
+    def _ask(self, call: Call, body: bytes, *, target: str = "") -> _Answer:
+        """The server's answer; with ``target``, to this call of Glue instead."""
         path = self.path
         if call.verb == "list" and self.server.page < 1_000:
             path += f"&max-keys={self.server.page}"
-        target = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
+        server = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
         try:
             headers = {
                 name: value for name, value in self.headers.items() if name.lower() not in ("expect", *_HOP)
             }
-            target.request(self.command, path, body=body or None, headers=headers)
-            found = target.getresponse()
+            if target:
+                headers["X-Amz-Target"] = target
+            server.request(self.command, path, body=body or None, headers=headers)
+            found = server.getresponse()
             shown = tuple((name, value) for name, value in found.getheaders() if name.lower() not in _HOP)
             size = found.getheader("Content-Length")
             if self.command == "HEAD" and size is not None:
                 shown = (*shown, ("Content-Length", size))
             return _Answer(found.status, shown, found.read())
         finally:
-            target.close()
+            server.close()
 
     def _answer(self, answer: _Answer, *, cut_off: bool = False) -> None:
         self.send_response(answer.status)

@@ -55,10 +55,11 @@ KINDS = {
         Kind("iceberg-jdbc", "ice", 3),
         Kind("iceberg-s3a", "hio", 2),
         Kind("iceberg-rest", "rest", 2),
+        Kind("iceberg-glue", "glue", 2),
     )
 }
 """By S3A; by S3FileIO under a SQLite catalog; by S3A under one; by ResolvingFileIO under a REST
-catalog."""
+catalog; by S3FileIO under Glue."""
 
 TRIED_ONCE = {
     kind.name: kind

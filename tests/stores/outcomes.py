@@ -17,6 +17,7 @@ _TITLES = {
     "iceberg-jdbc": "Iceberg JDBC, S3FileIO",
     "iceberg-s3a": "Iceberg JDBC, S3A",
     "iceberg-rest": "Iceberg REST, ResolvingFileIO",
+    "iceberg-glue": "Iceberg Glue, S3FileIO",
     "delta, no retries": "Delta, S3A without retries",
     "iceberg-jdbc, no retries": "Iceberg JDBC, S3FileIO without retries",
 }

@@ -1,4 +1,4 @@
-"""A Spark session whose tables are on S3: Delta by S3A; Iceberg by S3FileIO and S3A, under SQLite and REST catalogs."""
+"""A Spark session whose tables are on S3: Delta by S3A; Iceberg by S3FileIO and S3A, in SQLite, REST and Glue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ EXCLUDED = (
     "org.slf4j:slf4j-api",
 )
 
-CATALOGS = ("ice", "hio", "hdp", "rest", "quick")
+CATALOGS = ("ice", "hio", "hdp", "rest", "glue", "quick")
+
+_CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
+_KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
+"""Glue's client takes no keys from a catalog's confs."""
 
 _TRY_ONCE = {
     "attempts.maximum": "0",
@@ -45,6 +49,7 @@ def s3_confs(address: str) -> dict[str, str]:
     return {
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.excludes": ",".join(EXCLUDED),
+        "spark.driver.extraJavaOptions": _KEYS,
         "spark.hadoop.fs.s3a.endpoint": address,
         "spark.hadoop.fs.s3a.endpoint.region": REGION,
         "spark.hadoop.fs.s3a.access.key": KEYS["access"],
@@ -61,6 +66,7 @@ def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
 
     ice    SQLite, S3FileIO         hio    SQLite, S3A          quick   as ``ice``, and tries nothing twice
     hdp    a Hadoop catalog, S3A    rest   at an address, ResolvingFileIO
+    glue   Glue, S3FileIO
     """
     confs = {
         **_catalog("ice", f"s3://{LAKE}/ice", home, address),
@@ -68,12 +74,20 @@ def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
         **_catalog("quick", f"s3://{IMPATIENT}/quick", home, address),
         "spark.sql.catalog.quick.s3.retry.num-retries": "0",
         **_catalog("hdp", f"s3a://{LAKE}/hdp"),
+        **_catalog("glue", f"s3://{LAKE}/glue", address=address),
+        "spark.sql.catalog.glue.type": "glue",
+        "spark.sql.catalog.glue.glue.endpoint": address,
+        "spark.sql.catalog.glue.client.credentials-provider": _CREDENTIALS,
     }
-    if rest:
-        confs |= _catalog("rest", f"s3://{LAKE}/rest", address=address)
-        confs |= {"spark.sql.catalog.rest.type": "rest", "spark.sql.catalog.rest.uri": rest}
-        del confs["spark.sql.catalog.rest.io-impl"]  # the default of a REST catalog is ResolvingFileIO
-    return confs
+    return confs | rest_catalog_confs("rest", rest, address) if rest else confs
+
+
+def rest_catalog_confs(name: str, rest: str, address: str) -> dict[str, str]:
+    """The confs of a REST catalog at ``rest``, of tables on the S3 at an address."""
+    prefix = f"spark.sql.catalog.{name}"
+    confs = _catalog(name, f"s3://{LAKE}/{name}", address=address)
+    del confs[f"{prefix}.io-impl"]  # the default of a REST catalog is ResolvingFileIO
+    return confs | {f"{prefix}.type": "rest", f"{prefix}.uri": rest}
 
 
 def _catalog(name: str, warehouse: str, home: Path | None = None, address: str = "") -> dict[str, str]:
