@@ -172,7 +172,8 @@ def _numbers(view: ServiceView) -> Markup:
         [
             ("tables", number("tables", known, f"{known:,}"), f"{wrong:,} failed or parked"),
             ("running", number("running", running, f"{running:,}"), "task" if running == 1 else "tasks"),
-            ("maintenance debt", number("debt", gain, f"{gain:,.0f}"), f"query-seconds a day; {size(debt.bytes)} to rewrite, before the last pass"),
+            ("maintenance debt", number("debt", gain, f"{gain:,.0f}"),
+             f"query-seconds a day; {size(debt.bytes)} to rewrite, before the last pass"),
             ("rewritten", number("rewritten", metrics.rewritten_bytes, size(metrics.rewritten_bytes)),
              f"since the start; {freed} deleted"),
         ]

@@ -66,7 +66,9 @@ def blocks(text: str) -> list[Block]:
 def to_run(page: Path) -> list[Block]:
     """What a reader of a page does, in order; first what the page says it builds on."""
     text = page.read_text()
-    before = [block for section in _SECTIONS for block in blocks(_section(section))] if _BEFORE in text else []
+    before = (
+        [block for section in _SECTIONS for block in blocks(_section(section))] if _BEFORE in text else []
+    )
     return [block for block in (*before, *blocks(text)) if block.runs]
 
 
@@ -122,10 +124,8 @@ def _python(block: Block, names: dict[str, Any], page: Path) -> None:
 
 def _command(words: list[str]) -> None:
     """Lakekeeper's commands run in this process, in its session; others, and those that replace it, do not."""
-    if words[0] == "lakekeeper" and words[1] not in _OWN_PROCESS:
-        code = main(words[1:])
-    else:
-        code = _process(words)
+    ours = words[0] == "lakekeeper" and words[1] not in _OWN_PROCESS
+    code = main(words[1:]) if ours else _process(words)
     if code:
         raise AssertionError(f"{shlex.join(words)} exited with {code}")
 

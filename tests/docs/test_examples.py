@@ -109,7 +109,7 @@ def test_a_command_that_fails_fails_the_page(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match="exited with 2"):
         run(Block("sh", "lakekeeper plan t --budget ten\n", 1), {}, Path("page.md"))
-    with pytest.raises(AssertionError, match="python missing.py exited with 2"):
+    with pytest.raises(AssertionError, match=r"python missing\.py exited with 2"):
         run(Block("sh", "python missing.py\n", 1), {}, Path("page.md"))
     with pytest.raises(AssertionError, match=r"page\.md:1: name 'missing' is not defined"):
         run(Block("python", "missing\n", 1), {}, Path("page.md"))

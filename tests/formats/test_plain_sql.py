@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
@@ -180,8 +181,7 @@ def test_without_the_conf_nothing_is_added(spark: SparkSession, confs: RuntimeCo
 @pytest.mark.delta
 def test_of_an_error_of_java_the_message_is_one_line(spark: SparkSession) -> None:
     jvm = Jvm(spark)
-    with pytest.raises(Exception, match="parseInt") as raised:
-        jvm.view.java.lang.Integer.parseInt("ten")
+    with pytest.raises(Py4JJavaError) as raised:
+        jvm.array_list([]).iterator().next()
     assert "\tat " in str(raised.value)
-    message = thrown(jvm, raised.value).getMessage()
-    assert message == 'NumberFormatException: For input string: "ten"'
+    assert thrown(jvm, raised.value).getMessage() == "NoSuchElementException"
