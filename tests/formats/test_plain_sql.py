@@ -182,6 +182,6 @@ def test_without_the_conf_nothing_is_added(spark: SparkSession, confs: RuntimeCo
 def test_of_an_error_of_java_the_message_is_one_line(spark: SparkSession) -> None:
     jvm = Jvm(spark)
     with pytest.raises(Py4JJavaError) as raised:
-        jvm.array_list([]).iterator().next()
+        jvm.view.java.util.Optional.empty().get()
     assert "\tat " in str(raised.value)
-    assert thrown(jvm, raised.value).getMessage() == "NoSuchElementException"
+    assert thrown(jvm, raised.value).getMessage() == "NoSuchElementException: No value present"

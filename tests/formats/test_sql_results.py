@@ -115,23 +115,20 @@ def used(lake: Lake, installed: None) -> str:
     return name
 
 
-@pytest.mark.parametrize("procedure", RESULTS)
-def test_a_result_has_the_rows_of_the_python_call(
-    lake: Lake, used: str, workload: Callable[[str], str], procedure: str
+def test_results_have_the_rows_of_the_python_calls(
+    lake: Lake, used: str, workload: Callable[[str], str]
 ) -> None:
     path = workload(used)
-    more = f", '{path}'" if procedure == "advise" else ""
-    expected = RESULTS[procedure](lake, lake.table(used), path)
-    assert expected or (procedure == "streams" and not lake.iceberg), "a result of no rows proves nothing"
-    [function] = [name for name, called in FUNCTIONS.items() if called == procedure]
-    for statement in (
-        f"CALL lakekeeper.system.{procedure}('{used}'{more})",
-        f"SELECT * FROM {function}('{used}'{more})",
-    ):
-        for run in (lambda text: lk.sql(lake.spark, text), lake.spark.sql):
-            found = rows_of(run(statement))
-            names = expected[0].keys() if expected else set()
-            assert [{name: row[name] for name in names} for row in found] == expected, statement
+    for procedure, by_python in RESULTS.items():
+        more = f", '{path}'" if procedure == "advise" else ""
+        expected = by_python(lake, lake.table(used), path)
+        assert expected or (procedure == "streams" and not lake.iceberg), "no rows prove nothing"
+        names = expected[0].keys() if expected else set()
+        [function] = [name for name, called in FUNCTIONS.items() if called == procedure]
+        call = f"CALL lakekeeper.system.{procedure}('{used}'{more})"
+        for statement in (call, f"SELECT * FROM {function}('{used}'{more})"):
+            for found in (lk.sql(lake.spark, statement), lake.spark.sql(statement)):
+                assert [{name: row[name] for name in names} for row in rows_of(found)] == expected, statement
 
 
 def test_each_procedure_and_function_is_compared_with_its_python_call() -> None:

@@ -113,6 +113,19 @@ def test_advice_for_queries_that_ask_another_column_than_the_key(
     assert advice.best.worth.after.files < 1.5
 
 
+def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Once the table is reclustered, its key serves as well as the first column of it alone."""
+    name = make(lake)
+    table = lk.table(spark, name)
+    table.cluster_by("user", "day")
+    scans = tuple(Scan(n, {"user": (Span(n, n),)}) for n in range(1, 30))
+    advice = table.advise(lk.Workload(name, scans, 0, 3_600_000), options={"max-rows-per-file": 60})
+    assert [one.columns for one in advice.candidates if one.present] == [("user", "day")]
+    assert advice.best is None
+
+
 def test_advice_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
     name = make(lake, files=2)
     table = lk.table(spark, name)

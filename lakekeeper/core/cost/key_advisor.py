@@ -26,7 +26,7 @@ from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.model.benefit import Load, Worth
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn
-from lakekeeper.core.text.formatting import significant
+from lakekeeper.core.text.formatting import counted, significant
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.errors import OptionError
@@ -248,7 +248,7 @@ def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
 def _basis(workload: Workload, scale: Scale) -> str:
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
     source = f", from {workload.source}" if workload.source else ""
-    return f"{len(workload):,} scans{unread}, {significant(scale.rate * 3600)} an hour{source}"
+    return f"{counted(len(workload), 'scan')}{unread}, {significant(scale.rate * 3600)} an hour{source}"
 
 
 def _blind(snapshot: Snapshot) -> dict[str, float]:
