@@ -20,7 +20,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from tests.docs.blocks import PAGES, QUICKSTART, ROOT, RUN, Block, blocks, commands, run, statements, to_run
+from tests.docs.blocks import (
+    DOCS,
+    PAGES,
+    QUICKSTART,
+    ROOT,
+    RUN,
+    Block,
+    blocks,
+    commands,
+    run,
+    statements,
+    to_run,
+)
 
 DEEP = {"automatic-runs", "sql", "vacuum"}
 _NUMBERS = itertools.count()
@@ -74,6 +86,13 @@ def test_pages_mark_few_blocks_and_say_why() -> None:
     assert len(programs) > 40
     assert len(marked) < len(programs) / 4
     assert all(marked)
+
+
+def test_other_pages_mark_what_they_do_not_run() -> None:
+    others = [page for page in DOCS.rglob("*.md") if page not in PAGES]
+    assert len(others) > 20
+    for page in others:
+        assert [b.line for b in blocks(page.read_text()) if b.kind in RUN and not b.why] == [], page.name
 
 
 def test_a_page_builds_on_what_it_says() -> None:
