@@ -55,7 +55,8 @@ th{font-weight:500;color:var(--soft);border-bottom:1px solid var(--rule);white-s
 th,td{padding:.3rem .6rem .3rem 0;vertical-align:top}td{white-space:nowrap}
 tbody tr+tr td{border-top:1px solid var(--rule)}
 td:has(.why){white-space:normal;min-width:18rem;width:99%}
-td .name{display:inline-block;width:max-content;max-width:min(20rem,42vw);white-space:normal;overflow-wrap:anywhere}
+td .name{display:inline-block;width:max-content;max-width:min(20rem,36vw);white-space:normal;overflow-wrap:anywhere}
+@media(max-width:40rem){td:has(.why){min-width:12rem}}
 td:has(.bar){width:99%;min-width:5rem;vertical-align:middle}
 .bars table td{border:0;padding-block:.1rem}
 button,input{font:inherit;color:inherit;background:var(--page);border:1px solid var(--rule);border-radius:.4rem;
