@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -81,9 +82,10 @@ def workload(tmp_path: Path) -> Callable[[str], str]:
     """Saves a workload of queries for one id each; its path."""
 
     def saved(table: str) -> str:
-        scans = tuple(Scan(n, {"id": (Span(n, n),)}) for n in range(1, 30))
+        now_ms = int(time.time() * 1000)
+        scans = tuple(Scan(now_ms - n, {"id": (Span(n, n),)}) for n in range(1, 30))
         path = tmp_path / "workload.json"
-        path.write_text(Workload(table, scans, 0, 3_600_000).to_json())
+        path.write_text(Workload(table, scans, now_ms - 3_600_000, now_ms).to_json())
         return str(path)
 
     return saved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,8 +121,11 @@ def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
     name = make(lake)
     table = lk.table(spark, name)
     table.cluster_by("user", "day")
-    scans = tuple(Scan(n, {"user": (Span(n, n),)}) for n in range(1, 30))
-    advice = table.advise(lk.Workload(name, scans, 0, 3_600_000), options={"max-rows-per-file": 60})
+    now_ms = int(time.time() * 1000)
+    scans = tuple(Scan(now_ms - n, {"user": (Span(n, n),)}) for n in range(1, 30))
+    asked = lk.Workload(name, scans, now_ms - 3_600_000, now_ms)
+    advice = table.advise(asked, options={"max-rows-per-file": 60})
+    assert advice.candidates[0].worth.before.files > advice.candidates[0].worth.after.files > 0
     assert [one.columns for one in advice.candidates if one.present] == [("user", "day")]
     assert advice.best is None
 

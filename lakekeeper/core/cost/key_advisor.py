@@ -236,7 +236,7 @@ def _best(found: Sequence[Candidate], now: Load) -> Candidate | None:
     best = found[0]
     present = next((one.worth.after.cost for one in found if one.present), now.cost)
     bar = (1 - _BETTER) * min(present, now.cost)
-    return None if best.present or best.worth.after.cost > bar else best
+    return None if best.present or best.worth.after.cost >= bar else best
 
 
 def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
