@@ -378,7 +378,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (["recluster"], 2, "a cluster key: set one with cluster_by(...), or name columns"),
+        (["recluster"], 2, "a cluster key: name columns here, or store a key in the table"),
         (["info"], 2, "a cluster key"),
         (["recluster", "--columns", "kk"], 2, "did you mean 'k'?"),
         (["recluster", "--columns", "m"], 2, "m"),
