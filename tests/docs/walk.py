@@ -1,6 +1,6 @@
 """Walk through the pages as a new user: the wheel in a fresh environment, an empty folder, each command in a shell.
 
-    python -m tests.docs.walk                    all pages (half an hour)
+    python -m tests.docs.walk                    all pages (make walk, an hour)
     python -m tests.docs.walk quickstart sql     these pages
 
 The output of each page is in ``build/walk/<page>.log``. Exits with 1 if a block of a page failed.
