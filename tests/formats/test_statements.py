@@ -50,6 +50,13 @@ def test_a_statement_does_what_the_python_call_does(lake: Lake, name: str) -> No
     assert only(lake, files.format(by_sql)) == only(lake, files.format(by_python))
 
 
+def test_a_call_that_commits_nothing_says_why(lake: Lake) -> None:
+    name = lake.overlapping(1, 20)
+    row = only(lake, f"CALL lakekeeper.system.recluster('{name}', 'k')")
+    [left] = lake.table(name).plan("k").left
+    assert (row["status"], row["reason"]) == ("idle", f"recluster is not due; {left.reason}")
+
+
 def test_a_key_is_stored_and_removed(lake: Lake) -> None:
     name = lake.overlapping(1, 10)
     stored = only(lake, f"ALTER TABLE {name} CLUSTER BY (k, `id`)")
