@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick full deep matrix model faults stores compat neighbours docs check format golden generate bench clean
+.PHONY: help setup demo test quick full deep matrix model faults stores compat neighbours walk docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 # Tests start many Python processes; without bytecode each of them compiles the package again.
@@ -67,6 +67,9 @@ compat: setup ## test the wheel on each release line of Spark, in fresh environm
 neighbours: setup ## install Flink and Trino, and run them beside maintenance (an hour); write docs/works-with.md
 	$(PYTHON_BIN) -m tests.neighbours.installation
 	$(PYTHON_BIN) -m pytest tests/neighbours -m neighbours
+
+walk: setup ## run the quickstart and each how-to from the wheel, as a new user does (an hour)
+	$(PYTHON_BIN) -m tests.docs.walk
 
 bench: setup ## measure planning at scale, the cost of races, and policies, simulated and on real tables
 	$(PYTHON_BIN) -m tests.bench.plan_scale

@@ -59,7 +59,7 @@ class OptionError(LakekeeperError):
     """An invalid value from a call, conf, property or command line."""
 
     def __init__(self, key: str, value: object, expected: str) -> None:
-        shown = repr(HIDDEN) if names_a_secret(key) else repr(value)
+        shown = repr(HIDDEN) if names_a_secret(key) else "nothing" if value is None else repr(value)
         super().__init__(f"{key}: got {shown}, expected {expected}")
         self.key = key
         self.value = value

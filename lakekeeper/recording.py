@@ -82,7 +82,11 @@ def fleet_memory(spark: SparkSession) -> FleetMemory:
 def configured_store(options: HistoryOptions) -> HistoryStore:
     """The store to read from. Raises OptionError where none is configured."""
     if options.file is None:
-        raise OptionError("history.path", None, "a file: set the Spark conf spark.lakekeeper.history.path")
+        raise OptionError(
+            "history.path",
+            None,
+            "a file: set the Spark conf spark.lakekeeper.history.path, at a shell by --conf or --properties-file",
+        )
     return HistoryStore(options.file)
 
 

@@ -24,7 +24,7 @@ from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Pol
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.submitted import separate_stderr
-from lakekeeper.cli.synonyms import hint
+from lakekeeper.cli.synonyms import with_hint
 from lakekeeper.cli.values import byte_count, pairs
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.text.formatting import counted
@@ -476,8 +476,9 @@ def _failed(error: Exception, as_json: bool) -> int:
     if isinstance(error, LakekeeperError):
         return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
-        message = str(error.format_message())
-        return failed("UsageError", message + hint(message), 2, as_json)
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "lakekeeper"
+        return failed("UsageError", with_hint(str(error.format_message()), command), 2, as_json)
     if os.environ.get("LAKEKEEPER_TRACEBACK"):
         raise error
     text = reason(error)

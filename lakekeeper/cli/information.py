@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.layout.clustering_info import ClusteringInformation
+from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 
 
 @dataclass(frozen=True)
-class Information:
+class Information(Result):
     """The clustering of a table and the streams that write into it, as a page or as JSON."""
 
     clustering: ClusteringInformation

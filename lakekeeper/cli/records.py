@@ -59,7 +59,7 @@ def history(
 
 @partial(with_setup, hidden=SESSION)
 def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
-    """Show what maintenance has cost, by table and operation.
+    """Show the costs of maintenance, by table and verb.
 
     Shows bytes and core-seconds, and money if spark.lakekeeper.cost.per-core-hour or
     spark.lakekeeper.cost.per-gb-written is set.

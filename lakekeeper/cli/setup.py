@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import typer
 from lakekeeper.cli.progress import Progress
 from lakekeeper.cli.values import pairs, properties_file
 from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
+from lakekeeper.core.text.result import Result
 from lakekeeper.engine.plugins import find_policies
 from lakekeeper.spark import interrupts
 
@@ -113,9 +113,9 @@ class Setup:
         """A display for one run."""
         return Progress(quiet=self.silent)
 
-    def show(self, result: Any) -> None:
+    def show(self, result: Result) -> None:
         """Print a result on stdout, as text or as JSON."""
-        typer.echo(json.dumps(result.to_dict()) if self.as_json else str(result))
+        typer.echo(result.to_json() if self.as_json else str(result))
 
 
 SESSION = frozenset({"catalog", "warehouse", "master"})

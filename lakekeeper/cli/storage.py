@@ -13,6 +13,7 @@ from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.text.formatting import counted, size, table
+from lakekeeper.core.text.result import Result
 from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -232,7 +233,7 @@ def empty(
     return 0
 
 
-class _Entries:
+class _Entries(Result):
     """Entries of the trash, as a page or as JSON."""
 
     def __init__(self, found: tuple[TrashEntry, ...]) -> None:

@@ -19,14 +19,19 @@ COMMANDS = {
     "restore": "trash restore",
     "undrop": "trash restore",
     "rollback": "undo",
-    "options": "docs/reference/options.md and conf/lakekeeper-defaults.conf",
+    "options": "docs/reference/options.md in the repository, which lists them",
     "set-cluster-key": "cluster-by",
 }
 _UNKNOWN = re.compile(r"No such command '([\w-]+)'\.")
 
 
-def hint(message: str) -> str:
-    """What to use instead of an unknown command, after a space; empty for any other message."""
+def with_hint(message: str, command: str) -> str:
+    """A usage error with what to do: our word for that of another tool, or the help of a ``command`` that lacks a part.
+
+    Our word takes the place of a guess by spelling: ``expire-rows`` deletes rows, ``expire-snapshots`` does not.
+    """
     found = _UNKNOWN.search(message)
     ours = COMMANDS.get(found[1].lower().replace("_", "-")) if found else None
-    return f" See {ours}" if ours else ""
+    if found and ours:
+        return f"{found[0]} See {ours}"
+    return f"{message} See {command} --help" if message.startswith("Missing ") else message

@@ -40,14 +40,23 @@ def advise_table(
             "workload", workload.source, f"scans of {adapter.table} that filter on a column, but none does"
         )
     missing: dict[str, str] = {}
-    snapshot = _under(adapter, candidates[:CANDIDATES], request.where, missing, strict=named is not None)
-    missing |= dict.fromkeys(candidates[CANDIDATES:], f"filtered less often than the first {CANDIDATES}")
+    beside = _beside(present, candidates, most=CANDIDATES - (len(named) if named else 1))
+    first = candidates[: CANDIDATES - len(beside)]
+    snapshot = _under(adapter, [*first, *beside], request.where, missing, strict=named is not None)
+    missing |= dict.fromkeys(candidates[len(first) :], f"filtered less often than {', '.join(first)}")
     if snapshot is None:
         problems = "; ".join(f"{column}: {why}" for column, why in missing.items())
         raise OptionError(
             "workload", ", ".join(candidates), f"filters on columns that can be a key ({problems})"
         )
     return advise(snapshot, present.key, workload, request.options, now, missing)
+
+
+def _beside(present: Snapshot, candidates: list[str], most: int) -> list[str]:
+    """Columns of the present key that are no candidates, so that it is weighed too; none if there is no room."""
+    named = {column.lower() for column in candidates}
+    found = [c.name for c in present.key.columns if c.name.lower() not in named] if present.key else []
+    return found if len(found) <= most else []
 
 
 def _under(

@@ -46,12 +46,17 @@ path.now,path.merge{fill:var(--fill);stroke:var(--now)}path.then,path.leave{fill
 path,line{stroke-width:1.5;vector-effect:non-scaling-stroke}
 rect.merge{fill:var(--now)}rect.leave,rect.column{fill:var(--then)}
 line.fall{stroke:var(--soft)}line.mark{stroke:var(--then);stroke-width:7;stroke-linecap:round}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto;background:linear-gradient(90deg,var(--card) 30%,transparent) 0/2.5rem 100% local no-repeat,
+linear-gradient(270deg,var(--card) 30%,transparent) 100%/2.5rem 100% local no-repeat,
+linear-gradient(90deg,var(--rule),transparent) 0/.8rem 100% no-repeat,
+linear-gradient(270deg,var(--rule),transparent) 100%/.8rem 100% no-repeat}
 table{border-collapse:collapse;width:100%;font-size:.85rem;font-variant-numeric:tabular-nums}
 th{font-weight:500;color:var(--soft);border-bottom:1px solid var(--rule);white-space:nowrap}
 th,td{padding:.3rem .6rem .3rem 0;vertical-align:top}td{white-space:nowrap}
 tbody tr+tr td{border-top:1px solid var(--rule)}
-td:has(.why){white-space:normal;min-width:18rem;width:99%}td:has(.name){white-space:normal;overflow-wrap:anywhere;min-width:9rem}
+td:has(.why){white-space:normal;min-width:18rem;width:99%}
+td .name{display:inline-block;width:max-content;max-width:min(20rem,36vw);white-space:normal;overflow-wrap:anywhere}
+@media(max-width:40rem){td:has(.why){min-width:12rem}}
 td:has(.bar){width:99%;min-width:5rem;vertical-align:middle}
 .bars table td{border:0;padding-block:.1rem}
 button,input{font:inherit;color:inherit;background:var(--page);border:1px solid var(--rule);border-radius:.4rem;

@@ -79,7 +79,7 @@ def _layout(view: TableView) -> Iterator[Markup]:
     info, profile = view.information, view.profile
     if info is None:
         yield note(
-            "Without a cluster key there is no depth. Set one with cluster_by(…), or name columns in the call."
+            "Without a cluster key there is no depth. Store one in the table, or name columns in the call."
         )
         return
     if profile is None:

@@ -172,7 +172,8 @@ def _numbers(view: ServiceView) -> Markup:
         [
             ("tables", number("tables", known, f"{known:,}"), f"{wrong:,} failed or parked"),
             ("running", number("running", running, f"{running:,}"), "task" if running == 1 else "tasks"),
-            ("maintenance debt", number("debt", gain, f"{gain:,.0f}"), f"query-seconds a day; {size(debt.bytes)}"),
+            ("maintenance debt", number("debt", gain, f"{gain:,.0f}"),
+             f"query-seconds a day; {size(debt.bytes)} to rewrite, before the last pass"),
             ("rewritten", number("rewritten", metrics.rewritten_bytes, size(metrics.rewritten_bytes)),
              f"since the start; {freed} deleted"),
         ]
@@ -220,7 +221,7 @@ def _queue(view: ServiceView) -> Markup:
 def _tables(view: ServiceView) -> Markup:
     results = {each.table: each for each in view.results}
     top = max((each.debt.query_seconds_per_day for each in results.values()), default=0.0) or 1.0
-    rows: list[Sequence[Child]] = [("table", "status", "query-s/day", "to rewrite", "", "reason")]
+    rows: list[Sequence[Child]] = [("table", "status", "reason", "query-s/day", "to rewrite", "")]
     for name in view.names[:_MOST_TABLES]:
         found = results.get(name)
         gain = found.debt.query_seconds_per_day if found else 0.0
@@ -228,17 +229,17 @@ def _tables(view: ServiceView) -> Markup:
             (
                 _linked(name),
                 _with_pause(view, name, found.status if found else "not planned yet"),
+                tag("span", str(found.reason) if found else "", class_="why"),
                 f"{gain:,.0f}" if found else "",
                 size(found.debt.bytes) if found else "",
                 bar(gain / top),
-                tag("span", str(found.reason) if found else "", class_="why"),
             )
         )
     if len(rows) == 1:
         return joined([tag("h2", "Tables"), note("No table is known before the first pass.")])
     patterns = view.metrics.last.patterns if view.metrics.last else ()
     wrong = [tag("p", f"{each.pattern}: {each.reason}", class_="error") for each in patterns if each.reason]
-    table = scrolled(rows_table(rows, right=frozenset({2, 3})))
+    table = scrolled(rows_table(rows, right=frozenset({3, 4})))
     below = "What needs attention first, then by maintenance debt: what the work that was due would save."
     more = _more(len(view.names) - _MOST_TABLES, "table")
     return joined([tag("h2", "Tables"), *wrong, figure("", table, below), more])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lakekeeper.errors import OptionError, TableError
+from lakekeeper.errors import LakekeeperError, OptionError, RetentionError, TableError, reason
 from lakekeeper.spark.jvm import Jvm
 
 _LOG = logging.getLogger("lakekeeper")
@@ -83,10 +83,13 @@ def failing_iterator(jvm: Jvm, error: Exception) -> Any:
 
 
 def thrown(jvm: Jvm, error: Exception) -> Any:
-    """A Java exception with the message of ``error``: of a class that PySpark shows without a Java stack trace."""
+    """A Java exception with the message of ``error``: of a class that PySpark shows without a Java stack trace.
+
+    Of an error of Spark, which may contain a stack trace, the message is its reason in one line.
+    """
     _LOG.debug("a call from SQL failed", exc_info=error)
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, OptionError | TableError):
+    text = f"{type(error).__name__}: {error}" if isinstance(error, LakekeeperError) else reason(error)
+    if isinstance(error, OptionError | TableError | RetentionError):
         return jvm.view.java.lang.IllegalArgumentException(text)
     return jvm.view.java.lang.UnsupportedOperationException(text)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from lakekeeper.core.model.finding import Finding
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.errors import LakekeeperError, reason
 from lakekeeper.spark.identifiers import catalogs, namespaces
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
@@ -207,7 +208,7 @@ def _catalog(spark: SparkSession, name: str) -> Finding:
         message = str(error) if isinstance(error, LakekeeperError) else reason(error)
         advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that this machine can reach it"
         return Finding(title, ok=False, found=message, expected=expected, advice=advice)
-    return Finding(title, ok=True, found=f"{len(found):,} namespaces", expected=expected)
+    return Finding(title, ok=True, found=counted(len(found), "namespace"), expected=expected)
 
 
 def _local_path(location: str) -> Path | None:

@@ -75,7 +75,8 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view; name its table") from error
         if says_no_such_table(error):
-            raise NotFound(text, "no such table") from error
+            inside = ".".join((catalog, *namespace))
+            raise NotFound(text, f"no such table; SHOW TABLES IN {inside} lists those that exist") from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
     if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
         owner = ".".join((catalog, *namespace))
@@ -132,7 +133,9 @@ def _is_catalog(jvm: Jvm, name: str) -> bool:
 
 
 def _no_catalog(spark: Any, name: str) -> str:
-    return f"this session has no catalog '{name}' (it has: {', '.join(catalogs(spark))})"
+    known = ", ".join(catalogs(spark))
+    remedy = f"set the conf spark.sql.catalog.{name}, at a shell by --catalog {name}=TYPE:URI"
+    return f"this session has no catalog '{name}' (it has: {known}): {remedy}"
 
 
 def _no_answer(catalog: str, error: BaseException) -> str:

@@ -87,13 +87,14 @@ def local_session(
     """
     installation.use_pyspark()
     named = catalog_confs(catalogs or {}, warehouse)
-    if _running():
-        return _take_over(named | dict(conf or {}))
-    prepare_environment()
+    running = _running()
     if warehouse is not None:
         warehouse.mkdir(
             parents=True, exist_ok=True
         )  # a catalog in a file of this directory does not create it
+    if running:
+        return _take_over(named | dict(conf or {}))
+    prepare_environment()
     given = _given(conf or {}, properties_file, master)
     settings = session_confs(
         named,
@@ -106,11 +107,14 @@ def local_session(
     )
     from pyspark.sql import SparkSession
 
+    from lakekeeper.spark.shims import shim
+
     builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
     for key, value in settings.items():
         builder = builder.config(key, value)
     with reserved(settings), _only(properties_file), _quiet_start(), _whole_start():
         spark = builder.getOrCreate()
+    shim().silence_errors()  # the exception says the same
     _warn_of_missing(spark)
     return spark
 

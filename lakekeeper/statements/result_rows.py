@@ -22,6 +22,7 @@ from lakekeeper.core.model.report import (
     UndoReport,
 )
 from lakekeeper.core.model.statistics_report import StatisticsReport
+from lakekeeper.core.scheduling.outcome import merged
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import TrashEntry
@@ -56,7 +57,8 @@ def _fields(result: Any) -> Row:
 
 
 def _merge(report: MergeReport) -> list[Row]:
-    return [_fields(report) | {"reason": str(report.ended), "run_ids": list(report.run_ids)}]
+    why = merged((report,))[1] if report.status == "idle" else report.ended
+    return [_fields(report) | {"reason": str(why), "run_ids": list(report.run_ids)}]
 
 
 def _vacuum(report: VacuumReport) -> list[Row]:

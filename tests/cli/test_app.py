@@ -58,7 +58,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["recluster"], "Missing argument"),
+        (["recluster"], "Missing argument 'TABLE'. See lakekeeper recluster --help"),
         (["recluster", "t", "--finall"], "--final"),
         (["vacuumm"], "No such command"),
         (["plan", "t", "--budget", "ten"], "--budget: got 'ten', expected a size (64MB"),
@@ -82,7 +82,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
             "a share of a file's rows from 0 to 1",
         ),
         (["merge-deletes", "t", "--final"], "--final"),
-        (["advise", "t"], "--workload: got None, expected the path of a Spark event log"),
+        (["advise", "t"], "--workload: got nothing, expected the path of a Spark event log"),
         (["advise", "t", "--workload", "/no/such/log"], "no such file exists"),
         (["advise", "t", "--workload", "pyproject.toml"], "its first line is not JSON"),
         (["plan", "t", "--workload", "pyproject.toml"], "its first line is not JSON"),
@@ -378,7 +378,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (["recluster"], 2, "a cluster key: set one with cluster_by(...), or name columns"),
+        (["recluster"], 2, "a cluster key: name columns here, or store a key in the table"),
         (["info"], 2, "a cluster key"),
         (["recluster", "--columns", "kk"], 2, "did you mean 'k'?"),
         (["recluster", "--columns", "m"], 2, "m"),

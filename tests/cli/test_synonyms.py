@@ -24,6 +24,7 @@ def test_another_tools_command_leads_to_ours(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lakekeeper: No such command '{typed}'.")
     assert f"See {ours}" in line
+    assert "Did you mean" not in line
 
 
 def test_a_misspelt_command_has_the_nearest_one_and_no_hint(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,20 @@
-"""Blocks of code of a page, and how each is run: Python as it is, commands by the entry point, SQL by ``lk.sql``.
+"""Blocks of code of a page, and how each is run: Python as it is, commands in a shell, SQL by ``lk.sql``.
 
-A block below a comment ``<!-- not run: why -->`` is left out. So are blocks that are no program: output, confs, YAML.
+A comment in the line above a block says what is done with it instead::
+
+    <!-- not run: why -->       nothing
+    <!-- file: app.py -->       the reader saves it under this name
+
+Blocks that are no program, such as output, confs and YAML, are left out unless they are a file.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +23,35 @@ from typing import Any
 import lakekeeper as lk
 from lakekeeper.cli import main
 
-_BLOCK = re.compile(
-    r"(?:^<!-- not run: (?P<why>[^>]+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
-)
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+QUICKSTART = DOCS / "quickstart.md"
+PAGES = (QUICKSTART, *sorted((DOCS / "how-to").glob("*.md")))
 RUN = frozenset({"python", "sh", "bash", "sql"})
+_BLOCK = re.compile(
+    r"(?:^<!-- (?:not run: (?P<why>[^>]+)|file: (?P<file>[^>]+)) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_BEFORE = "The examples use the session and the tables of the [quickstart](../quickstart.md#a-session)."
+_SECTIONS = ("## A session", "## Two tables")
+_OWN_PROCESS = frozenset({"run"})
+"""Subcommands of lakekeeper by which the process becomes another program."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Code of a page; ``line`` is that of its first line, ``why`` says why it is not run."""
+    """Code of a page; ``line`` is that of its first line, ``why`` says why it is not run, ``file`` where to save it."""
 
     kind: str
     code: str
     line: int
     why: str = ""
+    file: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is something to do: to run it, or to save it."""
+        return bool(self.file) or (self.kind in RUN and not self.why)
 
 
 def blocks(text: str) -> list[Block]:
@@ -36,8 +59,25 @@ def blocks(text: str) -> list[Block]:
     found = []
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("code")) + 1
-        found.append(Block(match["kind"], match["code"], line, match["why"] or ""))
+        found.append(Block(match["kind"], match["code"], line, match["why"] or "", match["file"] or ""))
     return found
+
+
+def to_run(page: Path) -> list[Block]:
+    """What a reader of a page does, in order; first what the page says it builds on."""
+    text = page.read_text()
+    before = (
+        [block for section in _SECTIONS for block in blocks(_section(section))] if _BEFORE in text else []
+    )
+    return [block for block in (*before, *blocks(text)) if block.runs]
+
+
+def _section(heading: str) -> str:
+    """A section of the quickstart."""
+    after = QUICKSTART.read_text().partition(f"\n{heading}\n")[2]
+    if not after:
+        raise ValueError(f"the quickstart has no section {heading!r}")
+    return after.partition("\n## ")[0]
 
 
 def statements(code: str) -> Iterator[str]:
@@ -54,9 +94,14 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def run(block: Block, names: dict[str, Any], page: Path) -> None:
-    """Run a block; what it defines is in ``names``. Raises AssertionError with the place and the block."""
+    """Run a block in this process, or save it; what it defines is in ``names``.
+
+    Raises AssertionError with the place and the block.
+    """
     try:
-        if block.kind == "python":
+        if block.file:
+            Path(block.file).write_text(block.code)
+        elif block.kind == "python":
             _python(block, names, page)
         elif block.kind == "sql":
             for statement in statements(block.code):
@@ -78,9 +123,25 @@ def _python(block: Block, names: dict[str, Any], page: Path) -> None:
 
 
 def _command(words: list[str]) -> None:
-    name, *arguments = words
-    if name != "lakekeeper":
-        raise AssertionError(f"{name} is not run by this test: mark the block")
-    code = main(arguments)
+    """Lakekeeper's commands run in this process, in its session; others, and those that replace it, do not."""
+    ours = words[0] == "lakekeeper" and words[1] not in _OWN_PROCESS
+    code = main(words[1:]) if ours else _process(words)
     if code:
         raise AssertionError(f"{shlex.join(words)} exited with {code}")
+
+
+def _process(words: list[str]) -> int:
+    here = {"python": [sys.executable], "lakekeeper": [sys.executable, "-m", "lakekeeper"]}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+    done = subprocess.run(
+        [*here.get(words[0], words[:1]), *words[1:]],
+        env={name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+        | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"{shlex.join(words)} exited with {done.returncode}\n{done.stderr[-2000:]}")
+    return done.returncode

@@ -1,14 +1,17 @@
-"""The quickstart and each how-to, block by block, in an empty folder: a stranger's path works."""
+"""The quickstart and each how-to, block by block, in an empty folder: a stranger's path works.
+
+`tests.docs.walk` runs the same blocks as a reader does: from the wheel, with a Spark for each command.
+"""
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +20,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from tests.docs.blocks import RUN, Block, blocks, commands, run, statements
+from tests.docs.blocks import (
+    DOCS,
+    PAGES,
+    QUICKSTART,
+    ROOT,
+    RUN,
+    Block,
+    blocks,
+    commands,
+    run,
+    statements,
+    to_run,
+)
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "quickstart.md", *sorted((DOCS / "how-to").glob("*.md"))]
 DEEP = {"automatic-runs", "sql", "vacuum"}
-COLUMNS = "id BIGINT, user_id BIGINT, ts TIMESTAMP, day DATE, note STRING, seen BOOLEAN"
-ROWS = """SELECT id, id % 997 * 10 AS user_id, timestamp '2026-01-01' + make_interval(0, 0, 0, 0, 0, id) AS ts,
-date '2026-01-01' AS day, concat('note ', id) AS note, false AS seen FROM range({first}, {first} + 300)"""
-TABLES = {
-    "ice.db.events": "iceberg",
-    "ice.db.old": "iceberg",
-    "ice.db.small": "iceberg",
-    "spark_catalog.db.events": "delta",
-    "spark_catalog.db.clone": "delta",
-    "delta.`{place}/data/delta/events`": "delta",
-}
-"""What a page may name → its format."""
+_NUMBERS = itertools.count()
 
 
 def _params() -> list[Any]:
@@ -45,70 +47,21 @@ def _params() -> list[Any]:
 
 @pytest.fixture
 def place(
-    page: Path, spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """An empty folder, the tables of the pages, and the files that the pages find on a machine."""
+    """An empty folder. Tables that the page makes in the session's own catalog are dropped."""
     monkeypatch.chdir(tmp_path)
-    for folder in ("data/delta", "logs", "conf", "var"):
-        (tmp_path / folder).mkdir(parents=True)
-    confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
-    confs.set("spark.lakekeeper.auto.tables", "ice.db.events")
-    auto = (
-        f"spark.lakekeeper.auto.tables ice.db.events\nspark.lakekeeper.history.path {tmp_path}/history.db\n"
-    )
-    for name in ("conf/auto.example.conf", "lakekeeper.conf"):
-        (tmp_path / name).write_text(auto)
-    (tmp_path / "logs" / "app-20261122").write_text("\n".join(map(json.dumps, _event_log())))
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.db")
-    made = [name.format(place=tmp_path) for name in TABLES if _names(page, name)]
-    for name in made:
-        spark.sql(
-            f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING {'iceberg' if name.startswith('ice') else 'delta'} "
-            "PARTITIONED BY (day) TBLPROPERTIES ('lakekeeper.cluster-by' = 'user_id')"
-        )
-    for first in (0, 100):
-        for name in made:
-            spark.sql(f"INSERT INTO {name} {ROWS.format(first=first)}")
-        time.sleep(1)  # files that are added within a second are one commit to a simulation
     yield tmp_path
-    for name in made:
-        if "/" not in name:
-            spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql("DROP DATABASE IF EXISTS spark_catalog.db CASCADE")
 
 
-def _event_log() -> Iterator[dict[str, Any]]:
-    """What Spark writes of twenty queries for one user."""
-    yield {"Event": "SparkListenerLogStart", "Spark Version": "4.1.1"}
-    node = {"nodeName": "BatchScan ice.db.events", "children": [], "metadata": {}, "metrics": []}
-    scan = "IcebergScan(table=ice.db.events, schemaId=0, snapshotId=1, branch=null, filters=user_id = 70, "
-    tree = {
-        **node,
-        "simpleString": f"BatchScan ice.db.events[] {scan}runtimeFilters=, groupedBy=) RuntimeFilters: []",
-    }
-    event = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution"
-    for number in range(20):
-        this, at = {"executionId": number}, 1_800_000_000_000 + number * 60_000
-        yield {"Event": f"{event}Start", **this, "description": "count", "time": at, "sparkPlanInfo": tree}
-        yield {"Event": f"{event}End", **this, "time": at + 500}
-
-
-def _names(page: Path, table: str) -> bool:
-    """Whether a page names a table, by path or name, Spark's catalog aside; the quickstart makes its own."""
-    if page.stem == "quickstart" and "/" not in table:
-        return False
-    name = table.partition("`")[2].removeprefix("{place}").removesuffix("`") or table
-    spelled = re.escape(name).replace(r"spark_catalog\.", r"(?<!ice\.)")
-    return re.search(spelled, page.read_text()) is not None
-
-
-def _here(text: str, place: Path, spark: SparkSession) -> str:
-    """The page for this machine: its folders, its catalog, and options that it abbreviates with an ellipsis."""
-    for folder in ("/data", "/logs", "/var"):
-        text = text.replace(f" {folder}", f" {place}{folder}").replace(f'"{folder}', f'"{place}{folder}')
-    uri = str(spark.conf.get("spark.sql.catalog.ice.uri"))
-    text = text.replace("jdbc:sqlite:/data/catalog.db", uri).replace("jdbc:sqlite:warehouse/catalog.db", uri)
-    warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")
-    return text.replace('Path("warehouse")', f'Path("{warehouse}")').replace("--catalog …", "")
+def _here(block: Block, catalog: str, place: Path, spark: SparkSession) -> Block:
+    """A block for the session of the tests: a catalog of its own, and the folders of a JVM that runs elsewhere."""
+    managed = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")
+    code = re.sub(r"\bice\b", catalog, block.code)
+    code = re.sub(r"(?<![\w/-])warehouse/db\.db", f"{managed}/db.db", code)
+    code = re.sub(r"(?<![\w/-])warehouse(?=[/\"])", f"{place}/warehouse", code)
+    return replace(block, code=code)
 
 
 @pytest.mark.spark
@@ -116,35 +69,53 @@ def _here(text: str, place: Path, spark: SparkSession) -> str:
 @pytest.mark.iceberg
 @pytest.mark.parametrize("page", _params())
 def test_each_block_of_a_page_runs(page: Path, place: Path, spark: SparkSession) -> None:
-    names: dict[str, Any] = {"spark": spark, "lk": lk, "__name__": "page"}
-    ran = 0
+    names: dict[str, Any] = {"__name__": "page"}
+    catalog = f"ice{next(_NUMBERS)}"
     try:
-        for block in blocks(_here(page.read_text(), place, spark)):
-            if block.kind in RUN and not block.why:
-                run(block, names, page)
-                ran += 1
+        for block in to_run(page):
+            run(_here(block, catalog, place, spark), names, page)
     finally:
         for value in names.values():
-            if isinstance(value, lk.Listening | lk.Service):
+            if isinstance(value, lk.Listening | lk.Service | lk.Installed):
                 value.stop()
-    assert ran or all(block.why for block in blocks(page.read_text()) if block.kind in RUN)
 
 
 def test_pages_mark_few_blocks_and_say_why() -> None:
-    marked = {page.stem: [b.why for b in blocks(page.read_text()) if b.why] for page in PAGES}
-    total = sum(b.kind in RUN for page in PAGES for b in blocks(page.read_text()))
-    assert total > 40
-    assert sum(map(len, marked.values())) < total / 4
-    assert all(why.strip() for found in marked.values() for why in found)
+    programs = [block for page in PAGES for block in blocks(page.read_text()) if block.kind in RUN]
+    marked = [block.why.strip() for block in programs if block.why]
+    assert len(programs) > 40
+    assert len(marked) < len(programs) / 4
+    assert all(marked)
+
+
+def test_other_pages_mark_what_they_do_not_run() -> None:
+    others = [page for page in DOCS.rglob("*.md") if page not in PAGES]
+    assert len(others) > 20
+    for page in others:
+        assert [b.line for b in blocks(page.read_text()) if b.kind in RUN and not b.why] == [], page.name
+
+
+def test_a_page_builds_on_what_it_says() -> None:
+    first = [block.code for block in to_run(QUICKSTART)]
+    for page in PAGES:
+        own = [block.code for block in blocks(page.read_text()) if block.runs]
+        before = [block.code for block in to_run(page)][: -len(own) or None]
+        assert before in ([], first[: len(before)]), page.name
+        assert before or not any(re.search(r"\bspark\b|ice\.db", code) for code in own) or page == QUICKSTART
 
 
 def test_the_reader_of_pages_finds_what_is_planted() -> None:
-    page = "# T\n```python\nx = 1\n```\n<!-- not run: a cluster -->\n```sh\nspark-submit\n```\n```text\nout\n```\n"
+    page = (
+        "# T\n```python\nx = 1\n```\n<!-- not run: a cluster -->\n```sh\nspark-submit\n```\n```text\nout\n```\n"
+        "<!-- file: a.conf -->\n```properties\na b\n```\n"
+    )
     assert blocks(page) == [
         Block("python", "x = 1\n", 3),
         Block("sh", "spark-submit\n", 7, "a cluster"),
         Block("text", "out\n", 10),
+        Block("properties", "a b\n", 14, file="a.conf"),
     ]
+    assert [block.runs for block in blocks(page)] == [True, False, False, True]
     assert list(commands("a 'b c' # d\ne \\\n  f\n")) == [["a", "b c"], ["e", "f"]]
     assert list(statements("SELECT 1\nCALL a(1,\n  2);\nSET x = 1")) == [
         "SELECT 1",
@@ -153,11 +124,12 @@ def test_the_reader_of_pages_finds_what_is_planted() -> None:
     ]
 
 
-def test_a_command_that_fails_fails_the_page() -> None:
+def test_a_command_that_fails_fails_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match="exited with 2"):
         run(Block("sh", "lakekeeper plan t --budget ten\n", 1), {}, Path("page.md"))
-    with pytest.raises(AssertionError, match="mark the block"):
-        run(Block("sh", "make demo\n", 1), {}, Path("page.md"))
+    with pytest.raises(AssertionError, match=r"python missing\.py exited with 2"):
+        run(Block("sh", "python missing.py\n", 1), {}, Path("page.md"))
     with pytest.raises(AssertionError, match=r"page\.md:1: name 'missing' is not defined"):
         run(Block("python", "missing\n", 1), {}, Path("page.md"))
 
@@ -167,9 +139,9 @@ def test_a_command_that_fails_fails_the_page() -> None:
 @pytest.mark.iceberg
 @pytest.mark.slow
 def test_the_quickstart_begins_in_an_empty_folder_with_a_session_of_its_own(tmp_path: Path) -> None:
-    """The test above runs in the session of the tests, whose warehouse exists."""
-    python = [block.code for block in blocks((DOCS / "quickstart.md").read_text()) if block.kind == "python"]
-    path = os.pathsep.join([str(DOCS.parent), str(DOCS.parent / "adapters")])
+    """The test above runs in the session of the tests, which has started."""
+    python = [block.code for block in to_run(QUICKSTART) if block.kind == "python"]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(python[:3])],
         cwd=tmp_path,

@@ -15,6 +15,7 @@ LOGGED = {
     "version",
     "run_id",
     "added_bytes_count",
+    "statistics_files",
 }
 """Columns that differ between two runs on two tables with the same rows."""
 
@@ -39,6 +40,16 @@ CALLS: dict[str, tuple[str, Callable[[lk.Table], Any]]] = {
     "vacuum": (
         "CALL lakekeeper.system.vacuum('{t}', dry_run => true, retention_hours => 200.0)",
         lambda t: t.vacuum(dry_run=True, retention_hours=200.0),
+    ),
+    "alter_key": ("ALTER TABLE {t} CLUSTER BY (id, k)", lambda t: t.cluster_by("id", "k")),
+    "alter_no_key": ("ALTER TABLE {t} CLUSTER BY NONE", lambda t: t.cluster_by(None)),
+    "cluster_by": (
+        "CALL lakekeeper.system.cluster_by('{t}', array('id', 'k'), layout => 'hilbert')",
+        lambda t: t.cluster_by("id", "k", layout="hilbert"),
+    ),
+    "compute_statistics": (
+        "CALL lakekeeper.system.compute_statistics('{t}', columns => array('id'))",
+        lambda t: t.compute_statistics(["id"]),
     ),
     "compact_metadata": ("CALL lakekeeper.system.compact_metadata('{t}')", lambda t: t.compact_metadata()),
 }

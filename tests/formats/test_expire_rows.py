@@ -98,7 +98,10 @@ def test_a_pass_expires_rows_where_the_operator_lists_the_verb(
     lk.run(lake.spark, name, verbs=["recluster", "vacuum"])
     assert lake.spark.table(name).count() == 40
     [row] = lk.sql(lake.spark, f"CALL lakekeeper.system.expire_rows('{name}', dry_run => true)").collect()
+    planned = lake.table(name).expire_rows(dry_run=True)
     assert (row["status"], row["due_data_files_count"]) == ("planned", 2)
+    for counted in ("where", "due_bytes_count", "due_whole_files_count", "due_rows_count"):
+        assert row[counted] == getattr(planned, counted)
     one, other = lk.run(lake.spark, [name, bare], verbs=["expire_rows"]).tables
     assert (one.status, other.status) == ("done", "idle")
     assert ids(lake, name) == KEPT

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import OptionError
+from lakekeeper.spark.callbacks import thrown
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.statements.procedures import PROCEDURES
 from lakekeeper.statements.table_functions import FUNCTIONS
 from tests.formats.calls import CALLS, LOGGED
@@ -115,6 +118,12 @@ def test_views_show_what_was_done_since(lake: Lake, installed: lk.Installed) -> 
         ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
         ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
         ("CALL lakekeeper.system.compact('{t}_not_there')", "NotFound"),
+        ("CALL lakekeeper.system.cluster_by('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.restore('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.undo('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.vacuum('{t}', retention_hours => 1)", "allow_unsafe_retention"),
+        ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
+        ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
         ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
         ("SELECT * FROM lakekeeper_blocks('{t}_not_there')", "NotFound"),
     ],
@@ -167,3 +176,12 @@ def test_without_the_conf_nothing_is_added(spark: SparkSession, confs: RuntimeCo
     confs.set(_ENABLED, "perhaps")
     with pytest.raises(OptionError, match=r"sql\.call\.enabled"):
         lk.install(spark)
+
+
+@pytest.mark.delta
+def test_of_an_error_of_java_the_message_is_one_line(spark: SparkSession) -> None:
+    jvm = Jvm(spark)
+    with pytest.raises(Py4JJavaError) as raised:
+        jvm.view.java.util.Optional.empty().get()
+    assert "\tat " in str(raised.value)
+    assert thrown(jvm, raised.value).getMessage() == "NoSuchElementException: No value present"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from lakekeeper.errors import NotFound, OptionError
+from lakekeeper.errors import NotFound, OptionError, RetentionError, TableError
 from tests.formats.calls import CALLS, LOGGED
 from tests.formats.lakes import Lake
 
@@ -48,6 +48,13 @@ def test_a_statement_does_what_the_python_call_does(lake: Lake, name: str) -> No
     assert lake.fingerprint(by_sql) == lake.fingerprint(by_python)
     files = "SELECT count(*) FROM lakekeeper_blocks('{}')"
     assert only(lake, files.format(by_sql)) == only(lake, files.format(by_python))
+
+
+def test_a_call_that_commits_nothing_says_why(lake: Lake) -> None:
+    name = lake.overlapping(1, 20)
+    row = only(lake, f"CALL lakekeeper.system.recluster('{name}', 'k')")
+    [left] = lake.table(name).plan("k").left
+    assert (row["status"], row["reason"]) == ("idle", f"recluster is not due; {left.reason}")
 
 
 def test_a_key_is_stored_and_removed(lake: Lake) -> None:
@@ -91,6 +98,23 @@ def test_the_trash_by_sql(lake: Lake) -> None:
     assert (back["status"], lake.fingerprint(name)) == ("done", before)
 
 
+def test_restoring_and_emptying_the_trash_by_sql_and_by_python(lake: Lake) -> None:
+    by_sql, by_python = twins(lake)
+    for table in (by_sql, by_python):
+        for where in ("k < 100", "k >= 900"):
+            lake.table(table).drop_partition(where)
+    first, last = (lake.table(by_sql).trash()[n].name for n in (0, -1))
+    report = lake.table(by_python).restore(lake.table(by_python).trash()[0].name)
+    row = only(lake, f"CALL lakekeeper.system.restore('{by_sql}', '{first}')")
+    counted = ("kind", "rows", "files", "status")
+    assert [row[n] for n in counted] == [report.kind, report.rows, report.files, report.status]
+    assert lake.fingerprint(by_sql) == lake.fingerprint(by_python)
+    emptied = only(lake, f"CALL lakekeeper.system.empty_trash('{by_sql}', all_entries => true)")
+    [entry] = lake.table(by_python).empty_trash(all_entries=True)
+    assert (emptied["name"], emptied["rows"], emptied["where"]) == (last, entry.rows, entry.where)
+    assert (lake.table(by_sql).trash(), lake.table(by_python).trash()) == ((), ())
+
+
 def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path: Path) -> None:
     confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
     name = lake.overlapping(3, 40)
@@ -115,6 +139,14 @@ def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path:
         ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
         ("CALL lakekeeper.system.recluster(k)", "constants"),
         ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
+        ("CALL lakekeeper.system.cluster_by('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.restore('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.undo('{t}', 'nope')", "nope"),
+        ("CALL lakekeeper.system.vacuum('{t}', retention_hours => 1)", "allow_unsafe_retention"),
+        ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
+        ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
+        ("ALTER TABLE {t} CLUSTER BY (nope)", "nope"),
+        ("SELECT * FROM clustering_depth('{t}', colums => 'k')", "a parameter of clustering_depth"),
         ("ALTER TABLE {t} RECLUSTER LIMIT 3", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
         ("ALTER TABLE {t} RECLUSTER WHERE", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
         ("ALTER TABLE {t} RECLUSTER FINAL WHERE k <", "(?i)where"),
@@ -124,8 +156,9 @@ def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path:
 def test_what_does_not_fit_is_refused_before_any_work(lake: Lake, statement: str, message: str) -> None:
     name = lake.overlapping(2, 20)
     before = lake.versions(name)
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises((OptionError, TableError, RetentionError), match=message) as raised:
         lk.sql(lake.spark, statement.format(t=name))
+    assert isinstance(raised.value, OptionError) or name in str(raised.value)
     assert lake.versions(name) == before
 
 

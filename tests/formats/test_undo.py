@@ -171,9 +171,12 @@ def test_an_operation_is_undone_by_the_id_that_the_history_gives(
     before = layout(lake, name)
     merged(lake, name)
     [merge] = lake.table(name).history().operations
+    planned = lake.table(name).undo(merge.operation_id, dry_run=True, allow_rollback=True)
     statement = f"CALL lakekeeper.system.undo('{name}', '{merge.operation_id}', allow_rollback => true)"
     row = lk.sql(lake.spark, statement).collect()[0]
     assert (row["status"], row["restored_data_files_count"]) == ("done", 4)
+    for counted in ("restored_data_files_count", "restored_bytes_count", "removed_data_files_count"):
+        assert row[counted] == getattr(planned, counted)
     assert layout(lake, name) == before
     recorded = lake.table(name).history().operations[0]
     assert (recorded.operation_type, recorded.operation_status) == ("undo", "done")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +112,22 @@ def test_advice_for_queries_that_ask_another_column_than_the_key(
     assert advice.best is not None
     assert advice.best.columns == ("user",)
     assert advice.best.worth.after.files < 1.5
+
+
+def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Once the table is reclustered, its key serves as well as the first column of it alone."""
+    name = make(lake)
+    table = lk.table(spark, name)
+    table.cluster_by("user", "day")
+    now_ms = int(time.time() * 1000)
+    scans = tuple(Scan(now_ms - n, {"user": (Span(n, n),)}) for n in range(1, 30))
+    asked = lk.Workload(name, scans, now_ms - 3_600_000, now_ms)
+    advice = table.advise(asked, options={"max-rows-per-file": 60})
+    assert advice.candidates[0].worth.before.files > advice.candidates[0].worth.after.files > 0
+    assert [one.columns for one in advice.candidates if one.present] == [("user", "day")]
+    assert advice.best is None
 
 
 def test_advice_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:

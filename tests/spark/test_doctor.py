@@ -195,7 +195,7 @@ def test_each_catalog_of_a_session_is_asked(spark: SparkSession, confs: RuntimeC
         confs.set(key, value)
     findings = _by_name(doctor.examine(spark))
     assert findings["catalog ice"].ok
-    assert "namespaces" in findings["catalog ice"].found
+    assert "namespace" in findings["catalog ice"].found
     assert findings["catalog spark_catalog"].ok
     assert findings["catalog hdp"].ok
     away = findings["catalog away"]

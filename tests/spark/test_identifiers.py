@@ -89,11 +89,11 @@ def test_paths(spark: SparkSession, home: Path) -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("ice.names.nothing", "no such table"),
+        ("ice.names.nothing", r"no such table; SHOW TABLES IN ice\.names lists"),
         ("ice.nowhere.events", "no such table"),
         ("names.nothing", "no such table"),
         ("nothing", "no such table"),
-        ("nocatalog.names.events", "this session has no catalog 'nocatalog'"),
+        ("nocatalog.names.events", "has no catalog .nocatalog. .*: set the conf spark.sql.catalog.nocatalog"),
         ("/no/such/path", "no table at this path"),
         ("names.shown", "is a view; name its table"),
         ("ice.names.shown", "is a view; name its table"),

@@ -26,7 +26,7 @@ from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.model.benefit import Load, Worth
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn
-from lakekeeper.core.text.formatting import significant
+from lakekeeper.core.text.formatting import counted, significant
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.errors import OptionError
@@ -236,7 +236,7 @@ def _best(found: Sequence[Candidate], now: Load) -> Candidate | None:
     best = found[0]
     present = next((one.worth.after.cost for one in found if one.present), now.cost)
     bar = (1 - _BETTER) * min(present, now.cost)
-    return None if best.present or best.worth.after.cost > bar else best
+    return None if best.present or best.worth.after.cost >= bar else best
 
 
 def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
@@ -248,7 +248,7 @@ def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
 def _basis(workload: Workload, scale: Scale) -> str:
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
     source = f", from {workload.source}" if workload.source else ""
-    return f"{len(workload):,} scans{unread}, {significant(scale.rate * 3600)} an hour{source}"
+    return f"{counted(len(workload), 'scan')}{unread}, {significant(scale.rate * 3600)} an hour{source}"
 
 
 def _blind(snapshot: Snapshot) -> dict[str, float]:

@@ -21,7 +21,7 @@ from lakekeeper.core.model.plan import (
     Prediction,
     Tasks,
 )
-from lakekeeper.core.text.formatting import significant
+from lakekeeper.core.text.formatting import counted, significant
 from lakekeeper.core.units import Floats
 from lakekeeper.core.workload.workload import Scan, Workload, collect
 
@@ -101,6 +101,6 @@ def _basis(workload: Workload | None, scale: Scale) -> str:
     if workload is None:
         return f"queries of 1 % of the data, {rate} (no workload is known)"
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
-    return f"{len(workload):,} scans{unread}, {rate}" + (
+    return f"{counted(len(workload), 'scan')}{unread}, {rate}" + (
         f", from {workload.source}" if workload.source else ""
     )

@@ -35,7 +35,7 @@ class Code(str, Enum):
     __str__ = str.__str__
 
     # Why any policy leaves blocks
-    NO_KEY = "no_key", "the table has no cluster key: set one with cluster_by"
+    NO_KEY = "no_key", "the table has no cluster key: store one in it"
     CONSTANT = "constant", "full files of one key value: no merge can improve them"
     NO_STATISTICS = "no_statistics", "no statistics on the key, and the last merge wrote none"
     EMPTY_WORKLOAD = "empty_workload", "the workload has no queries, so no merge pays back"

@@ -53,4 +53,7 @@ def _facts(report: MergeReport) -> Iterator[tuple[str, str]]:
             f"{report.conflicts:,}, {counted(report.replayed_rows_count, 'deleted row')} replayed",
         )
     yield "commits", f"{report.commits:,}: {report.ended}" if report.commits else str(report.ended)
+    if not report.commits and report.plan is not None and report.plan.left:
+        most = max(report.plan.left, key=lambda each: each.blocks)
+        yield "left", f"{counted(most.blocks, 'file')}: {most.reason}"
     yield "time", f"{report.duration_ms / 1000:.1f} s"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.model.plan_text import render_plan
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.text.formatting import counted, size
+from lakekeeper.core.text.formatting import counted, size, wrapped
 
 if TYPE_CHECKING:
     from lakekeeper.core.model.report import DeleteReport, MergeReport, RestoreReport, UndoReport
 
+_SHOWN_REASONS = 3
+
 
 def render_report(report: MergeReport) -> str:
-    """A report in a few lines; groups that were not committed are listed with the reason."""
+    """A report in a few lines; groups that were not committed, and files where nothing was, have their reasons."""
     if report.dry_run and report.plan is not None:
         return f"dry run of {report.verb}: nothing was written\n{render_plan(report.plan)}"
     head = f"{report.table}: {report.verb} "
@@ -61,7 +64,17 @@ def render_report(report: MergeReport) -> str:
         lines.append(f"  conflicts   {report.conflicts}{replayed}")
     lost = [g for g in report.groups if g.status in ("dropped", "failed")]
     lines += [f"  {g.status:<11} group {g.id} ({counted(g.files_in, 'file')}): {g.detail}" for g in lost]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(() if report.commits else _left(report))])
+
+
+def _left(report: MergeReport) -> Iterator[str]:
+    """Why most files were left as they are."""
+    left = sorted(report.plan.left, key=lambda each: -each.blocks) if report.plan is not None else []
+    for each in left[:_SHOWN_REASONS]:
+        text = f"{counted(each.blocks, 'file')}, {size(each.bytes)}: {each.reason}"
+        yield wrapped(text, first="  left        ", rest=" " * 14)
+    if len(left) > _SHOWN_REASONS:
+        yield f"              {counted(len(left) - _SHOWN_REASONS, 'more reason')} in the plan"
 
 
 def render_delete(report: DeleteReport) -> str:

@@ -116,4 +116,4 @@ class AutoReport(Result):
         if len(rows) == 1:
             return "no table matches"
         page = table(rows, right=frozenset({2}), width=_WIDTH)
-        return f"{page}\n{self.debt}" if self.debt.bytes else page
+        return f"{page}\n{self.debt} (before the pass)" if self.debt.bytes else page

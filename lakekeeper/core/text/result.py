@@ -6,6 +6,9 @@ import html
 import json
 from typing import Any
 
+_MOST = 2**53 - 1
+"""The largest integer that JavaScript, jq and other readers with 64-bit floats keep."""
+
 
 class Result:
     """Base class of results: a subclass defines ``to_dict`` and ``__str__``."""
@@ -17,8 +20,16 @@ class Result:
         raise NotImplementedError
 
     def to_json(self) -> str:
-        """One JSON object on one line."""
-        return json.dumps(self.to_dict())
+        """One JSON object on one line; integers above 2⁵³ - 1, such as ids of snapshots, are text."""
+        return json.dumps(_exact(self.to_dict()))
 
     def _repr_html_(self) -> str:
         return f"<pre style='line-height:1.25'>{html.escape(str(self))}</pre>"
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _exact(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(each) for each in value]
+    return str(value) if isinstance(value, int) and abs(value) > _MOST else value

@@ -43,7 +43,7 @@ def look(table: Adapter[Any] | TableSession, request: Request) -> Snapshot:
             f"{adapter.table}: {snapshot.key_problem}; cluster_by(...) sets another key, cluster_by(None) takes it away"
         )
     if snapshot.key is None and request.needs_key:
-        wanted = "a cluster key: set one with cluster_by(...), or name columns in the call"
+        wanted = "a cluster key: name columns here, or store a key in the table"
         raise OptionError("columns", None, f"{wanted}; {snapshot.key_problem or f'{adapter.table} has none'}")
     return on_its_curve(adapter, snapshot)
 

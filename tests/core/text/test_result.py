@@ -23,3 +23,13 @@ def test_a_notebook_shows_the_text_and_takes_nothing_in_it_for_markup() -> None:
     shown = Found()._repr_html_()
     assert shown.startswith("<pre")
     assert "k &lt; 3 &amp; &lt;b&gt;\n2 files" in shown
+
+
+def test_no_integer_loses_digits_in_a_reader_with_floats() -> None:
+    class Large(Found):
+        def to_dict(self) -> dict[str, Any]:
+            return {"most": 2**53 - 1, "id": 2**53 + 1, "all": [{"ids": (-(2**60), True)}]}
+
+    text = Large().to_json()
+    read = json.loads(text, parse_int=lambda digits: int(float(digits)))
+    assert read == {"most": 2**53 - 1, "id": str(2**53 + 1), "all": [{"ids": [str(-(2**60)), True]}]}

@@ -32,3 +32,19 @@ def test_where_limits_what_is_rewritten() -> None:
     report = scene.run(where="k >= 1000 and k < 2000")
     assert report.rewritten_data_files_count == 3
     assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended.code == "nothing_to_do"
+
+
+def test_a_report_of_no_commit_says_why_the_files_were_left() -> None:
+    scene = groups_apart(3)
+    assert scene.run().commits == 1
+    again = Scene(scene.table).run()
+    assert again.plan is not None
+    assert again.commits == 0
+    first, *lines = str(again).splitlines()
+    assert first == f"{again.table}: recluster committed nothing (nothing to do)"
+    reasons = " ".join(" ".join(lines).split())
+    assert again.plan.left
+    for each in again.plan.left:
+        assert str(each.reason) in reasons
+        assert str(each.reason) in again._repr_html_()
+    assert max(map(len, lines)) <= 80
