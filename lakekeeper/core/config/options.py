@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
+from lakekeeper.core.config.heavy_confs import CONF_PREFIX, HEAVY_CONF, checked_heavy_conf
 from lakekeeper.core.config.layout_options import (
     FileOptions,
     GroupOptions,
@@ -25,6 +26,7 @@ from lakekeeper.core.config.run_options import (
     AutoOptions,
     BudgetOptions,
     CommitOptions,
+    HeavyOptions,
     HistoryOptions,
     SessionOptions,
     WorkloadOptions,
@@ -33,7 +35,6 @@ from lakekeeper.core.config.statistics_options import StatisticsOptions
 from lakekeeper.core.config.vacuum_options import VacuumOptions
 from lakekeeper.errors import OptionError, nearest
 
-CONF_PREFIX = "spark.lakekeeper."
 PROPERTY_PREFIX = "lakekeeper."
 
 
@@ -54,6 +55,7 @@ class Options:
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     auto: AutoOptions = field(default_factory=AutoOptions)
+    heavy: HeavyOptions = field(default_factory=HeavyOptions)
     vacuum: VacuumOptions = field(default_factory=VacuumOptions)
     lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
@@ -120,7 +122,9 @@ def resolve(
             values[name], origins[name] = value, "property"
     for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
         for key, value in (given or {}).items():
-            if key.startswith(prefix) and value is not None:
+            if origin == "conf" and key.startswith(prefix + HEAVY_CONF):
+                checked_heavy_conf(key, value)
+            elif key.startswith(prefix) and value is not None:
                 option = _lookup_in(origin, key, value, prefix)
                 values[option.name], origins[option.name] = _parse_from(option, key, value), origin
     for name, (key, value) in set_here.items():
@@ -162,6 +166,9 @@ def _properties(
         removed = _REMOVED.get(key[len(PROPERTY_PREFIX) :])
         if removed:  # an upgrade must not stop the maintenance of tables that still set it
             ignored[key] = removed
+            continue
+        if key.startswith(PROPERTY_PREFIX + HEAVY_CONF):
+            ignored[key] = f"only the operator can set it, as spark.{key}"
             continue
         try:
             option = lookup(key[len(PROPERTY_PREFIX) :])
