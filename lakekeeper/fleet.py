@@ -61,9 +61,7 @@ def run(
     """
     settings = service_settings(spark, tables, verbs)
     with heavy_lane(spark, settings) as lane:
-        return one_pass(
-            spark, settings, dry_run=dry_run, observer=observer, stopping=stopping, lane=lane
-        )
+        return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping, lane=lane)
 
 
 def auto(

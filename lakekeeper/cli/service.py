@@ -82,9 +82,7 @@ def _passes(
     backoffs = None if once else Backoffs.between(settings.pause_seconds)
     alerts = Alerts(settings.alert_command)
     with current().draining() as stopped, fleet.heavy_lane(spark, settings) as lane:
-        service = _Service(
-            setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs, lane
-        )
+        service = _Service(setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs, lane)
         while True:
             code, whole = service.one_pass(stopped.is_set, dry_run=dry_run)
             if not whole:

@@ -230,9 +230,7 @@ class TableTurn:
                 status, why = vacuumed(self.freed)
             elif task.verb in _OTHERS:
                 ended = (
-                    heavy.other(task, observer)
-                    if heavy
-                    else _other(self.table, task.verb, observer=observer)
+                    heavy.other(task, observer) if heavy else _other(self.table, task.verb, observer=observer)
                 )
                 self.others[task.verb] = status, why = kept_up(task.verb, ended)
             else:

@@ -143,9 +143,7 @@ def _recluster(table: Table, call: HeavyCall, observer: Observer) -> Any:
 
 _VERBS: Mapping[str, Callable[[Table, HeavyCall, Observer], Any]] = {
     "recluster": _recluster,
-    "compact": lambda table, call, observer: table.compact(
-        budget_bytes=call.budget_bytes, observer=observer
-    ),
+    "compact": lambda table, call, observer: table.compact(budget_bytes=call.budget_bytes, observer=observer),
     "merge_deletes": lambda table, call, observer: table.merge_deletes(
         budget_bytes=call.budget_bytes, observer=observer
     ),

@@ -123,9 +123,7 @@ class Lane:
             self._busy += 1
             return self._process
 
-    def _converse(
-        self, process: HeavyProcess, call: HeavyCall, observer: Observer | None
-    ) -> dict[str, Any]:
+    def _converse(self, process: HeavyProcess, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
         talk, runs = process.ask(call.to_dict()), set()
         while True:
             try:

@@ -1,8 +1,8 @@
 """A process that runs heavy tasks, and the lines of JSON that it exchanges with the service.
 
-    to it      {"confs": …, "log_level": …}, once;  {"id": 7, "call": …} for each task;  the end of its stdin ends it
-    from it    {"ready": …} or {"failed": …}, once;  {"id": 7, "phase": …, "info": …};  {"log": …}
-               {"id": 7, "report": …, "core_seconds": …} or {"id": 7, "error": …}, once for each task
+to it      {"confs": …, "log_level": …}, once;  {"id": 7, "call": …} for each task;  the end of its stdin ends it
+from it    {"ready": …} or {"failed": …}, once;  {"id": 7, "phase": …, "info": …};  {"log": …}
+           {"id": 7, "report": …, "core_seconds": …} or {"id": 7, "error": …}, once for each task
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HeavyProcess:
     @property
     def running(self) -> bool:
         """Whether it still answers."""
-        return not self._ended
+        return not self._ended and self._process.poll() is None
 
     @property
     def process_id(self) -> int:

@@ -16,7 +16,9 @@ def checked_heavy_conf(key: str, value: str) -> str:
     if name == "spark.master":
         raise OptionError(key, value, f"no master here: set {CONF_PREFIX}heavy.master")
     if name.startswith(CONF_PREFIX) or not name.startswith("spark."):
-        raise OptionError(key, value, f"a conf of Spark, as in {CONF_PREFIX}{HEAVY_CONF}spark.executor.memory")
+        raise OptionError(
+            key, value, f"a conf of Spark, as in {CONF_PREFIX}{HEAVY_CONF}spark.executor.memory"
+        )
     return name
 
 
