@@ -1,6 +1,7 @@
-"""The Spark application of heavy tasks: ``python -m lakekeeper.heavy.application``; see :mod:`lakekeeper.heavy.process`.
+"""The Spark application of heavy tasks: ``python -m lakekeeper.heavy.application``.
 
-It takes the confs of its session and its tasks from stdin, and ends with it: what is not committed then is in no table.
+It takes the confs of its session and its tasks from stdin (see :mod:`lakekeeper.heavy.process`), and ends with it: what
+is not committed then is in no table.
 """
 
 from __future__ import annotations

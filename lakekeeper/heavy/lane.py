@@ -1,10 +1,10 @@
 """The lane of heavy tasks: their Spark application is started when a task is due, and ended when none is.
 
-    task ─► runs already? ─┬─ no ─► start ─┐
-                           └─ yes ─────────┴─► the task ─► its report          ends after ``idle_seconds`` without a task
+    task ─► does it run? ─┬─ no ─► start ─┐
+                          └─ yes ─────────┴─► the task ─► its report ─► idle for ``idle_seconds``: end it
 
-What the application has not committed when it dies is in no table: the task fails, and the service attempts it again after
-its pause, in a new application.
+What the application has not committed when it dies is in no table: the task fails, and the service attempts it again
+after its pause, in a new application.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lane:
     """
 
     def __init__(self, master: str, start: Callable[[], HeavyProcess], idle_seconds: float) -> None:
-        self.master = master
+        self._named = f"the Spark application of heavy tasks (spark.lakekeeper.heavy.master={master})"
         self._start, self._idle = start, idle_seconds
         self._lock = threading.Lock()
         self._process: HeavyProcess | None = None
@@ -116,8 +116,7 @@ class Lane:
                 try:
                     self._process = self._start()
                 except HeavyError as error:
-                    why = f"the Spark application of heavy tasks (spark.lakekeeper.heavy.master={self.master}) did not start"
-                    raise NotStarted(call.table, f"{why}: {error}") from error
+                    raise NotStarted(call.table, f"{self._named} did not start: {error}") from error
                 self._cores = int(self._process.info.get("cores", 1))
                 _LOG.info("started the application of heavy tasks %s", self._process.info.get("application"))
             self._busy += 1
@@ -129,10 +128,8 @@ class Lane:
             try:
                 said = talk.next()
             except HeavyError as error:
-                raise HeavyError(
-                    f"{call.table}: the Spark application of heavy tasks (spark.lakekeeper.heavy.master={self.master}) "
-                    f"is gone: {error}; what {call.verb} had committed is in the table, and no other work of it"
-                ) from error
+                left = f"what {call.verb} had committed is in the table, and no other work of it"
+                raise HeavyError(f"{call.table}: {self._named} is gone: {error}; {left}") from error
             if "phase" in said:
                 info = dict(said["info"])
                 runs.add(str(info["run_id"]))

@@ -21,7 +21,8 @@ from lakekeeper.spi import Observer, TableName
 class HeavyTasks:
     """Hands the tasks of one pass to the lane. An application that did not start is not started again in the pass.
 
-    ``open_table`` gives a table of the pass, and its name as Spark resolved it; ``confs`` the ``spark.lakekeeper.*`` of its session.
+    ``open_table`` gives a table of the pass, and its name as Spark resolved it; ``confs`` gives the
+    ``spark.lakekeeper.*`` of its session.
     """
 
     def __init__(

@@ -54,15 +54,19 @@ class Service:
                 self._changed.wait(min(left, 1.0))
         return result
 
+    def await_passes(self, number: int) -> None:
+        """Wait until so many passes have ended."""
+        self.await_that(lambda: len(self.passes) >= number, "the end of the pass")
+
     def await_work(self) -> Mapping[str, Any]:
-        """Wait until the lane begins a merge: the record of its plan. The lane names Delta tables by their full path."""
+        """Wait until the lane begins a merge: the record of its plan. It names Delta tables by their full path."""
         seen = len(self.records)
 
         def begun() -> Mapping[str, Any] | None:
             for record in self.records[seen:]:
-                if record.get("phase") == "planned" and record["facts"].get("tasks"):
-                    if str(record["table"]).startswith("file:"):
-                        return record
+                planned = record.get("phase") == "planned" and record["facts"].get("tasks")
+                if planned and str(record["table"]).startswith("file:"):
+                    return record
             return None
 
         found: Mapping[str, Any] = self.await_that(begun, "a merge")

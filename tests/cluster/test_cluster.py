@@ -162,7 +162,7 @@ def _kill_lane(service: Service) -> None:
         service.await_work()
         for child in processes(service.process.pid, "lakekeeper.heavy.application"):
             end(child)
-        service.await_that(lambda at=seen: len(service.passes) > at, "the end of the pass")
+        service.await_passes(seen + 1)
         if any("signal 9" in each["reason"]["text"] for each in service.passes[seen]["tables"]):
             return
     raise AssertionError("the lane was never killed in the middle of a task")

@@ -1,4 +1,4 @@
-"""Users of a fleet: they append, delete and stream until they are told to stop: ``python -m tests.cluster.writers FOLDER``.
+"""Users of a fleet, who append, delete and stream: ``python -m tests.cluster.writers FOLDER``.
 
     stdin   stop       end all jobs                        stdout  {"tables": …} once they are there
             verify     compare the tables with the record          {"stopped": …}, {"verified": …}
@@ -189,15 +189,15 @@ class Users:
         if table.stream:
             complete = len(rows) // _STREAMED
             table.live = set(range(complete * _STREAMED))
-        wrong = f"k != pmod(hash(id), 1000) OR k IS NULL OR length(v) != 123"
+        wrong = "k != pmod(hash(id), 1000) OR k IS NULL OR length(v) != 123"
         return {
             "rows": len(rows),
             "duplicates": len(rows) - len(set(rows)),
             "missing": len(table.live - set(rows)),
             "extra": len(set(rows) - table.live),
-            "changed": self._spark.sql(f"SELECT count(*) FROM {table.sql} WHERE {wrong}").first()[0],
+            "changed": self._spark.table(table.sql).where(wrong).count(),
             "too_few_batches": max(table.batches - len(rows) // _STREAMED, 0) if table.stream else 0,
-            "files": self._spark.sql(f"SELECT count(DISTINCT input_file_name()) FROM {table.sql}").first()[0],
+            "files": self._spark.table(table.sql).selectExpr("input_file_name()").distinct().count(),
         }
 
 

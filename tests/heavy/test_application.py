@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _VERBS = ["recluster", "compute_statistics", "vacuum"]
 
 
 @pytest.fixture
-def names(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> Iterator[list[str]]:
+def names(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> list[str]:
     """A Delta and an Iceberg table with six overlapping files each; confs of the lane."""
     iceberg, path = f"ice.db.{table_name}", str(tmp_path / "t")
     for table, kind in ((iceberg, "iceberg"), (f"delta.`{path}`", "delta")):
@@ -40,7 +40,7 @@ def names(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name:
     confs.set("spark.lakekeeper.heavy.master", "local[1]")
     confs.set("spark.lakekeeper.heavy.idle", "0s")
     confs.set("spark.lakekeeper.heavy.conf.spark.driver.memory", "1g")
-    yield [iceberg, path]
+    return [iceberg, path]
 
 
 class Killing:

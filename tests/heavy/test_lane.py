@@ -60,7 +60,7 @@ def test_an_idle_process_ends_and_the_next_task_starts_another(
 
 
 def test_a_process_with_a_task_is_not_idle(lane: Lanes, started: list[HeavyProcess]) -> None:
-    """Two tasks run, the shorter one ends first: the idle time, which is none here, begins with the end of the other."""
+    """Of two tasks, the shorter ones end first: the idle time, which is none here, begins with the end of the other."""
     opened, planned = lane(idle_seconds=0.0), Event()
     with ThreadPoolExecutor(1) as pool:
         longer = pool.submit(opened.run, HeavyCall("longer", "hang"), lambda *_: planned.set())
@@ -70,7 +70,7 @@ def test_a_process_with_a_task_is_not_idle(lane: Lanes, started: list[HeavyProce
         assert len(started) == 1
         assert not longer.done()
         opened.close()
-        with pytest.raises(HeavyError, match="longer: .* is gone: it ended with exit code 0"):
+        with pytest.raises(HeavyError, match=r"longer: .* is gone: it ended with exit code 0"):
             longer.result()
 
 
@@ -97,7 +97,7 @@ def test_a_process_that_died_between_two_tasks_is_replaced(lane: Lanes, started:
 
 def test_an_error_of_the_task_is_the_error_of_the_call(lane: Lanes, started: list[HeavyProcess]) -> None:
     opened = lane()
-    with pytest.raises(HeavyError, match="^ice.db.t: SparkException: no space left$"):
+    with pytest.raises(HeavyError, match=r"^ice\.db\.t: SparkException: no space left$"):
         opened.run(HeavyCall("ice.db.t", "fail"), None)
     opened.run(HeavyCall("ice.db.u", "compact"), None)
     assert len(started) == 1, "the process is fine"

@@ -90,7 +90,7 @@ def test_an_application_that_did_not_start_is_started_once_in_a_pass() -> None:
     lane = Recorded([NotStarted("ice.db.t", "no master answers"), report()])
     heavy = tasks(lane)
     for _ in range(3):
-        with pytest.raises(HeavyError, match="^ice.db.t: no master answers$"):
+        with pytest.raises(HeavyError, match=r"^ice\.db\.t: no master answers$"):
             heavy.merge(MERGE, None, silent)
     assert len(lane.calls) == 1
     tasks(lane).merge(MERGE, None, silent)  # of the next pass

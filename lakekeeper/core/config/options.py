@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
-from lakekeeper.core.config.heavy_confs import CONF_PREFIX, HEAVY_CONF, checked_heavy_conf
+from lakekeeper.core.config.heavy_confs import HEAVY_CONF, checked_heavy_conf
 from lakekeeper.core.config.layout_options import (
     FileOptions,
     GroupOptions,
@@ -35,6 +35,7 @@ from lakekeeper.core.config.statistics_options import StatisticsOptions
 from lakekeeper.core.config.vacuum_options import VacuumOptions
 from lakekeeper.errors import OptionError, nearest
 
+CONF_PREFIX = "spark.lakekeeper."
 PROPERTY_PREFIX = "lakekeeper."
 
 
@@ -122,9 +123,7 @@ def resolve(
             values[name], origins[name] = value, "property"
     for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
         for key, value in (given or {}).items():
-            if origin == "conf" and key.startswith(prefix + HEAVY_CONF):
-                checked_heavy_conf(key, value)
-            elif key.startswith(prefix) and value is not None:
+            if key.startswith(prefix) and value is not None and not _is_heavy_conf(origin, key, value):
                 option = _lookup_in(origin, key, value, prefix)
                 values[option.name], origins[option.name] = _parse_from(option, key, value), origin
     for name, (key, value) in set_here.items():
@@ -136,6 +135,14 @@ def resolve(
             if tight != values[name]:
                 values[name], origins[name] = tight, "property"
     return Options(**_parts(values), origins=origins, ignored=ignored)
+
+
+def _is_heavy_conf(origin: str, key: str, value: Any) -> bool:
+    """Whether a conf is one of the application of heavy tasks; raises OptionError if it must not be set there."""
+    if origin != "conf" or not key.startswith(HEAVY_CONF):
+        return False
+    checked_heavy_conf(key, value)
+    return True
 
 
 def _parts(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +174,7 @@ def _properties(
         if removed:  # an upgrade must not stop the maintenance of tables that still set it
             ignored[key] = removed
             continue
-        if key.startswith(PROPERTY_PREFIX + HEAVY_CONF):
+        if f"spark.{key}".startswith(HEAVY_CONF):
             ignored[key] = f"only the operator can set it, as spark.{key}"
             continue
         try:
