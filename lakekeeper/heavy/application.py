@@ -24,7 +24,7 @@ from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import HeavyError, reason
-from lakekeeper.spark.application import core_seconds
+from lakekeeper.spark.application import core_seconds, has_ended
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.session import end_java, local_session
 from lakekeeper.spark.shims import shim
@@ -82,6 +82,7 @@ class Application:
         self._spark, self._answers = spark, answers
         self._confs_lock = threading.Lock()
         self._running: list[threading.Thread] = []
+        self._ending = False
 
     def start(self, number: int, call: HeavyCall) -> None:
         """Run a task on a thread of its own."""
@@ -91,6 +92,7 @@ class Application:
 
     def end(self) -> None:
         """Cancel what runs, wait for a while until the files of its groups are deleted, and end Spark."""
+        self._ending = True
         self._spark.stop()
         for thread in self._running:
             thread.join(_GRACE_S)
@@ -109,7 +111,10 @@ class Application:
             used = core_seconds(self._spark, list(runs)) if runs else 0.0
             self._answers.say(id=number, report=plain, core_seconds=used)
         except Exception as error:  # of the table, the catalog or the cluster: the service reports it
-            self._answers.say(id=number, error=reason(error))
+            over = not self._ending and has_ended(self._spark)
+            self._answers.say(id=number, error=reason(error), over=over)
+            if over:  # its JVM died, or the master removed it: the next task needs another application
+                os._exit(1)
 
     def _set(self, confs: Mapping[str, str]) -> None:
         """Set the options of the service, which may have changed since this process started."""

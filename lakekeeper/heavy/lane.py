@@ -138,6 +138,8 @@ class Lane:
                 continue
             with self._lock:
                 self._used = [*self._used[-_MOST_RUNS:], _Used(frozenset(runs), said.get("core_seconds"))]
+            if said.get("over"):
+                process.end(_IDLE_GRACE_S)
             if "error" in said:
                 raise HeavyError(f"{call.table}: {said['error']}")
             return dict(said["report"])

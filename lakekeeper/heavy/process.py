@@ -2,7 +2,8 @@
 
 to it      {"confs": …, "log_level": …}, once;  {"id": 7, "call": …} for each task;  the end of its stdin ends it
 from it    {"ready": …} or {"failed": …}, once;  {"id": 7, "phase": …, "info": …};  {"log": …}
-           {"id": 7, "report": …, "core_seconds": …} or {"id": 7, "error": …}, once for each task
+           {"id": 7, "report": …, "core_seconds": …} or {"id": 7, "error": …, "over": …}, once for each task; after
+               an error that is ``over``, it ends
 """
 
 from __future__ import annotations

@@ -26,6 +26,9 @@ def answer(number: int, call: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if verb == "fail":
         say(id=number, error="SparkException: no space left")
+    if verb == "lose":
+        say(id=number, error="Py4JNetworkError: Java is gone", over=True)
+        sys.exit(1)
     if verb == "log":
         record = {"name": "lakekeeper.events", "levelno": 30, "levelname": "WARNING", "msg": "lost a race"}
         say(log={**record, "table": table})

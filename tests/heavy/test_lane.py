@@ -103,6 +103,14 @@ def test_an_error_of_the_task_is_the_error_of_the_call(lane: Lanes, started: lis
     assert len(started) == 1, "the process is fine"
 
 
+def test_an_application_that_lost_its_spark_is_replaced(lane: Lanes, started: list[HeavyProcess]) -> None:
+    opened = lane()
+    with pytest.raises(HeavyError, match=r"^ice\.db\.t: Py4JNetworkError: Java is gone$"):
+        opened.run(HeavyCall("ice.db.t", "lose"), None)
+    opened.run(HeavyCall("ice.db.u", "compact"), None)
+    assert len(started) == 2
+
+
 @pytest.mark.parametrize(
     "start, said",
     [
