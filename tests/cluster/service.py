@@ -19,10 +19,11 @@ _PATIENCE_S = 600.0
 
 
 class Service:
-    """A running service."""
+    """A running service. ``passes`` are the reports of its passes, ``failures`` those that failed as a whole."""
 
     def __init__(self, conf: Path, log: Path) -> None:
         self.passes: list[Mapping[str, Any]] = []
+        self.failures: list[Mapping[str, Any]] = []
         self.records: list[Mapping[str, Any]] = []
         self._changed = threading.Condition()
         self._log = log
@@ -98,7 +99,7 @@ class Service:
                 except ValueError:  # a line of Java
                     continue
                 with self._changed:
-                    to.append(found)
+                    (self.failures if "error" in found else to).append(found)
                     self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()

@@ -113,6 +113,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
     """What happened, from the first write to the last pass."""
     conf, users = _conf(folder, standalone.master), Users(folder)
     passes: list[Mapping[str, Any]] = []
+    failures: list[Mapping[str, Any]] = []
     users.say("start")
     stops = threading.Timer(SECONDS, users.say, ("stop",))
     stops.start()
@@ -122,6 +123,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         _kill_lane(service)
         lane = _kill_service(service, standalone)
         passes += service.passes
+        failures += service.failures
         service = Service(conf, folder / "service.log")
         stopped = users.hears("stopped")
         seen = len(service.passes)
@@ -129,6 +131,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         _await_idle(standalone)
         assert service.stop() in (0, 1, 130)
         passes += service.passes
+        failures += service.failures
         users.say("verify")
         verified = users.hears("verified")
     finally:
@@ -136,6 +139,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         end(service.process.pid)
         users.end()
     ended = standalone.applications("completedapps")
+    assert failures == [], "passes failed as a whole"
     return {"passes": passes, "users": stopped, "tables": verified, "applications": ended, "lane": lane}
 
 
@@ -150,8 +154,9 @@ def _kill_executor(service: Service, cluster: Cluster) -> None:
     )
     end(executor)
     assert gone(executor)
+    seen = len(service.passes)
     service.await_that(
-        lambda: any(each["done"] for each in service.passes), "work after the executor's death"
+        lambda: any(each["done"] for each in service.passes[seen:]), "work after the executor's death"
     )
 
 
@@ -180,9 +185,7 @@ def _kill_service(service: Service, cluster: Cluster) -> str:
 
 def _settled(passes: list[Mapping[str, Any]]) -> bool:
     assert len(passes) <= _PASSES, f"work is still due after {_PASSES} passes: {passes[-1]['tables']}"
-    return any(
-        all(table["status"] == "idle" for table in each["tables"]) for each in passes if "tables" in each
-    )
+    return any(all(table["status"] == "idle" for table in each["tables"]) for each in passes)
 
 
 def _await_idle(cluster: Cluster) -> None:
