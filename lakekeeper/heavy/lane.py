@@ -60,6 +60,7 @@ class Lane:
         self._start, self._idle = start, idle_seconds
         self._lock = threading.Lock()
         self._process: HeavyProcess | None = None
+        self._leaving: HeavyProcess | None = None
         self._busy = 0
         self._timer: threading.Timer | None = None
         self._used: list[_Used] = []
@@ -106,8 +107,11 @@ class Lane:
             process, self._process = self._process, None
             grace = _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S
             self._stop_timer()
+            leaving = self._leaving
         if process is not None:
             process.end(grace)
+        if leaving is not None:  # the timer has told it to end, and it may not have ended yet
+            leaving.end(_IDLE_GRACE_S)
 
     def _begin(self, call: HeavyCall) -> HeavyProcess:
         with self._lock:
@@ -158,7 +162,7 @@ class Lane:
         with self._lock:
             if self._process is not process or self._busy:
                 return
-            self._process = None
+            self._process, self._leaving = None, process
         _LOG.info("ended the application of heavy tasks %s, idle", process.info.get("application"))
         process.end(_IDLE_GRACE_S)
 

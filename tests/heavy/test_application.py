@@ -38,7 +38,6 @@ def names(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name:
     confs.set("spark.lakekeeper.cluster-by", "k")
     confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
     confs.set("spark.lakekeeper.heavy.master", "local[1]")
-    confs.set("spark.lakekeeper.heavy.idle", "0s")
     confs.set("spark.lakekeeper.heavy.conf.spark.driver.memory", "1g")
     return [iceberg, path]
 

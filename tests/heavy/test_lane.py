@@ -59,6 +59,12 @@ def test_an_idle_process_ends_and_the_next_task_starts_another(
     assert gone(started[1].process_id)
 
 
+def test_an_idle_process_has_ended_when_the_lane_is_closed(lane: Lanes, started: list[HeavyProcess]) -> None:
+    with lane(idle_seconds=0.0) as opened:
+        opened.run(HeavyCall("t", "compact"), None)
+    assert not started[0].running
+
+
 def test_a_process_with_a_task_is_not_idle(lane: Lanes, started: list[HeavyProcess]) -> None:
     """Of two tasks, the shorter ones end first: the idle time, which is none here, begins with the end of the other."""
     opened, planned = lane(idle_seconds=0.0), Event()
