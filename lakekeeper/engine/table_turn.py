@@ -217,7 +217,7 @@ class TableTurn:
     ) -> Task:
         """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised.
 
-        ``began_ms`` is the start of the pass. With ``heavy``, all but the vacuum runs there.
+        ``began_ms`` is the start of the pass. With ``heavy``, what rewrites, deletes rows or describes runs there.
         """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
@@ -253,7 +253,7 @@ class TableTurn:
     def _merged(
         self, table: Maintained, task: Task, budget: int | None, observer: Observer, heavy: Heavy | None
     ) -> MergeReport:
-        if heavy is None:
+        if heavy is None or not task.bytes:  # delete files without effect are removed from metadata alone
             return _act(table, task.verb, budget=budget, observer=observer)
         # A plan is as large as the table, and is not sent: the one of this pass predicts the same.
         return replace(heavy.merge(task, budget, observer), plan=self.due[task.verb].plan)

@@ -1,6 +1,6 @@
 """A service with its lane on a real standalone cluster, over ten tables that users write; three processes are killed.
 
-    users     append, delete and stream ───────────────────────────────────────► stop       rows are right
+    users     append, delete and stream ────────────────────────────────► stop              rows are right
     service   ── executor killed ── lane killed ── service killed, another ───► until nothing is due, then idle
 
 ``make cluster`` runs it for ten minutes of writing; ``LAKEKEEPER_CLUSTER_SECONDS`` sets another time.
@@ -115,8 +115,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
     passes: list[Mapping[str, Any]] = []
     failures: list[Mapping[str, Any]] = []
     users.say("start")
-    stops = threading.Timer(SECONDS, users.say, ("stop",))
-    stops.start()
+    until = time.monotonic() + SECONDS
     service = Service(conf, folder / "service.log")
     try:
         _kill_executor(service, standalone)
@@ -125,6 +124,8 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         passes += service.passes
         failures += service.failures
         service = Service(conf, folder / "service.log")
+        threading.Event().wait(max(until - time.monotonic(), 0))  # the users write at least as long
+        users.say("stop")
         stopped = users.hears("stopped")
         seen = len(service.passes)
         service.await_that(lambda: _settled(service.passes[seen + 1 :]), "a pass in which nothing is due")
@@ -135,7 +136,6 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         users.say("verify")
         verified = users.hears("verified")
     finally:
-        stops.cancel()
         end(service.process.pid)
         users.end()
     ended = standalone.applications("completedapps")
