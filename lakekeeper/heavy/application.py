@@ -56,7 +56,9 @@ class Answers:
 
 
 class _Records(logging.Handler):
-    """Hands the records of the log to the service, which logs them where it logs its own."""
+    """Hands the records of the log to the service, which logs them as its own; each names the application."""
+
+    application = ""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__()
@@ -70,6 +72,7 @@ class _Records(logging.Handler):
             "levelname": record.levelname,
             "created": record.created,
             "msg": record.getMessage(),
+            "application": self.application,
         }
         plain |= {name: getattr(record, name) for name in _FACTS if hasattr(record, name)}
         self._answers.say(log=plain)
@@ -190,7 +193,8 @@ def serve(calls: IO[str], answers: Answers) -> int:
     """Start the session, and run tasks until ``calls`` ends; the exit code."""
     first = json.loads(calls.readline())
     logger = logging.getLogger("lakekeeper")
-    logger.addHandler(_Records(answers))
+    records = _Records(answers)
+    logger.addHandler(records)
     logger.setLevel(first["log_level"])
     logger.propagate = False
     try:
@@ -199,7 +203,8 @@ def serve(calls: IO[str], answers: Answers) -> int:
         answers.say(failed=reason(error))
         return 1
     context = spark.sparkContext
-    answers.say(ready={"application": context.applicationId, "cores": context.defaultParallelism})
+    records.application = str(context.applicationId)
+    answers.say(ready={"application": records.application, "cores": context.defaultParallelism})
     application = Application(spark, answers)
     for line in calls:
         message = json.loads(line)

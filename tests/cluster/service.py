@@ -60,13 +60,13 @@ class Service:
         self.await_that(lambda: len(self.passes) >= number, "the end of the pass")
 
     def await_work(self) -> Mapping[str, Any]:
-        """Wait until the lane begins a merge: the record of its plan. It names Delta tables by their full path."""
+        """Wait until the lane begins a merge: the record of its plan, which names the application."""
         seen = len(self.records)
 
         def begun() -> Mapping[str, Any] | None:
             for record in self.records[seen:]:
                 planned = record.get("phase") == "planned" and record["facts"].get("tasks")
-                if planned and str(record["table"]).startswith("file:"):
+                if planned and record.get("application"):
                     return record
             return None
 

@@ -25,7 +25,7 @@ from lakekeeper.spark.session_confs import catalog_conf
 ROWS = 1_000
 _STREAMED = 200
 _ATTEMPTS = 20
-_PAUSE_S = 0.5
+_PAUSE_S = 3.0
 
 CONFLICTS = (
     "ConcurrentAppendException", "ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException",

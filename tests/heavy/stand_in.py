@@ -31,7 +31,7 @@ def answer(number: int, call: dict[str, Any]) -> None:
         sys.exit(1)
     if verb == "log":
         record = {"name": "lakekeeper.events", "levelno": 30, "levelname": "WARNING", "msg": "lost a race"}
-        say(log={**record, "table": table})
+        say(log={**record, "table": table, "application": "app-1"})
     if verb not in ("hang", "fail"):
         report = MergeReport(
             table, verb, dry_run=False, version_before=1, version_after=2, rounds=os.getpid()

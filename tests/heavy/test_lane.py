@@ -148,4 +148,4 @@ def test_its_log_is_the_log_of_the_service(lane: Lanes, caplog: pytest.LogCaptur
         lane().run(HeavyCall("ice.db.t", "log"), None)
     (record,) = [each for each in caplog.records if each.name == "lakekeeper.events"]
     assert (record.levelname, record.getMessage()) == ("WARNING", "lost a race")
-    assert record.__dict__["table"] == "ice.db.t"
+    assert (record.__dict__["table"], record.__dict__["application"]) == ("ice.db.t", "app-1")
