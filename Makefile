@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick full deep matrix model faults stores compat neighbours walk docs check format golden generate bench clean
+.PHONY: help setup demo test quick full deep matrix model faults stores cluster compat neighbours walk docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 # Tests start many Python processes; without bytecode each of them compiles the package again.
@@ -57,6 +57,9 @@ stores: setup ## test every verb, races and faults on S3 and Glue of the machine
 	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
 	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5"
 	$(PYTHON_BIN) -m pytest tests/stores -m stores
+
+cluster: setup ## run a service on a standalone Spark cluster for ten minutes, while users write and processes are killed
+	$(PYTHON_BIN) -m pytest tests/cluster -m cluster -s
 
 model: setup ## search all small histories of writers, rivals, faults and crashes (over a million states)
 	$(PYTHON_BIN) -m tests.model.search --states 1000000

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.service import Service
 from lakekeeper.errors import reason
-from lakekeeper.fleet import one_pass, service_settings
+from lakekeeper.fleet import heavy_lane, one_pass, service_settings
 from lakekeeper.recording import fleet_memory
 from lakekeeper.spark.application import await_listeners, is_stopped
 from lakekeeper.spark.confs import lakekeeper_confs
@@ -162,6 +162,8 @@ class _Runs:
         self._doubtful: list[str] = []  # observed during a pass, of tables that the pass changed
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
+        self._ending = ExitStack()
+        self._lane = self._ending.enter_context(heavy_lane(spark, settings))
         self.writes_seen = 0
         self.service = Service(self._whole, settings.pause_seconds, early=self._early, over=self._over)
         self._listening: Listening = listen(spark)
@@ -170,6 +172,10 @@ class _Runs:
         self.service.start()
 
     def stop(self) -> None:
+        with self._ending:
+            self._stop()
+
+    def _stop(self) -> None:
         self.service.stop()
         self._listening.wrote = None
         for listener in (self._listening, self._streams):
@@ -179,10 +185,11 @@ class _Runs:
     def finish(self) -> None:
         with suppress(Exception):  # a listener that does not keep up: another service will find the write
             await_listeners(self._spark)
-        self.stop()
-        self._heard.extend(self._doubtful)
-        if self._heard and not self._over():
-            self._early()
+        with self._ending:
+            self._stop()
+            self._heard.extend(self._doubtful)
+            if self._heard and not self._over():
+                self._early()
 
     def _over(self) -> bool:
         return is_stopped(self._spark)
@@ -223,6 +230,7 @@ class _Runs:
             memory=self._memory,
             only=only,
             over=self._over,
+            lane=self._lane,
         )
         worked = [table.table for table in report.tables if table.status in ("done", "partial", "failed")]
         if worked and not self._over():

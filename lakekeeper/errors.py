@@ -8,6 +8,7 @@ LakekeeperError
 ├── OptionError                an invalid option, column, policy or predicate (``.key .value .expected``)
 ├── AdapterError               an adapter is missing, duplicated or violated its contract
 ├── RetentionError             a vacuum that a retention rule forbids
+├── HeavyError                 the Spark application of heavy tasks did not start or has ended, or a task failed in it
 └── CommitError
     ├── Conflict               a concurrent commit changed what we read: rebase, then commit again
     ├── Rejected               known to have failed: our files may be deleted
@@ -76,6 +77,10 @@ class AdapterError(LakekeeperError):
 
 class RetentionError(LakekeeperError):
     """A vacuum that a retention rule forbids; the message names the rule."""
+
+
+class HeavyError(LakekeeperError):
+    """The Spark application of heavy tasks did not start or has ended, or a task failed in it."""
 
 
 class CommitError(LakekeeperError):

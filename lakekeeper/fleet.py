@@ -7,8 +7,8 @@ with auto(spark, every="15m"): ...
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from lakekeeper.engine.service import Service
 from lakekeeper.engine.state.service_lease import service_lease
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.table_session import TableSession
+from lakekeeper.engine.table_turn import Heavy
 from lakekeeper.engine.watch import Watch
 from lakekeeper.history.operation import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
@@ -32,11 +33,13 @@ from lakekeeper.spark.application import core_seconds
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spi import Notes, Observer
+from lakekeeper.spi import Notes, Observer, TableName
 from lakekeeper.workloads import EventLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakekeeper.heavy.lane import Lane
 
 _KEPT_BYTES = 256 << 20
 """Snapshots that are kept from the plans of a pass until the work on them, and by a service until its next pass."""
@@ -57,7 +60,8 @@ def run(
     is finished and no further work is started.
     """
     settings = service_settings(spark, tables, verbs)
-    return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping)
+    with heavy_lane(spark, settings) as lane:
+        return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping, lane=lane)
 
 
 def auto(
@@ -72,15 +76,25 @@ def auto(
     settings = service_settings(spark, tables, None, every)
     backoffs = Backoffs.between(settings.pause_seconds)
     memory = fleet_memory(spark)
-
     alerts = Alerts(settings.alert_command)
+    ending = ExitStack()
+    lane = ending.enter_context(heavy_lane(spark, settings))
 
     def repeated() -> AutoReport:
-        report = one_pass(spark, settings, backoffs=backoffs, memory=memory)
+        report = one_pass(spark, settings, backoffs=backoffs, memory=memory, lane=lane)
         alerts.after(report)
         return report
 
-    return Service(repeated, settings.pause_seconds).start()
+    return Service(repeated, settings.pause_seconds, ended=ending.close).start()
+
+
+def heavy_lane(spark: SparkSession, settings: AutoSettings) -> AbstractContextManager[Lane | None]:
+    """Where the passes of a service run heavy tasks, until the end of the block; None: in this session."""
+    if settings.heavy.own_master is None:
+        return nullcontext()
+    from lakekeeper.heavy.opening import open_lane
+
+    return open_lane(spark, settings.heavy)
 
 
 def service_settings(
@@ -113,8 +127,9 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     only: Callable[[str], bool] = lambda _: True,
     over: Callable[[], bool] = lambda: False,
     watch: Watch | None = None,
+    lane: Lane | None = None,
 ) -> AutoReport:
-    """One pass of a service; ``backoffs``, ``memory`` and ``watch`` carry over from earlier passes.
+    """One pass of a service; ``backoffs``, ``memory``, ``watch`` and ``lane`` carry over from earlier passes.
 
     ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: what failed with it counts
     against no table.
@@ -134,13 +149,14 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         spent_today_core_seconds=lambda name: memory.core_seconds(
             clock.now_ms(), name, tables.recorded_as(name) if name else None
         ),
-        core_seconds=lambda runs: core_seconds(spark, runs),
-        cores=lambda: spark.sparkContext.defaultParallelism,
+        core_seconds=lambda runs: _core_seconds(spark, lane, runs),
+        cores=lambda: max(spark.sparkContext.defaultParallelism, lane.cores if lane else 0),
         lease=lambda name: service_lease(tables.notes(name), memory.owner, clock),
         one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,
         ended=tables.used,
         watch=watch or Watch(),
+        heavy=_heavy_tasks(spark, lane, tables, backoffs),
     )
     report = sweep(names, tables.open, settings, clock, context)
     left = {name: session for name, session in memory.sessions.items() if name in known}
@@ -151,6 +167,22 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     if not dry_run and not over():
         memory.keep(report, clock.now_ms())
     return report
+
+
+def _heavy_tasks(
+    spark: SparkSession, lane: Lane | None, tables: _Tables, backoffs: Backoffs | None
+) -> Heavy | None:
+    if lane is None:
+        return None
+    from lakekeeper.heavy.tasks import HeavyTasks
+
+    return HeavyTasks(lane, tables.named, lambda: lakekeeper_confs(spark), backoffs)
+
+
+def _core_seconds(spark: SparkSession, lane: Lane | None, runs: Collection[str]) -> float | None:
+    """What runs have used in the lane, or else in this session."""
+    used = lane.core_seconds(runs) if lane else None
+    return core_seconds(spark, runs) if used is None else used
 
 
 class _Tables:
@@ -202,6 +234,11 @@ class _Tables:
     def sessions(self) -> dict[str, TableSession]:
         """The sessions of all tables that were opened, for the next pass."""
         return {name: _session(found) for name, found in self._opened.items() if isinstance(found, Table)}
+
+    def named(self, name: str) -> tuple[Table, TableName]:
+        """A table, and its name as Spark resolved it."""
+        table = self.open(name)
+        return table, table._context.name  # noqa: SLF001 - the table is ours
 
     def recorded_as(self, name: str) -> TableId:
         """A table in the history."""

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
-_FACTS = ("table", "run_id", "phase", "facts")
+_FACTS = ("table", "run_id", "phase", "facts", "application")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, message, and the facts of a run where it has them."""
+    """A record as one JSON object: time, level, message, and the facts of a run where it has them.
+
+    ``application`` is that of heavy tasks, where the record comes from there.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""

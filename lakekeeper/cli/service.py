@@ -29,6 +29,8 @@ from lakekeeper.spark.interrupts import INTERRUPTED, current
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakekeeper.heavy.lane import Lane
+
 
 def repeat(
     setup: Setup,
@@ -73,13 +75,14 @@ def _passes(
     once: bool,
     dry_run: bool,
 ) -> int:
+    from lakekeeper import fleet
+
     spark = setup.session()
     memory = FleetMemory(session_store(spark, options.history))
     backoffs = None if once else Backoffs.between(settings.pause_seconds)
     alerts = Alerts(settings.alert_command)
-    service = _Service(setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs)
-    interrupts = current()
-    with interrupts.draining() as stopped:
+    with current().draining() as stopped, fleet.heavy_lane(spark, settings) as lane:
+        service = _Service(setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs, lane)
         while True:
             code, whole = service.one_pass(stopped.is_set, dry_run=dry_run)
             if not whole:
@@ -100,6 +103,7 @@ class _Service:
     watch: Watch
     alerts: Alerts
     backoffs: Backoffs | None
+    lane: Lane | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
         """The exit code, and whether every table was processed."""
@@ -117,6 +121,7 @@ class _Service:
                     backoffs=self.backoffs,
                     memory=self.memory,
                     watch=self.watch,
+                    lane=self.lane,
                 )
         except OptionError:
             raise  # it would be invalid in the next pass too

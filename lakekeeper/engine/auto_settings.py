@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.config.run_options import HeavyOptions
 from lakekeeper.core.scheduling.quiet_hours import EXAMPLES, QuietHours, parse_quiet_hours
 from lakekeeper.errors import OptionError
 
@@ -15,6 +16,7 @@ class AutoSettings:
     """From confs: which tables (names or patterns), which verbs in order, seconds between passes, tables at once.
 
     quiet_hours            when nothing is started
+    heavy                  the Spark application of heavy tasks
     budget_*               of all tables together, in bytes rewritten and in core-seconds; None: no limit
     """
 
@@ -28,6 +30,7 @@ class AutoSettings:
     budget_core_seconds: int | None = None
     budget_core_seconds_per_day: int | None = None
     alert_command: str | None = None
+    heavy: HeavyOptions = field(default_factory=HeavyOptions)
 
 
 def settings_from(options: Options) -> AutoSettings:
@@ -48,6 +51,7 @@ def settings_from(options: Options) -> AutoSettings:
         budget_core_seconds=auto.budget_core_seconds,
         budget_core_seconds_per_day=auto.budget_core_seconds_per_day,
         alert_command=auto.alert_command,
+        heavy=options.heavy,
     )
 
 

@@ -24,6 +24,7 @@ class Service:
     """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs.
 
     early   a pass over what :meth:`sooner` announced, before the pause is over; None where that concerns no table
+    ended   called on the thread when it has made its last pass
     over    true once passes are no longer possible: the thread then ends by itself, and the pass in progress is dropped
     """
 
@@ -34,8 +35,9 @@ class Service:
         *,
         early: Callable[[], AutoReport | None] | None = None,
         over: Callable[[], bool] = lambda: False,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._pass, self._early, self._over = one_pass, early, over
+        self._pass, self._early, self._over, self._ended = one_pass, early, over, ended
         self._pause = pause_seconds
         self._sooner = threading.Event()
         self._stop = threading.Event()
@@ -77,6 +79,12 @@ class Service:
         self.stop()
 
     def _loop(self) -> None:
+        try:
+            self._repeat()
+        finally:
+            self._ended()
+
+    def _repeat(self) -> None:
         whole_at = ended_at = time.monotonic()
         while not self._stop.is_set() and not self._over():
             now = time.monotonic()

@@ -25,7 +25,7 @@ from lakekeeper.core.scheduling.quiet_hours import quiet_now
 from lakekeeper.core.scheduling.task import Task, kind_of, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.table_turn import OneLook, OpenTable, TableTurn
+from lakekeeper.engine.table_turn import Heavy, OneLook, OpenTable, TableTurn
 from lakekeeper.engine.watch import Watch
 from lakekeeper.spi import Observer
 
@@ -47,6 +47,7 @@ class PassContext:
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
     watch              shows the pass to others, and has the tables that are paused
+    heavy              runs heavy tasks in another Spark application; None: they run in this one
     """
 
     dry_run: bool = False
@@ -62,6 +63,7 @@ class PassContext:
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
     watch: Watch = field(default_factory=Watch)
+    heavy: Heavy | None = None
 
 
 def sweep(
@@ -225,7 +227,8 @@ class _Pass:
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
                     observer = self._context.watch.observing(task, self._context.observer)
-                    left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms)
+                    heavy = self._context.heavy
+                    left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms, heavy)
         finally:
             used = (
                 0.0 if left.reason and left.reason.code == Code.LEASED else self._used(turn, task, began_ms)

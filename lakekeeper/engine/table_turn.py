@@ -82,6 +82,14 @@ class Maintained(Protocol):
     def empty_trash(self) -> Any: ...
 
 
+class Heavy(Protocol):
+    """Carries out heavy tasks in another Spark application; raises what the verb raises, or HeavyError."""
+
+    def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport: ...
+
+    def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport: ...
+
+
 OpenTable = Callable[[str], Maintained]
 OneLook = Callable[[str], AbstractContextManager[None]]
 """A block in which the log of a table is read once."""
@@ -205,10 +213,11 @@ class TableTurn:
         observer: Observer | None,
         began_ms: int,
         pause_ms: int,
+        heavy: Heavy | None = None,
     ) -> Task:
         """Run a task within what the fleet has granted; the task as it ended. Errors are kept, none is raised.
 
-        ``began_ms`` is the start of the pass.
+        ``began_ms`` is the start of the pass. With ``heavy``, what rewrites, deletes rows or describes runs there.
         """
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
@@ -220,12 +229,14 @@ class TableTurn:
                 self.table.empty_trash()
                 status, why = vacuumed(self.freed)
             elif task.verb in _OTHERS:
-                ended = _other(self.table, task.verb, observer=observer)
+                ended = (
+                    heavy.other(task, observer) if heavy else _other(self.table, task.verb, observer=observer)
+                )
                 self.others[task.verb] = status, why = kept_up(task.verb, ended)
             else:
                 limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
                 budget = min(limits) if limits else None
-                report = _act(self.table, task.verb, budget=budget, observer=observer)
+                report = self._merged(self.table, task, budget, observer, heavy)
                 self.reports[task.verb] = report
                 if self.left_bytes is not None:
                     self.left_bytes = max(self.left_bytes - report.rewritten_bytes_count, 0)
@@ -238,6 +249,14 @@ class TableTurn:
             # Groups that only lost races to users are due again in the next pass: that is no fault of the table.
             return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
+
+    def _merged(
+        self, table: Maintained, task: Task, budget: int | None, observer: Observer, heavy: Heavy | None
+    ) -> MergeReport:
+        if heavy is None or not task.bytes:  # delete files without effect are removed from metadata alone
+            return _act(table, task.verb, budget=budget, observer=observer)
+        # A plan is as large as the table, and is not sent: the one of this pass predicts the same.
+        return replace(heavy.merge(task, budget, observer), plan=self.due[task.verb].plan)
 
     def _noting_runs(self, observer: Observer | None) -> Observer:
         def note(phase: str, info: Mapping[str, Any]) -> None:

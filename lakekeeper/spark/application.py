@@ -32,6 +32,14 @@ def is_stopped(spark: SparkSession) -> bool:
     return spark.sparkContext._jsc is None
 
 
+def has_ended(spark: SparkSession) -> bool:
+    """Whether Spark has stopped, for example because its master removed the application, or its JVM does not answer."""
+    try:
+        return bool(Jvm(spark).session.sparkContext().isStopped())
+    except Exception:  # py4j's, of a JVM that is gone
+        return True
+
+
 def core_seconds(spark: SparkSession, groups: Collection[str]) -> float | None:
     """The time in which the jobs of some job groups, or with tags of their names, occupied executor cores, in seconds.
 

@@ -24,6 +24,7 @@ def resolve(spark: Any, text: str) -> TableName:
     is a Connect session, OptionError if ``text`` is not a table name.
     """
     jvm = Jvm(spark)
+    _activate(jvm)
     if "/" in text and "`" not in text:
         return _by_path(jvm, text, text)
     try:
@@ -37,6 +38,13 @@ def resolve(spark: Any, text: str) -> TableName:
             return TableName(text, parts[0].lower(), text, path=parts[1])  # the registry reports the error
         return _by_path(jvm, text, parts[1], parts[0].lower())
     return _by_name(jvm, text, parts)
+
+
+def _activate(jvm: Jvm) -> None:
+    """Make the session the active one of a thread without one: Spark loads a catalog by the confs of that session."""
+    kind = jvm.session_class
+    if not kind.getActiveSession().isDefined():
+        kind.setActiveSession(jvm.session)
 
 
 def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:

@@ -151,11 +151,41 @@ def session_confs(
     return merged
 
 
+_OF_ONE_APPLICATION = (
+    "spark.app.", "spark.master", "spark.submit.deployMode", "spark.driver.host", "spark.driver.port",
+    "spark.driver.bindAddress", "spark.executor.id", "spark.repl.", "spark.jars.packages", "spark.ui.port",
+)  # fmt: skip
+"""Keys, and prefixes of keys, that hold for the running application alone."""
+
+
+def inherited_confs(confs: Mapping[str, str]) -> dict[str, str]:
+    """The confs of a running session with which another application finds the same tables, jars and files.
+
+    Packages are downloaded already, and are passed on as jars. What was set because the session runs on this machine
+    alone is left out.
+    """
+    kept = {
+        key: value
+        for key, value in confs.items()
+        if not key.startswith(_OF_ONE_APPLICATION) and _ON_ONE_MACHINE.get(key) != value
+    }
+    jars = {_file_name(jar) for jar in kept.get(_JARS, "").split(",")}
+    for key in ("spark.files", "spark.submit.pyFiles"):  # Spark adds the jars of packages to both
+        files = [file for file in kept.pop(key, "").split(",") if file and _file_name(file) not in jars]
+        if files:
+            kept[key] = ",".join(files)
+    return kept
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def _packages(given: Mapping[str, str], spark: str, present: Collection[str]) -> str:
     """The packages to download; empty if the user names all jars (``spark.jars`` without packages)."""
     if _JARS in given and _PACKAGES not in given:
         return ""
-    named = [text.rpartition("/")[2] for text in given.get(_JARS, "").split(",")]
+    named = [_file_name(text) for text in given.get(_JARS, "").split(",")]
     artifacts = [text.split(":")[1] for text in given.get(_PACKAGES, "").split(",") if text.count(":") >= 2]
     brought = (*named, *artifacts, *present)
     needed = [jar for jar, start in _ARTIFACTS.items() if not any(each.startswith(start) for each in brought)]

@@ -31,7 +31,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.watch import Watch
-from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
+from lakekeeper.errors import AdapterError, HeavyError, NotFound, OptionError, RetentionError
 from lakekeeper.spi import Observer
 
 BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
@@ -789,3 +789,56 @@ def test_a_pass_can_be_watched_from_another_thread() -> None:
     left = watch.now()
     assert (left.began_ms, left.running) == (0, ())
     assert {t.state for t in left.tasks} == {"done"}
+
+
+@dataclass
+class Elsewhere:
+    """Satisfies engine.table_turn.Heavy: carries tasks out on another table, as another process would."""
+
+    table: FakeTable
+
+    def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
+        observer("planned", {"table": task.table, "run_id": f"{task.verb}-run"})
+        act = self.table.recluster if task.verb == "recluster" else self.table.compact
+        done = act(final=False, options=None, observer=observer, dry_run=False, budget_bytes=budget_bytes)
+        return replace(done, plan=None)
+
+    def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
+        act = self.table.expire_rows if task.verb == "expire_rows" else self.table.compute_statistics
+        return act(dry_run=False, observer=observer)
+
+
+def test_heavy_tasks_run_elsewhere_and_the_rest_in_the_session() -> None:
+    verbs = ("expire_rows", "recluster", "merge_deletes", "compute_statistics", "vacuum")
+    settings = replace(BOTH, verbs=verbs, budget_bytes=500)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    given: Any = {"answers": DUE, "scores": {"recluster": 7.0}, "outdated": 3, "expired": 2}
+    here, there = FakeTable(rule, **given), FakeTable(**given)
+    asked: list[set[str]] = []
+
+    def used(runs: Any) -> float:
+        asked.append(set(runs))
+        return 2.0
+
+    (one,) = passed({"a": here}, settings=settings, heavy=Elsewhere(there), core_seconds=used).tables
+    assert there.verbs == ["expire_rows", "recluster", "compute_statistics"]
+    assert here.verbs == ["merge_deletes", "vacuum", "empty_trash"], "nothing of these is rewritten"
+    assert dict(there.ran)["recluster"]["budget_bytes"] == 100, "what the fleet has granted"
+    assert (one.status, one.rewritten_bytes_count, one.score) == ("done", 100, 7.0)
+    assert {"recluster-run"} in asked, "the time of its runs is asked for"
+
+
+def test_a_heavy_task_that_fails_elsewhere_is_parked_and_stops_no_other_table() -> None:
+    broken = Elsewhere(
+        FakeTable(answers={"recluster": HeavyError("a: it is gone"), "compact": DUE["compact"]})
+    )
+    tables = {"a": FakeTable(answers=DUE), "b": FakeTable(answers=DUE)}
+    found = passed(tables, heavy=broken, clock=NOON)
+    assert statuses(found) == {"a": "failed", "b": "failed"}
+    for one in found.tables:
+        assert "HeavyError: a: it is gone" in str(one.reason)
+        assert [(task.verb, task.state) for task in one.tasks] == [
+            ("recluster", "failed"),
+            ("compact", "done"),
+        ]
+        assert one.tasks[0].parked_until_ms > 0

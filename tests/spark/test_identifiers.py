@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,20 @@ def test_a_catalog_that_is_down_has_not_lost_the_table(
 def test_a_catalog_that_is_none_is_named_with_those_that_there_are(spark: SparkSession, home: Path) -> None:
     with pytest.raises(NotFound, match=r"this session has no catalog 'icx' \(it has: .*ice.*\)"):
         lk.table(spark, "icx.names.events")
+
+
+def test_a_catalog_is_found_in_a_new_thread(spark: SparkSession, home: Path) -> None:
+    """Of a session that no statement has used yet: the thread has no active session, by which Spark loads a catalog."""
+    fresh = spark.newSession()
+    found: list[Any] = []
+
+    def look() -> None:
+        try:
+            found.append(resolve(fresh, "ice.names.events").provider)
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == ["iceberg"]

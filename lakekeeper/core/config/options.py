@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
+from lakekeeper.core.config.heavy_confs import HEAVY_CONF, checked_heavy_conf
 from lakekeeper.core.config.layout_options import (
     FileOptions,
     GroupOptions,
@@ -25,6 +26,7 @@ from lakekeeper.core.config.run_options import (
     AutoOptions,
     BudgetOptions,
     CommitOptions,
+    HeavyOptions,
     HistoryOptions,
     SessionOptions,
     WorkloadOptions,
@@ -54,6 +56,7 @@ class Options:
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     auto: AutoOptions = field(default_factory=AutoOptions)
+    heavy: HeavyOptions = field(default_factory=HeavyOptions)
     vacuum: VacuumOptions = field(default_factory=VacuumOptions)
     lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
@@ -120,7 +123,7 @@ def resolve(
             values[name], origins[name] = value, "property"
     for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
         for key, value in (given or {}).items():
-            if key.startswith(prefix) and value is not None:
+            if key.startswith(prefix) and value is not None and not _is_heavy_conf(origin, key, value):
                 option = _lookup_in(origin, key, value, prefix)
                 values[option.name], origins[option.name] = _parse_from(option, key, value), origin
     for name, (key, value) in set_here.items():
@@ -132,6 +135,14 @@ def resolve(
             if tight != values[name]:
                 values[name], origins[name] = tight, "property"
     return Options(**_parts(values), origins=origins, ignored=ignored)
+
+
+def _is_heavy_conf(origin: str, key: str, value: Any) -> bool:
+    """Whether a conf is one of the application of heavy tasks; raises OptionError if it must not be set there."""
+    if origin != "conf" or not key.startswith(HEAVY_CONF):
+        return False
+    checked_heavy_conf(key, value)
+    return True
 
 
 def _parts(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +173,9 @@ def _properties(
         removed = _REMOVED.get(key[len(PROPERTY_PREFIX) :])
         if removed:  # an upgrade must not stop the maintenance of tables that still set it
             ignored[key] = removed
+            continue
+        if f"spark.{key}".startswith(HEAVY_CONF):
+            ignored[key] = f"only the operator can set it, as spark.{key}"
             continue
         try:
             option = lookup(key[len(PROPERTY_PREFIX) :])

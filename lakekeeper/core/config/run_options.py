@@ -224,6 +224,43 @@ class AutoOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class HeavyOptions:
+    """Heavy tasks: the Spark application in which automatic runs merge, expire rows and compute statistics."""
+
+    master: str | None = option(
+        "heavy.master",
+        None,
+        "Master of a Spark application of its own for the heavy tasks of automatic runs, such as `spark://host:7077`, "
+        "`yarn` or `local[4]`. It is started when such a task is due. `none`: they run in the session of the "
+        "automatic runs. `spark.lakekeeper.heavy.conf.<conf>` sets a Spark conf of it.",
+        scope="conf",
+    )
+    idle_ms: int = option(
+        "heavy.idle",
+        _MINUTE_MS,
+        "Time after its last task at which the Spark application of heavy tasks ends.",
+        unit="time",
+        low=0,
+        high=DAY_MS,
+        scope="conf",
+    )
+    start_timeout_ms: int = option(
+        "heavy.start-timeout",
+        5 * _MINUTE_MS,
+        "Time within which the Spark application of heavy tasks must have an executor. After it, the tasks fail.",
+        unit="time",
+        low=_SECOND_MS,
+        high=DAY_MS,
+        scope="conf",
+    )
+
+    @property
+    def own_master(self) -> str | None:
+        """The master of the application of heavy tasks; None where they run in the session."""
+        return None if self.master is None or self.master.lower() == "none" else self.master
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryOptions:
     """History: what is recorded of each operation, and what it costs."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,6 +56,13 @@ class LifecycleReport(Result):
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {**asdict(self), "status": self.status, "ended": self.ended.to_dict()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> LifecycleReport:
+        """Inverse of :meth:`to_dict`; raises ValueError, TypeError or KeyError for invalid input."""
+        fields = {name: plain[name] for name in cls.__dataclass_fields__}
+        fields["ended"] = Reason.from_dict(fields["ended"])
+        return cls(**fields)
 
     def __str__(self) -> str:
         head = f"{self.table}: rows where {self.where}"

@@ -19,6 +19,10 @@ DONE, PARTIAL, FAILED, IDLE, PLANNED = "done", "partial", "failed", "idle", "pla
 _NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 
 
+def _reason_in(plain: Mapping[str, Any] | None) -> Reason | None:
+    return None if plain is None else Reason.from_dict(plain)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The outcome of one group: ``committed``, ``dropped`` (lost a race), ``failed`` or ``planned`` (dry run).
@@ -50,6 +54,12 @@ class GroupResult:
         plain["reason"] = self.reason.to_dict() if self.reason else None
         plain["detail"] = self.detail.to_dict() if self.detail else None
         return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> GroupResult:
+        """Inverse of :meth:`to_dict`; raises ValueError, TypeError or KeyError for invalid input."""
+        reasons = {name: _reason_in(plain[name]) for name in ("reason", "detail")}
+        return cls(**{**plain, **reasons})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,15 @@ class MergeReport(Result):
         plain["groups"] = [group.to_dict() for group in self.groups]
         plain["plan"] = self.plan.to_dict() if self.plan else None
         return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], plan: Plan | None = None) -> MergeReport:
+        """Inverse of :meth:`to_dict`, with ``plan`` as the plan; raises as :meth:`GroupResult.from_dict`."""
+        fields = {name: plain[name] for name in cls.__dataclass_fields__ if name != "plan"}
+        fields["run_ids"] = tuple(fields["run_ids"])
+        fields["ended"] = Reason.from_dict(fields["ended"])
+        fields["groups"] = tuple(map(GroupResult.from_dict, fields["groups"]))
+        return cls(**fields, plan=plan)
 
     def __str__(self) -> str:
         return render_report(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,6 +50,15 @@ class StatisticsReport(Result):
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {**asdict(self), "status": self.status, "ended": self.ended.to_dict()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> StatisticsReport:
+        """Inverse of :meth:`to_dict`; raises ValueError, TypeError or KeyError for invalid input."""
+        fields = {name: plain[name] for name in cls.__dataclass_fields__}
+        fields["ended"] = Reason.from_dict(fields["ended"])
+        fields["statistics_files"] = tuple(fields["statistics_files"])
+        fields["run_ids"] = tuple(fields["run_ids"])
+        return cls(**fields)
 
     def __str__(self) -> str:
         read = f"{counted(self.described_data_files_count, 'file')}, {size(self.read_bytes_count)}"

@@ -1,0 +1,36 @@
+"""A heavy task as it is handed to another process: one verb on one table, with what it needs from the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyCall:
+    """One verb on one table.
+
+    table         its full name, or its path
+    budget_bytes  what the task may rewrite; None: no limit but the table's own
+    resting       partitions that are left alone, because users won a race there
+    workload      the queries that a recluster is planned for, as JSON; None: as the confs say
+    confs         ``spark.lakekeeper.*`` of the service
+    """
+
+    table: str
+    verb: str
+    budget_bytes: int | None = None
+    resting: tuple[str, ...] = ()
+    workload: str | None = None
+    confs: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**plain, "resting": list(self.resting), "confs": dict(self.confs)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> HeavyCall:
+        """Inverse of :meth:`to_dict`; raises TypeError or KeyError for invalid input."""
+        return cls(**{**plain, "resting": tuple(plain["resting"])})

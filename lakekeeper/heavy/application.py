@@ -1,0 +1,230 @@
+"""The Spark application of heavy tasks: ``python -m lakekeeper.heavy.application``.
+
+It takes the confs of its session and its tasks from stdin (see :mod:`lakekeeper.heavy.process`), and ends with it: what
+is not committed then is in no table.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lakekeeper.api import Table, open_table
+from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.workload.workload import Workload
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.errors import HeavyError, reason
+from lakekeeper.spark.application import core_seconds, has_ended
+from lakekeeper.spark.confs import lakekeeper_confs
+from lakekeeper.spark.session import end_java, local_session
+from lakekeeper.spark.shims import shim
+from lakekeeper.spi import Observer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECT_S = 10.0
+_GRACE_S = 15.0
+_FACTS = ("table", "run_id", "phase", "facts")
+
+
+class Answers:
+    """What this process says to the service, from any thread."""
+
+    def __init__(self, to: IO[str]) -> None:
+        self._to, self._lock = to, threading.Lock()
+
+    def say(self, **message: Any) -> None:
+        """One line. A service that is gone has closed stdin too, by which this process ends."""
+        text = json.dumps(message, default=str)
+        with self._lock:
+            try:
+                self._to.write(text + "\n")
+                self._to.flush()
+            except OSError:
+                return
+
+
+class _Records(logging.Handler):
+    """Hands the records of the log to the service, which logs them as its own; each names the application."""
+
+    application = ""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record, with the facts of a run where it has them."""
+        plain = {
+            "name": record.name,
+            "levelno": record.levelno,
+            "levelname": record.levelname,
+            "created": record.created,
+            "msg": record.getMessage(),
+            "application": self.application,
+        }
+        plain |= {name: getattr(record, name) for name in _FACTS if hasattr(record, name)}
+        self._answers.say(log=plain)
+
+
+class Application:
+    """The session, and the tasks that run in it."""
+
+    def __init__(self, spark: SparkSession, answers: Answers) -> None:
+        self._spark, self._answers = spark, answers
+        self._confs_lock = threading.Lock()
+        self._running: list[threading.Thread] = []
+        self._ending = False
+
+    def start(self, number: int, call: HeavyCall) -> None:
+        """Run a task on a thread of its own."""
+        thread = threading.Thread(target=self._run, args=(number, call), daemon=True)
+        self._running = [each for each in self._running if each.is_alive()] + [thread]
+        thread.start()
+
+    def end(self) -> None:
+        """Cancel what runs, wait for a while until the files of its groups are deleted, and end Spark."""
+        self._ending = True
+        self._spark.stop()
+        for thread in self._running:
+            thread.join(_GRACE_S)
+
+    def _run(self, number: int, call: HeavyCall) -> None:
+        runs: dict[str, None] = {}
+
+        def tell(phase: str, info: Mapping[str, Any]) -> None:
+            runs[str(info["run_id"])] = None
+            facts = {name: value for name, value in info.items() if isinstance(value, int | float | str)}
+            self._answers.say(id=number, phase=phase, info=facts)
+
+        try:
+            self._set(call.confs)
+            plain = _carry_out(self._spark, call, tell)
+            used = core_seconds(self._spark, list(runs)) if runs else 0.0
+            self._answers.say(id=number, report=plain, core_seconds=used)
+        except Exception as error:  # of the table, the catalog or the cluster: the service reports it
+            over = not self._ending and has_ended(self._spark)
+            self._answers.say(id=number, error=reason(error), over=over)
+            if over:  # its JVM died, or the master removed it: the next task needs another application
+                os._exit(1)
+
+    def _set(self, confs: Mapping[str, str]) -> None:
+        """Set the options of the service, which may have changed since this process started."""
+        with self._confs_lock:
+            now = lakekeeper_confs(self._spark)
+            for key in now.keys() - confs.keys():
+                self._spark.conf.unset(key)
+            for key, value in confs.items():
+                if now.get(key) != value:
+                    self._spark.conf.set(key, value)
+
+
+def _carry_out(spark: SparkSession, call: HeavyCall, observer: Observer) -> dict[str, Any]:
+    """The report of one task, without the plan."""
+    table = open_table(spark, call.table, _backoff(call))
+    plain = _VERBS[call.verb](table, call, observer).to_dict()
+    return {name: value for name, value in plain.items() if name != "plan"}
+
+
+def _backoff(call: HeavyCall) -> Backoff:
+    """A backoff in which the partitions of the call rest, for as long as the call may take."""
+    backoff = Backoff(DAY_MS)
+    for partition in call.resting:
+        backoff.raced(partition, Clock().now_ms())
+    return backoff
+
+
+def _recluster(table: Table, call: HeavyCall, observer: Observer) -> Any:
+    workload = Workload.from_json(call.workload) if call.workload else None
+    return table.recluster(budget_bytes=call.budget_bytes, observer=observer, workload=workload)
+
+
+_VERBS: Mapping[str, Callable[[Table, HeavyCall, Observer], Any]] = {
+    "recluster": _recluster,
+    "compact": lambda table, call, observer: table.compact(budget_bytes=call.budget_bytes, observer=observer),
+    "merge_deletes": lambda table, call, observer: table.merge_deletes(
+        budget_bytes=call.budget_bytes, observer=observer
+    ),
+    "expire_rows": lambda table, _, observer: table.expire_rows(observer=observer),
+    "compute_statistics": lambda table, _, observer: table.compute_statistics(observer=observer),
+}
+
+
+def _session(confs: Mapping[str, str]) -> SparkSession:
+    """A session with these confs and no others, that has an executor. Raises HeavyError."""
+    _reach(confs["spark.master"])
+    shim().silence_errors()
+    with tempfile.TemporaryDirectory() as folder:
+        nothing = Path(folder, "nothing.conf")  # spark-defaults.conf is in the confs already
+        nothing.touch()
+        spark = local_session(app_name="lakekeeper-heavy", conf=confs, properties_file=nothing)
+    spark.range(1).count()  # waits for an executor
+    return spark
+
+
+def _reach(master: str) -> None:
+    """Raise HeavyError if no master of a standalone cluster accepts a connection: Spark would wait for a minute."""
+    if not master.startswith("spark://"):
+        return
+    problems = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {error}")
+        else:
+            return
+    raise HeavyError(f"no master answers ({'; '.join(problems)})")
+
+
+def serve(calls: IO[str], answers: Answers) -> int:
+    """Start the session, and run tasks until ``calls`` ends; the exit code."""
+    first = json.loads(calls.readline())
+    logger = logging.getLogger("lakekeeper")
+    records = _Records(answers)
+    logger.addHandler(records)
+    logger.setLevel(first["log_level"])
+    logger.propagate = False
+    try:
+        spark = _session(first["confs"])
+    except Exception as error:
+        answers.say(failed=reason(error))
+        return 1
+    context = spark.sparkContext
+    records.application = str(context.applicationId)
+    answers.say(ready={"application": records.application, "cores": context.defaultParallelism})
+    application = Application(spark, answers)
+    for line in calls:
+        message = json.loads(line)
+        application.start(message["id"], HeavyCall.from_dict(message["call"]))
+    application.end()
+    return 0
+
+
+def main() -> int:
+    """Serve the pipes of the service. Whatever else writes to stdout, such as Java, writes to stderr."""
+    calls = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = Answers(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    try:
+        return serve(calls, answers)
+    finally:
+        end_java()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

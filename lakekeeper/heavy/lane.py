@@ -1,0 +1,172 @@
+"""The lane of heavy tasks: their Spark application is started when a task is due, and ended when none is.
+
+    task ─► does it run? ─┬─ no ─► start ─┐
+                          └─ yes ─────────┴─► the task ─► its report ─► idle for ``idle_seconds``: end it
+
+What the application has not committed when it dies is in no table: the task fails, and the service attempts it again
+after its pause, in a new application.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.errors import HeavyError
+from lakekeeper.heavy.process import HeavyProcess
+from lakekeeper.spi import Observer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11 on
+
+_LOG = logging.getLogger("lakekeeper")
+_IDLE_GRACE_S = 5.0
+_BUSY_GRACE_S = 20.0  # jobs are cancelled, and the files that they have written are deleted
+_MOST_RUNS = 10_000
+
+
+class NotStarted(HeavyError):
+    """The application did not start."""
+
+    def __init__(self, table: str, why: str) -> None:
+        super().__init__(f"{table}: {why}")
+        self._why = why
+
+    def for_table(self, table: str) -> NotStarted:
+        """The same for another table."""
+        return NotStarted(table, self._why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What the runs of a task have used."""
+
+    runs: frozenset[str]
+    core_seconds: float | None
+
+
+class Lane:
+    """The tasks of several threads share one application.
+
+    ``master`` names it in messages. ``start`` starts it, and raises HeavyError.
+    """
+
+    def __init__(self, master: str, start: Callable[[], HeavyProcess], idle_seconds: float) -> None:
+        self._named = f"the Spark application of heavy tasks (spark.lakekeeper.heavy.master={master})"
+        self._start, self._idle = start, idle_seconds
+        self._lock = threading.Lock()
+        self._process: HeavyProcess | None = None
+        self._leaving: HeavyProcess | None = None
+        self._busy = 0
+        self._timer: threading.Timer | None = None
+        self._used: list[_Used] = []
+        self._cores = 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def cores(self) -> int:
+        """Of the executors of the last application; 1 before the first."""
+        return self._cores
+
+    @property
+    def running(self) -> bool:
+        """Whether there is an application now."""
+        return self._process is not None and self._process.running
+
+    def run(self, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
+        """Carry out a task; its report as plain data. Raises HeavyError if it fails, and if the application does."""
+        process = self._begin(call)
+        try:
+            return self._converse(process, call, observer)
+        except HeavyError:
+            raise
+        except BaseException:  # of the observer, or an interrupt: the task must not go on without its service
+            process.end(_BUSY_GRACE_S)
+            raise
+        finally:
+            self._done(process)
+
+    def core_seconds(self, runs: Collection[str]) -> float | None:
+        """The executor time of tasks of these runs; None for runs of which this lane knows none."""
+        with self._lock:
+            known = [used.core_seconds for used in self._used if used.runs & set(runs)]
+        return None if not known or None in known else sum(filter(None, known))
+
+    def close(self) -> None:
+        """End the application; a task that runs in it is cancelled."""
+        with self._lock:
+            process, self._process = self._process, None
+            grace = _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S
+            self._stop_timer()
+            leaving = self._leaving
+        if process is not None:
+            process.end(grace)
+        if leaving is not None:  # the timer has told it to end, and it may not have ended yet
+            leaving.end(_IDLE_GRACE_S)
+
+    def _begin(self, call: HeavyCall) -> HeavyProcess:
+        with self._lock:
+            self._stop_timer()
+            if self._process is None or not self._process.running:
+                try:
+                    self._process = self._start()
+                except HeavyError as error:
+                    raise NotStarted(call.table, f"{self._named} did not start: {error}") from error
+                self._cores = int(self._process.info.get("cores", 1))
+                _LOG.info("started the application of heavy tasks %s", self._process.info.get("application"))
+            self._busy += 1
+            return self._process
+
+    def _converse(self, process: HeavyProcess, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
+        talk, runs = process.ask(call.to_dict()), set()
+        while True:
+            try:
+                said = talk.next()
+            except HeavyError as error:
+                left = f"what {call.verb} had committed is in the table, and no other work of it"
+                raise HeavyError(f"{call.table}: {self._named} is gone: {error}; {left}") from error
+            if "phase" in said:
+                info = dict(said["info"])
+                runs.add(str(info["run_id"]))
+                if observer is not None:
+                    observer(str(said["phase"]), info)
+                continue
+            with self._lock:
+                self._used = [*self._used[-_MOST_RUNS:], _Used(frozenset(runs), said.get("core_seconds"))]
+            if said.get("over"):
+                process.end(_IDLE_GRACE_S)
+            if "error" in said:
+                raise HeavyError(f"{call.table}: {said['error']}")
+            return dict(said["report"])
+
+    def _done(self, process: HeavyProcess) -> None:
+        with self._lock:
+            self._busy -= 1
+            if self._process is process and not process.running:
+                self._process = None
+            if self._process is not None and not self._busy:
+                self._timer = threading.Timer(self._idle, self._release, (self._process,))
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _release(self, process: HeavyProcess) -> None:
+        with self._lock:
+            if self._process is not process or self._busy:
+                return
+            self._process, self._leaving = None, process
+        _LOG.info("ended the application of heavy tasks %s, idle", process.info.get("application"))
+        process.end(_IDLE_GRACE_S)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

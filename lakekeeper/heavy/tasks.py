@@ -1,0 +1,91 @@
+"""The heavy tasks of one pass, made into calls for the lane, and its answers into reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakekeeper.api import Table
+from lakekeeper.core.model.keys import quote
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.model.statistics_report import StatisticsReport
+from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.scheduling.task import EXPIRY, Task
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.partition_backoff import Backoff, Backoffs
+from lakekeeper.heavy.lane import Lane, NotStarted
+from lakekeeper.spi import Observer, TableName
+
+
+class HeavyTasks:
+    """Hands the tasks of one pass to the lane. An application that did not start is not started again in the pass.
+
+    ``open_table`` gives a table of the pass, and its name as Spark resolved it; ``confs`` gives the
+    ``spark.lakekeeper.*`` of its session.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        open_table: Callable[[str], tuple[Table, TableName]],
+        confs: Callable[[], Mapping[str, str]],
+        backoffs: Backoffs | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._lane, self._open, self._confs, self._backoffs = lane, open_table, confs, backoffs
+        self._clock = clock or Clock()
+        self._not_started: NotStarted | None = None
+
+    def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
+        """A recluster, a compact or a merge_deletes."""
+        backoff = self._backoffs.of(task.table) if self._backoffs else None
+        resting = backoff.resting(self._clock.now_ms()) if backoff else frozenset()
+        report = MergeReport.from_dict(self._run(task, observer, budget_bytes, tuple(sorted(resting))))
+        if backoff is not None:
+            self._note_races(report, backoff)
+        return report
+
+    def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
+        """Statistics, or expired rows."""
+        plain = self._run(task, observer)
+        return LifecycleReport.from_dict(plain) if task.verb == EXPIRY else StatisticsReport.from_dict(plain)
+
+    def _run(
+        self,
+        task: Task,
+        observer: Observer,
+        budget_bytes: int | None = None,
+        resting: tuple[str, ...] = (),
+    ) -> dict[str, Any]:
+        table, name = self._open(task.table)
+        workload = table.workload() if task.verb == "recluster" else None
+        call = HeavyCall(
+            full_name(name),
+            task.verb,
+            budget_bytes,
+            resting,
+            workload.to_json() if workload else None,
+            self._confs(),
+        )
+        if self._not_started is not None:
+            raise self._not_started.for_table(call.table)
+        try:
+            return self._lane.run(call, observer)
+        except NotStarted as error:
+            self._not_started = error
+            raise
+
+    def _note_races(self, report: MergeReport, backoff: Backoff) -> None:
+        for group in report.groups:
+            if group.status == "dropped" or group.replayed_rows:
+                backoff.raced(group.partition, self._clock.now_ms())
+            elif group.status == "committed":
+                backoff.landed(group.partition)
+
+
+def full_name(name: TableName) -> str:
+    """The name by which a session of another process finds the table, whatever its current catalog is."""
+    if name.path:
+        return name.path
+    return ".".join(quote(step) for step in (name.catalog, *name.namespace, name.name))

@@ -1,0 +1,47 @@
+"""Lanes whose application is a stand-in without Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lakekeeper.heavy.lane import Lane
+from lakekeeper.heavy.process import HeavyProcess
+
+_HOME = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def started() -> list[HeavyProcess]:
+    """The processes that lanes of the test have started."""
+    return []
+
+
+@pytest.fixture
+def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
+    """Makes a lane: how its application starts, and after how many idle seconds it ends."""
+    made: list[Lane] = []
+
+    def make(start: str = "ready", idle_seconds: float = 600.0, start_seconds: float = 60.0) -> Lane:
+        path = os.pathsep.join([str(_HOME), str(_HOME / "adapters")])
+
+        def process() -> HeavyProcess:
+            found = HeavyProcess(
+                [sys.executable, "-m", "tests.heavy.stand_in", start],
+                {**os.environ, "PYTHONPATH": path},
+                {"confs": {"spark.master": "spark://m:7077"}},
+                start_seconds,
+            )
+            started.append(found)
+            return found
+
+        made.append(Lane("spark://m:7077", process, idle_seconds))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -1,0 +1,151 @@
+"""The process of heavy tasks is started for a task, shared, ended when idle, and replaced when it dies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.errors import HeavyError
+from lakekeeper.heavy.lane import Lane
+from lakekeeper.heavy.process import HeavyProcess
+from tests.faults.processes import gone
+
+Lanes = Callable[..., Lane]
+
+
+def test_nothing_is_started_before_the_first_task(lane: Lanes, started: list[HeavyProcess]) -> None:
+    with lane() as idle:
+        assert not idle.running
+    assert started == []
+
+
+def test_a_task_comes_back_as_its_report_with_its_phases(lane: Lanes) -> None:
+    seen: list[tuple[str, Mapping[str, Any]]] = []
+    opened = lane()
+    report = MergeReport.from_dict(
+        opened.run(HeavyCall("ice.db.t", "compact"), lambda phase, info: seen.append((phase, info)))
+    )
+    assert (report.table, report.verb, report.version_after) == ("ice.db.t", "compact", 2)
+    assert seen == [("planned", {"table": "ice.db.t", "run_id": "run-1", "tasks": 1})]
+    assert opened.core_seconds({"run-1", "another"}) == 1.5
+    assert opened.core_seconds({"another"}) is None, "an unknown time is not zero"
+    assert opened.cores == 4
+
+
+def test_tasks_of_several_threads_share_one_process(lane: Lanes, started: list[HeavyProcess]) -> None:
+    opened = lane()
+    names = [f"t{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        reports = list(pool.map(lambda name: opened.run(HeavyCall(name, "compact"), None), names))
+    assert [report["table"] for report in reports] == names
+    assert {report["rounds"] for report in reports} == {started[0].process_id}
+    assert len(started) == 1
+
+
+def test_an_idle_process_ends_and_the_next_task_starts_another(
+    lane: Lanes, started: list[HeavyProcess]
+) -> None:
+    opened = lane(idle_seconds=0.01)
+    first = opened.run(HeavyCall("t", "compact"), None)["rounds"]
+    assert gone(first)
+    assert opened.run(HeavyCall("t", "compact"), None)["rounds"] != first
+    assert gone(started[1].process_id)
+
+
+def test_an_idle_process_has_ended_when_the_lane_is_closed(lane: Lanes, started: list[HeavyProcess]) -> None:
+    with lane(idle_seconds=0.0) as opened:
+        opened.run(HeavyCall("t", "compact"), None)
+    assert not started[0].running
+
+
+def test_a_process_with_a_task_is_not_idle(lane: Lanes, started: list[HeavyProcess]) -> None:
+    """Of two tasks, the shorter ones end first: the idle time, which is none here, begins with the end of the other."""
+    opened, planned = lane(idle_seconds=0.0), Event()
+    with ThreadPoolExecutor(1) as pool:
+        longer = pool.submit(opened.run, HeavyCall("longer", "hang"), lambda *_: planned.set())
+        assert planned.wait(60)
+        for _ in range(3):
+            opened.run(HeavyCall("shorter", "compact"), None)
+        assert len(started) == 1
+        assert not longer.done()
+        opened.close()
+        with pytest.raises(HeavyError, match=r"longer: .* is gone: it ended with exit code 0"):
+            longer.result()
+
+
+def test_a_process_that_dies_fails_its_tasks_and_the_next_task_starts_another(
+    lane: Lanes, started: list[HeavyProcess]
+) -> None:
+    opened = lane()
+    with pytest.raises(HeavyError) as error:
+        opened.run(HeavyCall("ice.db.t", "die"), None)
+    said = str(error.value)
+    assert said.startswith("ice.db.t: ")
+    assert "spark.lakekeeper.heavy.master=spark://m:7077" in said
+    assert "ended with signal 9; what die had committed is in the table" in said
+    assert opened.run(HeavyCall("ice.db.t", "compact"), None)["table"] == "ice.db.t"
+    assert len(started) == 2
+
+
+def test_a_process_that_died_between_two_tasks_is_replaced(lane: Lanes, started: list[HeavyProcess]) -> None:
+    opened = lane()
+    opened.run(HeavyCall("t", "compact"), None)
+    started[0].end(0)
+    assert opened.run(HeavyCall("t", "compact"), None)["rounds"] == started[1].process_id
+
+
+def test_an_error_of_the_task_is_the_error_of_the_call(lane: Lanes, started: list[HeavyProcess]) -> None:
+    opened = lane()
+    with pytest.raises(HeavyError, match=r"^ice\.db\.t: SparkException: no space left$"):
+        opened.run(HeavyCall("ice.db.t", "fail"), None)
+    opened.run(HeavyCall("ice.db.u", "compact"), None)
+    assert len(started) == 1, "the process is fine"
+
+
+def test_an_application_that_lost_its_spark_is_replaced(lane: Lanes, started: list[HeavyProcess]) -> None:
+    opened = lane()
+    with pytest.raises(HeavyError, match=r"^ice\.db\.t: Py4JNetworkError: Java is gone$"):
+        opened.run(HeavyCall("ice.db.t", "lose"), None)
+    opened.run(HeavyCall("ice.db.u", "compact"), None)
+    assert len(started) == 2
+
+
+@pytest.mark.parametrize(
+    "start, said",
+    [
+        ("refuse", "did not start: no master answers at spark://m:7077"),
+        ("die", "did not start: it ended with exit code 3 before it was ready; its stderr says why"),
+        ("hang", r"did not start: it had no executor within 1 s \(spark.lakekeeper.heavy.start-timeout\)"),
+    ],
+)
+def test_a_process_that_does_not_start_says_why(lane: Lanes, start: str, said: str) -> None:
+    with pytest.raises(HeavyError, match=f"^ice.db.t: .*{said}"):
+        lane(start, start_seconds=1.0 if start == "hang" else 60.0).run(
+            HeavyCall("ice.db.t", "compact"), None
+        )
+
+
+def test_an_observer_that_raises_ends_the_task_with_its_process(
+    lane: Lanes, started: list[HeavyProcess]
+) -> None:
+    def halt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lane().run(HeavyCall("t", "hang"), halt)
+    assert not started[0].running or gone(started[0].process_id)
+
+
+def test_its_log_is_the_log_of_the_service(lane: Lanes, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "lakekeeper"):
+        lane().run(HeavyCall("ice.db.t", "log"), None)
+    (record,) = [each for each in caplog.records if each.name == "lakekeeper.events"]
+    assert (record.levelname, record.getMessage()) == ("WARNING", "lost a race")
+    assert (record.__dict__["table"], record.__dict__["application"]) == ("ice.db.t", "app-1")

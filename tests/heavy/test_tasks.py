@@ -1,0 +1,122 @@
+"""Tasks of a pass as calls: what the other process is given, and what its answers change here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.model.report import GroupResult, MergeReport
+from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.scheduling.task import Task
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.errors import HeavyError
+from lakekeeper.heavy.lane import Lane, NotStarted
+from lakekeeper.heavy.process import HeavyProcess
+from lakekeeper.heavy.tasks import HeavyTasks, full_name
+from lakekeeper.spi import Observer, TableName
+
+NAME = TableName("t", "iceberg", "`ice`.`db`.`t`", "ice", ("db",), "t")
+MERGE = Task("merge", "t", "compact")
+
+
+class Opened:
+    """A table of the pass, without a workload."""
+
+    def workload(self) -> None:
+        return None
+
+
+@dataclass
+class Recorded:
+    """A lane that answers each call with the next report, or raises it."""
+
+    answers: list[Any]
+    calls: list[HeavyCall] = field(default_factory=list)
+
+    def run(self, call: HeavyCall, _: Observer | None) -> dict[str, Any]:
+        self.calls.append(call)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer.to_dict())
+
+
+def tasks(lane: Any, backoffs: Backoffs | None = None, now_ms: int = 1_000) -> HeavyTasks:
+    opened: Any = Opened()
+    confs = {"spark.lakekeeper.budget-bytes": "1GB"}
+    return HeavyTasks(lane, lambda _: (opened, NAME), lambda: confs, backoffs, Clock(lambda: now_ms))
+
+
+def report(*groups: GroupResult) -> MergeReport:
+    return MergeReport("t", "compact", dry_run=False, version_before=1, version_after=2, groups=groups)
+
+
+def group(partition: str, status: str, replayed: int = 0) -> GroupResult:
+    return GroupResult("g", status, 2, 10, partition=partition, replayed_rows=replayed)
+
+
+def silent(*_: object) -> None:
+    return None
+
+
+def test_partitions_in_which_users_won_are_left_alone_by_the_next_call() -> None:
+    backoffs = Backoffs.between(60)
+    lane = Recorded(
+        [report(group("a", "dropped"), group("b", "committed", 3), group("c", "committed")), report()]
+    )
+    heavy = tasks(lane, backoffs)
+    heavy.merge(MERGE, 500, silent)
+    assert heavy.merge(MERGE, None, silent) == report()
+    first, second = lane.calls
+    assert first == HeavyCall("ice.db.t", "compact", 500, (), None, {"spark.lakekeeper.budget-bytes": "1GB"})
+    assert second.resting == ("a", "b")
+    assert second.budget_bytes is None
+
+
+def test_a_partition_that_commits_undisturbed_is_not_left_alone_any_more() -> None:
+    backoffs = Backoffs.between(60)
+    lane = Recorded([report(group("a", "dropped")), report(group("a", "committed")), report()])
+    for _ in range(3):
+        tasks(lane, backoffs).merge(MERGE, None, silent)
+    assert [call.resting for call in lane.calls] == [(), ("a",), ()]
+
+
+def test_an_application_that_did_not_start_is_started_once_in_a_pass() -> None:
+    """A hundred tables would otherwise wait a hundred times for a cluster that is down."""
+    lane = Recorded([NotStarted("ice.db.t", "no master answers"), report()])
+    heavy = tasks(lane)
+    for _ in range(3):
+        with pytest.raises(HeavyError, match=r"^ice\.db\.t: no master answers$"):
+            heavy.merge(MERGE, None, silent)
+    assert len(lane.calls) == 1
+    tasks(lane).merge(MERGE, None, silent)  # of the next pass
+
+
+def test_a_task_that_failed_does_not_stop_the_others() -> None:
+    lane = Recorded([HeavyError("ice.db.t: no space left"), report()])
+    heavy = tasks(lane)
+    with pytest.raises(HeavyError, match="no space left"):
+        heavy.merge(MERGE, None, silent)
+    assert heavy.merge(MERGE, None, silent) == report()
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        (NAME, "ice.db.t"),
+        (TableName("t", "delta", "", "spark_catalog", ("a", "b-c"), "t.1"), "spark_catalog.a.`b-c`.`t.1`"),
+        (TableName("../t", "delta", "delta.`file:/data/t`", path="file:/data/t"), "file:/data/t"),
+    ],
+)
+def test_another_process_finds_the_table_by_its_full_name(name: TableName, text: str) -> None:
+    assert full_name(name) == text
+
+
+def test_a_lane_of_a_process_does_the_same(lane: Callable[..., Lane], started: list[HeavyProcess]) -> None:
+    heavy = tasks(lane())
+    assert heavy.merge(MERGE, None, silent).table == "ice.db.t"
+    assert len(started) == 1
