@@ -110,7 +110,7 @@ class Lane:
             leaving = self._leaving
         if process is not None:
             process.end(grace)
-        if leaving is not None:  # the timer has told it to end, and it may not have ended yet
+        if leaving is not None:  # the timer is ending it
             leaving.end(_IDLE_GRACE_S)
 
     def _begin(self, call: HeavyCall) -> HeavyProcess:

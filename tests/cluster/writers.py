@@ -233,7 +233,7 @@ def main(folder: Path) -> None:
 
 
 def _record(table: Written) -> dict[str, Any]:
-    kept = ("name", "stream", "jobs", "conflicts", "errors", "batches", "next_id")
+    kept = ("name", "deletes", "stream", "jobs", "conflicts", "errors", "batches", "next_id")
     return {name: getattr(table, name) for name in kept}
 
 
