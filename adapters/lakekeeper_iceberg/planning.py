@@ -13,13 +13,19 @@ from pyspark.errors import PySparkException
 from lakekeeper.spark.predicates import condition_of, referenced, unmatched
 from lakekeeper_iceberg.native import Iceberg
 
-# Above this number of files, scan tasks of the whole table are not cached: each takes 1 to 2 KiB.
-KEPT_TASKS = 50_000
+# Above this number of files, scan tasks of the whole table are cached only if the JVM has the memory.
+_KEPT_TASKS = 50_000
+_TASK_BYTES = 2048
 _SNAPSHOTS = 2
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
 NO_FORM = (ValueError, Py4JJavaError, PySparkException)
 """Exceptions raised for a predicate that Iceberg cannot express."""
+
+
+def kept_tasks(heap_bytes: int) -> int:
+    """The most files of a table whose scan tasks are cached: those of two snapshots take an eighth of the heap."""
+    return max(_KEPT_TASKS, heap_bytes // 8 // (_SNAPSHOTS * _TASK_BYTES))
 
 
 class Planner:
@@ -48,7 +54,8 @@ class Planner:
     def _tasks_of(self, table: Any, version: int, locations: Sequence[str]) -> Any:
         scan = table.newScan().useSnapshot(version).ignoreResiduals()
         count = table.snapshot(version).summary().get("total-data-files")
-        if count is None or int(count) > KEPT_TASKS:
+        heap = int(self._jvm.view.java.lang.Runtime.getRuntime().maxMemory())
+        if count is None or int(count) > kept_tasks(heap):
             return self._jvm.chosen(scan, locations)
         with self._lock:
             index = self._kept.pop(version, None)
