@@ -210,9 +210,9 @@ class Log:
 
     def live_add_files(self, state: State, paths: Collection[str]) -> Any:
         """Those of :meth:`add_files` that are in the version. PySpark's ``isin`` takes three calls for each path."""
-        named = self.jvm.view.org.apache.spark.sql.functions.col("path").isInCollection(
-            self.jvm.text_list(paths)
-        )
+        from pyspark.sql import functions as F
+
+        named = F.col("path")._jc.isInCollection(self.jvm.text_list(paths))
         return state.snapshot.allFiles().where(named).collectAsList()
 
     def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
