@@ -172,12 +172,9 @@ class DeltaStatistics:
 
     def _live(self, now: State, stats: Mapping[str, tuple[str, str]]) -> list[Any]:
         """AddFiles of a version for the files that have the deletes which they had when they were read."""
-        from pyspark.sql import functions as F
-
-        files = now.snapshot.allFiles().where(F.col("path").isin(list(stats))._jc).collectAsList()
         return [
             add
-            for add in files
+            for add in self._log.live_add_files(now, stats)
             if vector_id(json.loads(add.json())["add"].get("deletionVector")) == stats[str(add.path())][0]
         ]
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -199,16 +199,21 @@ class Log:
 
     def add_files(self, state: State, paths: Iterable[str]) -> Any:
         """The AddFile objects of these paths, as a java.util.List, by one Spark job; AdapterError if one is missing."""
-        from pyspark.sql import functions as F
-
         wanted = list(paths)
-        found = state.snapshot.allFiles().where(F.col("path").isin(wanted)._jc).collectAsList()
+        found = self.live_add_files(state, wanted)
         if int(found.size()) != len(wanted):
             missing = len(wanted) - int(found.size())
             raise AdapterError(
                 f"{self.name}: {missing} of {len(wanted)} files are not in version {state.version}"
             )
         return found
+
+    def live_add_files(self, state: State, paths: Collection[str]) -> Any:
+        """Those of :meth:`add_files` that are in the version. PySpark's ``isin`` takes three calls for each path."""
+        from pyspark.sql import functions as F
+
+        named = F.col("path")._jc.isInCollection(self.jvm.text_list(paths))
+        return state.snapshot.allFiles().where(named).collectAsList()
 
     def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
         """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -13,8 +14,9 @@ from pyspark.errors import PySparkException
 from lakekeeper.spark.predicates import condition_of, referenced, unmatched
 from lakekeeper_iceberg.native import Iceberg
 
-# Above this number of files, scan tasks of the whole table are not cached: each takes 1 to 2 KiB.
-KEPT_TASKS = 50_000
+# Above this number of files, scan tasks of the whole table are cached only if the JVM has the memory.
+_KEPT_TASKS = 50_000
+_TASK_BYTES = 2048
 _SNAPSHOTS = 2
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
@@ -22,10 +24,15 @@ NO_FORM = (ValueError, Py4JJavaError, PySparkException)
 """Exceptions raised for a predicate that Iceberg cannot express."""
 
 
-class Planner:
-    """Scan tasks by snapshot and location. Caches the tasks of two snapshots in the JVM.
+def kept_tasks(heap_bytes: int) -> int:
+    """The most files of a table whose scan tasks are cached: those of two snapshots take an eighth of the heap."""
+    return max(_KEPT_TASKS, heap_bytes // 8 // (_SNAPSHOTS * _TASK_BYTES))
 
-    A replay alternates between the snapshot that was read and the newest one.
+
+class Planner:
+    """Scan tasks by snapshot and location. Caches the tasks of two snapshots in the JVM, until it needs the memory.
+
+    A replay alternates between the snapshot that was read and the newest one. A service keeps a planner for each table.
     """
 
     def __init__(self, jvm: Iceberg) -> None:
@@ -45,18 +52,24 @@ class Planner:
             raise LookupError(f"{len(missing)} files are not live in snapshot {version}, e.g. {missing[0]}")
         return found
 
+    @cached_property
+    def _most_kept(self) -> int:
+        return kept_tasks(int(self._jvm.view.java.lang.Runtime.getRuntime().maxMemory()))
+
     def _tasks_of(self, table: Any, version: int, locations: Sequence[str]) -> Any:
         scan = table.newScan().useSnapshot(version).ignoreResiduals()
         count = table.snapshot(version).summary().get("total-data-files")
-        if count is None or int(count) > KEPT_TASKS:
+        if count is None or int(count) > self._most_kept:
             return self._jvm.chosen(scan, locations)
         with self._lock:
-            index = self._kept.pop(version, None)
+            kept = self._kept.pop(version, None)
+            index = kept.get() if kept is not None else None
             if index is None:
                 index = self._jvm.index(scan)
+                kept = self._jvm.view.java.lang.ref.SoftReference(index)
                 while len(self._kept) >= _SNAPSHOTS:
                     del self._kept[next(iter(self._kept))]  # the least recently used one
-            self._kept[version] = index
+            self._kept[version] = kept
             return index
 
 

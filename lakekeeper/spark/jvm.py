@@ -9,7 +9,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from lakekeeper.spark.shims import shim
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_BETWEEN = "\x00"  # no path contains it
 NOTE_READERS = 16
 """Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
@@ -134,6 +135,13 @@ class Jvm:
         for item in items:
             made.add(item)
         return made
+
+    def text_list(self, texts: Collection[str]) -> Any:
+        """A java.util.List of texts, in a few calls whatever their number. No text may contain a NUL character."""
+        if not texts:
+            return self.view.java.util.ArrayList()
+        split = self.view.java.util.regex.Pattern.compile(_BETWEEN).splitAsStream(_BETWEEN.join(texts))
+        return split.collect(self.view.java.util.stream.Collectors.toList())
 
     def map(self, items: Mapping[str, Any]) -> Any:
         """An immutable Scala Map."""

@@ -68,7 +68,7 @@ def notes(scene: Scene) -> set[str]:
 
 
 def test_what_waited_goes_though_its_commits_are_cleaned(scene: Scene) -> None:
-    """Finding 23: nothing was ever freed where the log is kept no longer than the files."""
+    """Loss L23: nothing was ever freed where the log is kept no longer than the files."""
     dropped = rewritten(scene, "7 days")
     assert at(scene, 0).deleted_files_count == 0
     clean(scene)

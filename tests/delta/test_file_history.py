@@ -168,7 +168,7 @@ def test_a_hint_goes_only_if_nothing_names_it(line: Line, data: st.DataObject) -
 
 @given(lines(), st.data())
 def test_a_backlog_stands_for_commits_that_were_cleaned(line: Line, data: st.DataObject) -> None:
-    """Finding 23: nothing was ever freed where the log is kept no longer than the files."""
+    """Loss L23: nothing was ever freed where the log is kept no longer than the files."""
     newest = len(line.commits) - 1
     seen = data.draw(st.integers(0, newest))
     before = data.draw(st.integers(0, seen))

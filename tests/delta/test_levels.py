@@ -84,7 +84,7 @@ def by_hand(scene: Scene, **changes: object) -> None:
 
 @pytest.mark.parametrize("tags", [None, {}, {"lakekeeper.level": "high", "lakekeeper.key": "else"}])
 def test_without_tags_they_are_found_by_the_path(filled: Scene, tags: dict[str, str] | None) -> None:
-    """Findings on engines, 2.6: Trino's DELETE writes the AddFile of a file that it masks without its tags."""
+    """Trino's DELETE writes the AddFile of a file that it masks without its tags."""
     recluster(filled, level=3)
     before = filled.adapter().snapshot(["k"])
     by_hand(filled, tags=tags)

@@ -24,6 +24,7 @@ from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import FORMAT
 from lakekeeper_delta.log_stores import loses_commits
 from tests.delta.scene import Scene
+from tests.object_store import object_store
 from tests.opening import adapter_of
 from tests.oracles.java_source import define
 from tests.rewrites import rewritten, tasks_of
@@ -37,13 +38,8 @@ ONE = {"single-driver": True}
 @pytest.fixture
 def bucket(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A folder that s3:// and s3a:// show as an object store does."""
-    define(spark, _JAVA / "ObjectFs.java", beside="org.apache.hadoop.fs.FileSystem")
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    for scheme in ("s3", "s3a"):
-        conf.set(f"fs.{scheme}.impl", "org.apache.hadoop.fs.ObjectFs")
-    yield tmp_path
-    for scheme in ("s3", "s3a"):
-        conf.unset(f"fs.{scheme}.impl")
+    with object_store(spark):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import rebase, touched, why
 from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper_delta import commit as commit_module
+from lakekeeper_delta import json_commits
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.table import DeltaTable
 from tests.delta.scene import Scene, Step
@@ -271,3 +272,23 @@ def test_a_running_stream_sees_no_row_twice(filled: Scene, tmp_path: Path) -> No
     recluster(filled, level=2)
     pump()
     assert Scene(filled.spark, target).spark_rows() == filled.spark_rows()
+
+
+def test_a_look_reads_only_the_commits_since_the_one_before(
+    filled: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss L19: each look read all commits since the run began, beside a stream thousands of them."""
+    adapter, read, real = filled.adapter(), [], json_commits.parsed
+    snapshot = adapter.snapshot(["k"])
+    adapter.changes_since(snapshot)
+
+    def noted(version: int, text: str) -> json_commits.Since:
+        read.append(version)
+        return real(version, text)
+
+    monkeypatch.setattr(json_commits, "parsed", noted)
+    first = filled.version + 1
+    for n in range(3):
+        filled.run(f"INSERT INTO {{t}} VALUES ({n}, 'x')")
+        assert adapter.changes_since(snapshot).version == filled.version
+    assert read == [first, first + 1, first + 2]

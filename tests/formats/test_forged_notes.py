@@ -82,7 +82,7 @@ def victim(tmp_path: Path) -> Path:
 def test_an_intent_leads_nowhere_but_to_the_folder_of_its_run(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
-    """Finding 7."""
+    """Loss L7."""
     place = lake.home(name)
     adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
@@ -165,7 +165,7 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
 def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
-    """Finding 7: emptying the trash deleted what a note named."""
+    """Loss L7: emptying the trash deleted what a note named."""
     table, place = lk.table(spark, name), lake.home(name)
     adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
@@ -234,7 +234,7 @@ def test_what_is_restored_comes_out_of_the_entry_and_goes_among_the_tables_files
 
 
 def test_a_property_does_not_widen_what_may_be_deleted(spark: SparkSession, victim: Path) -> None:
-    """Finding 7: one property, and the service deletes in another's place with its own rights."""
+    """Loss L7: one property, and the service deletes in another's place with its own rights."""
     ice = Lake(spark, "iceberg-v2")
     name = ice.overlapping(3, 20)
     place = ice.home(name)

@@ -20,7 +20,7 @@ def ice(spark: SparkSession) -> Lake:
 
 
 def test_a_dropped_table_survives_the_vacuum_of_its_successor(spark: SparkSession, ice: Lake) -> None:
-    """Finding 1: the catalog gives the new table the old one's location, with the notes of its dead run."""
+    """Loss L1: the catalog gives the new table the old one's location, with the notes of its dead run."""
     name = ice.overlapping(4, 25)
     rows, home = ice.fingerprint(name), ice.home(name)
     dead_run(spark, name)
@@ -37,7 +37,7 @@ def test_a_dropped_table_survives_the_vacuum_of_its_successor(spark: SparkSessio
 
 
 def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice: Lake) -> None:
-    """Finding 1: a blue/green reload; both are maintained, in one folder."""
+    """Loss L1: a blue/green reload; both are maintained, in one folder."""
     name = ice.overlapping(4, 25)
     dead_run(spark, name)
     old = f"{name}_old"
@@ -100,7 +100,7 @@ def shared(spark: SparkSession, ice: Lake, tmp_path: Path) -> tuple[str, str]:
 def test_two_tables_with_one_data_path(
     spark: SparkSession, ice: Lake, shared: tuple[str, str], tmp_path: Path, orphans: bool, allowed: str
 ) -> None:
-    """Findings 1c and 2: by default, and where an operator allows the place."""
+    """Losses L1, L2: by default, and where an operator allows the place."""
     one, other = shared
     dead_run(spark, one)
     assert lk.table(spark, other).compact(options=COMPACT).commits == 1

@@ -151,7 +151,7 @@ def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: 
 
 
 def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) -> None:
-    """Finding 34: Iceberg's rewrite of manifests cleans up after a 409 as that of delete files does."""
+    """Loss L34: Iceberg's rewrite of manifests cleans up after a 409 as that of delete files does."""
     rest.create("k INT, v STRING")
     for start in range(0, 60, 10):
         rest.run(fill(start, start + 10))

@@ -56,7 +56,7 @@ def manifests(scene: Scene) -> set[str]:
 
 
 def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: Scene) -> None:
-    """Finding 11: each attempt wrote all manifests again, and lost to the next commit of a stream."""
+    """Loss L11: each attempt wrote all manifests again, and lost to the next commit of a stream."""
     adapter, swaps, snapshot, made = prepared(scene)
     appended: list[set[str]] = []
 
@@ -166,7 +166,7 @@ def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -
 
 @pytest.mark.parametrize("answer", ["BadRequestException", "UnprocessableEntityException"])
 def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None:
-    """Finding 29: a catalog may refuse what was built on metadata that another branch has made old."""
+    """Loss L29: a catalog may refuse what was built on metadata that another branch has made old."""
     adapter, swaps, snapshot, made = prepared(scene)
     branches = iter("bcdefg")
 

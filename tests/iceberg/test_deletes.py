@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+import lakekeeper as lk
 from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.core.planning.rebase import rebase
 from lakekeeper_iceberg import producer, staging
@@ -84,6 +87,16 @@ def test_equality_deletes_before_the_read_are_applied(scene: Scene) -> None:
     assert scene.spark.table(scene.sql).where("k = 1").count() == 1
 
 
+def test_the_filter_of_the_page_finds_files_with_an_unknown_number_of_deleted_rows(scene: Scene) -> None:
+    """Loss L42: the page said -1, the column was NULL, and its filter left out exactly these files."""
+    three_files(scene, 2)
+    delete_equal(scene, "k", [1, 12])
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "merge-deletes.md"
+    [condition] = re.findall(r't\.blocks\(\)\.where\("(.+?)"\)', page.read_text())
+    found = lk.table(scene.spark, scene.sql).blocks().where(condition)
+    assert [row.deleted_rows for row in found.collect()] == [None] * 3
+
+
 def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene) -> None:
     """Rows in − deleted = rows out holds for equality deletes too: the reader counts what it hands on."""
     three_files(scene, 2)
@@ -100,7 +113,7 @@ def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene
 def test_rows_that_a_lost_executor_had_counted_are_counted_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, seen: int | None
 ) -> None:
-    """Finding 31: what Spark reads again is counted again, and the group failed as if rows had been lost."""
+    """Loss L31: what Spark reads again is counted again, and the group failed as if rows had been lost."""
     three_files(scene, 2)
     delete_equal(scene, "k", [1, 12])
     rows = scene.spark_rows()

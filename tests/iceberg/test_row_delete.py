@@ -397,7 +397,7 @@ def test_vectors_of_files_that_are_gone_leave(scene: Scene) -> None:
 
 @pytest.mark.parametrize("rivals", [1, 3])
 def test_a_tidying_goes_on_beside_a_writer(scene: Scene, rivals: int) -> None:
-    """Finding 11: rows that come, and deletes of them, change nothing of what dangles."""
+    """Loss L11: rows that come, and deletes of them, change nothing of what dangles."""
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
@@ -91,7 +92,7 @@ def test_a_commit_that_changes_what_the_plan_rests_on_is_a_conflict(scene: Scene
     ],
 )
 def test_a_commit_of_a_writer_costs_no_second_look(scene: Scene, rival: str) -> None:
-    """Finding 8: what was dead before stays dead, and goes."""
+    """Loss L8: what was dead before stays dead, and goes."""
     rows(scene.create("k INT, v STRING"), 1, 2, 3)
     storage = scene.adapter().storage
     versions, kept, files = doomed_by(storage, scene)
@@ -106,7 +107,7 @@ def test_a_commit_of_a_writer_costs_no_second_look(scene: Scene, rival: str) -> 
 
 
 def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
-    """Finding 8: an engine may add a file again that the look found dead (apache/iceberg ``add_files``)."""
+    """Loss L8: an engine may add a file again that the look found dead (apache/iceberg ``add_files``)."""
     rows(scene.create("k INT, v STRING"), 1, 2)
     table = scene.java()
     [file, _] = scene.data_files(table)
@@ -124,7 +125,7 @@ def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
 
 
 def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(scene: Scene) -> None:
-    """Finding 8: each lost swap is repeated on the same plan."""
+    """Loss L8: each lost swap is repeated on the same plan."""
     rows(scene.create("k INT, v STRING"), *range(4))
     races = iter(range(10, 13))
 
@@ -213,7 +214,7 @@ def rest(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[
 
 
 def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> None:
-    """Finding 8: the protocol cannot demand that nothing was committed; what came since is subtracted afterwards."""
+    """Loss L8: the protocol cannot demand that nothing was committed; what came since is subtracted afterwards."""
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
     assert check(scene).of_kind("manifest list") == 1
     rows(scene, 3)
@@ -347,6 +348,45 @@ def test_a_vacuum_lists_nothing(scene: Scene) -> None:
     assert len(done.gone) > 8
 
 
+def test_what_dead_runs_left_is_found_without_a_listing_of_the_table(scene: Scene) -> None:
+    """Loss L20: the root of the data was listed once for each run."""
+    rows(scene.create("k INT, v STRING"), 1, 2, 3)
+    recluster(scene)
+    runs = [run_folder(str(scene.java().uuid()), f"run-{n}") for n in range(1, 6)]
+    storage = scene.adapter().storage
+    with faulty_storage(scene.spark) as faults:
+        faults.arm(location(scene), "list")
+        assert list(storage.left_by(runs))
+        listed = faults.disarm()
+    outside = [call for call in listed if not any(f"/{run}" in call for run in runs)]
+    assert outside == ["list /metadata"], "for metadata files of swaps, once for all runs"
+    assert len(outside) < len(listed)
+
+
+def test_many_files_are_seen_and_deleted_in_few_calls_of_the_jvm(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss L21: each file took several."""
+    rows(scene.create("k INT, v STRING"), 1)
+    paths = [location(scene) / "data" / f"00000-{n}-{uuid.uuid4()}-00001.parquet" for n in range(500)]
+    for path in paths:
+        path.write_text("x")
+    storage = scene.adapter().storage
+    calls: list[str] = []
+    real = GatewayClient.send_command
+
+    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
+        calls.append(command)
+        return real(self, command, *more, **named)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    seen = storage.look([str(path) for path in paths])
+    storage.delete([doomed(path) for path in paths])
+    assert len(calls) < len(paths)
+    assert all(info is not None and info.bytes == 1 for info in seen)
+    assert not any(path.exists() for path in paths)
+
+
 def test_a_storage_that_does_not_answer_reports_nothing(scene: Scene) -> None:
     rows(scene.create("k INT, v STRING"), 1)
     storage = scene.adapter().storage
@@ -434,7 +474,7 @@ def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_tables_that_put_their_data_into_one_place(scene: Scene, tmp_path: Path) -> None:
-    """Finding 2: the catalog says what no listing shows."""
+    """Loss L2: the catalog says what no listing shows."""
     shared = {"write.data.path": f"file:{tmp_path}/bulk"}
     one, other = (rows(Scene(scene.spark).create("k INT, v STRING", properties=shared), 1) for _ in range(2))
     storage = one.adapter().storage

@@ -83,7 +83,7 @@ def test_tasks_of_a_large_table_are_planned_one_by_one(scene: Scene) -> None:
     for start in (0, 10, 20):
         scene.run(f"INSERT INTO {{t}} SELECT cast(id AS int), 'x' FROM range({start}, {start + 5})")
     rows = scene.spark_rows()
-    with patch("lakekeeper_iceberg.planning.KEPT_TASKS", 0):
+    with patch("lakekeeper_iceberg.planning.kept_tasks", lambda _: 0):
         adapter = scene.adapter()
         snapshot = adapter.snapshot(["k"], "k < 12")
         (task,) = tasks_of(snapshot)

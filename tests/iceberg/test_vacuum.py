@@ -170,7 +170,7 @@ def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
 
 
 def test_statistics_of_two_snapshots_stay_with_the_one_that_is_kept(scene: Scene) -> None:
-    """Finding 33: an engine may register one file for a snapshot and again for a later one."""
+    """Loss L33: an engine may register one file for a snapshot and again for a later one."""
     scene.create("k INT, v STRING").run(*one_row(1))
     scene.call("compute_table_stats").run(*one_row(2))
     table = scene.java()

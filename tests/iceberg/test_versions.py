@@ -158,7 +158,7 @@ def test_an_empty_table_has_no_version(scene: Scene) -> None:
 
 
 def test_outputs_stay_in_the_spec_of_their_inputs(scene: Scene) -> None:
-    """Finding 15: a partition of the old spec holds rows of hundreds of the new one's, a writer and a file for each."""
+    """Loss L15: a partition of the old spec holds rows of hundreds of the new one's, a writer and a file for each."""
     scene.create("k INT, v STRING").run(
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(500)",
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(300, 900)",

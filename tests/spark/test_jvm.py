@@ -125,3 +125,15 @@ def test_a_map_of_texts_crosses_in_one_call(spark: SparkSession, calls: list[str
     calls.clear()
     assert jvm.text_map(made) == texts
     assert len(calls) <= 2
+
+
+def test_a_list_of_texts_takes_the_same_calls_whatever_its_length(
+    spark: SparkSession, calls: list[str]
+) -> None:
+    jvm = Jvm(spark)
+    texts = ["a b", "ä", "", "x,y\n", *(f"part-{n}.parquet" for n in range(3000))]
+    calls.clear()
+    made = jvm.text_list(texts)
+    assert len(calls) <= 30
+    assert jvm.items(made) == texts
+    assert jvm.text_list([]).size() == 0

@@ -140,12 +140,12 @@ class Watch:
         """
         with self._lock:
             now = self.clock.now_ms()
-            if self._next_ms < 0:
+            due = at_once or 0 <= self._next_ms <= now
+            if due or self._next_ms < 0:
                 self._next_ms = now + self.every_ms
-            if at_once or now >= self._next_ms:
-                with suppress(Exception):
-                    self._seen = self.adapter.changes_since(self.snapshot)
-                self._next_ms = self.clock.now_ms() + self.every_ms
+        if due:
+            self._look()
+        with self._lock:
             changes = self._seen
         if changes is None:
             return None
@@ -155,3 +155,13 @@ class Watch:
         if 2 * len(gone) <= len(task.inputs):
             return None
         return why(gone, (), changes)
+
+    def _look(self) -> None:
+        """Read the log without the lock: a slow look delays only the thread that makes it."""
+        with suppress(Exception):
+            changes = self.adapter.changes_since(self.snapshot)
+            with self._lock:
+                if self._seen is None or changes.obstacle or changes.version >= self._seen.version:
+                    self._seen = changes
+        with self._lock:
+            self._next_ms = self.clock.now_ms() + self.every_ms

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.prediction import explained, files_predicted, scan_error
+from lakekeeper.core.layout.rank_boundaries import curve_index, placed
+from lakekeeper.core.layout.space_filling_curve import CURVES
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.boundaries import MOST
 from lakekeeper.core.model.plan import MergeTask, Plan
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.deletes import DELETES
@@ -20,9 +26,12 @@ from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
+from lakekeeper.errors import AdapterError
+from lakekeeper.testing import draws
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from lakekeeper.testing.draws import Shape
 from lakekeeper.testing.strategies import snapshots
+from tests.core.layout.curve_files import even, files_of, key_of
 from tests.sampling import fewer
 
 CROWDED = Shape(most=40, columns=2, partitions=2)
@@ -119,3 +128,28 @@ def test_the_error_is_that_of_the_scans_that_told_how_many_files_they_opened() -
     assert scan_error(snapshot, seen, 0) == 0.0
     assert scan_error(snapshot, collect("t", scans[2:3], source="test"), 0) == pytest.approx(0.2)
     assert scan_error(snapshot, collect("t", scans[3:], source="test"), 0) is None
+
+
+@pytest.mark.parametrize("layout", CURVES)
+def test_a_file_without_a_range_on_the_curve_changes_no_prediction_of_the_others(layout: str) -> None:
+    """Loss L37: 256 files in the order of the curve, and one of a single row that another writer added."""
+    key, rng = key_of(layout, "int", "int"), np.random.default_rng(1)
+    kept = replace(even(2), key_id=key.key_id)
+    values = rng.integers(0, MOST, (2, 20_000))
+    at = curve_index(kept, layout, [pa.array(column) for column in values])
+    parts = np.array_split(np.argsort(at, kind="stable"), 256)
+    files = [[(int(values[0, i]), int(values[1, i])) for i in part] for part in parts]
+    ranges = [(int(at[part[0]]), int(at[part[-1]]), kept.id) for part in parts]
+
+    def opened(files: list[list[tuple[int, int]]], ranges: list[tuple[int, int, str]]) -> float:
+        lo, hi, ids = (list(column) for column in zip(*ranges, strict=True))
+        blocks = files_of(key, files, curve_lo=lo, curve_hi=hi, curve_id=ids)
+        snapshot = replace(draws.picture(blocks, key), boundaries=kept)
+        with pytest.raises(AdapterError, match="not placed by the key"):
+            explain(snapshot, (RANGES,))
+        prediction = explain(placed(snapshot), (RANGES,)).prediction
+        assert prediction is not None
+        return prediction.worth.before.files
+
+    alone = opened(files, ranges)
+    assert opened([*files, [(5, 5)]], [*ranges, (-1, -1, "")]) == pytest.approx(alone, abs=0.1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +17,7 @@ from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
-from lakekeeper.engine.merge.quiet_window import WATCH_MS, QuietWindow
+from lakekeeper.engine.merge.quiet_window import WATCH_MS, QuietWindow, Watch
 from lakekeeper.errors import Conflict
 from tests.engine.scene import groups_apart, rows
 
@@ -276,6 +278,32 @@ def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPa
     assert report.groups[0].detail is not None
     assert report.groups[0].detail.codes == ("inputs_removed", "failed")
     assert "FileNotFoundError: f000001" in str(report.groups[0].detail)
+
+
+def test_a_slow_look_delays_no_other_group() -> None:
+    """Each group that began while the log was read waited until it was."""
+    scene, begun, answered = groups_apart(2), threading.Event(), threading.Event()
+    real = scene.adapter.changes_since
+
+    def slow(snapshot: Snapshot) -> Changes:
+        begun.set()
+        assert answered.wait(60)
+        return real(snapshot)
+
+    scene.adapter.changes_since = slow  # type: ignore[method-assign]  # a spy on the one instance
+    task = scene.plan().tasks[0]
+    watch = Watch(scene.adapter, scene.adapter.snapshot(), scene.clock)
+    with ThreadPoolExecutor(2) as pool:
+        looking = pool.submit(watch.lost, task, at_once=True)
+        assert begun.wait(60)
+        assert pool.submit(watch.lost, task).result(60) is None
+        assert not looking.done()
+        scene.table.overwrite(rows(1))
+        answered.set()
+        found = looking.result(60)
+    assert found is not None
+    assert found.code == "inputs_removed"
+    assert watch.lost(task) == found
 
 
 def test_a_short_run_never_looks_at_the_log_early() -> None:

@@ -202,7 +202,7 @@ def with_old_versions() -> MemoryTable:
 
 
 def test_a_commit_between_the_look_and_the_expiry_costs_no_second_look() -> None:
-    """Finding 8: a table that is written all the time is vacuumed all the same."""
+    """Loss L8: a table that is written all the time is vacuumed all the same."""
     table = with_old_versions()
     table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
     report = run(table, age_ms=DAY)
@@ -252,7 +252,7 @@ def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
 
 
 def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finding 35: refused before anything is written, not a report of files that failed."""
+    """Loss L35: refused before anything is written, not a report of files that failed."""
     monkeypatch.setattr(
         MemoryStorage, "refuses_trash", lambda _: "its storage (s3a) renames a file by copying it"
     )

@@ -13,7 +13,8 @@ import org.apache.hadoop.util.Progressable;
 
 /**
  * A local folder that behaves as an object store does: an object appears as a whole when its stream is closed, in the
- * place of one that has come there since the stream was opened. Any scheme and bucket mean the path alone.
+ * place of one that has come there since the stream was opened. Any scheme and bucket mean the path alone, below the
+ * folder that the conf fs.object.folder names.
  *
  * armed for a name: both drivers that write it meet once both have seen that it is not there; the one of the scheme
  * "last" puts after the other.
@@ -26,6 +27,7 @@ public class ObjectFs extends FileSystem {
 
     private final RawLocalFileSystem disk = new RawLocalFileSystem();
     private URI uri;
+    private String folder = "";
 
     public static synchronized void arm(String fileName, String lastScheme) {
         name = fileName;
@@ -42,6 +44,7 @@ public class ObjectFs extends FileSystem {
         super.initialize(place, conf);
         disk.initialize(URI.create("file:///"), conf);
         uri = URI.create(place.getScheme() + "://" + place.getAuthority());
+        folder = conf.get("fs.object.folder", "");
         setConf(conf);
     }
 
@@ -53,12 +56,12 @@ public class ObjectFs extends FileSystem {
         return uri.getScheme();
     }
 
-    private static Path local(Path path) {
-        return new Path("file", "", path.toUri().getPath());
+    private Path local(Path path) {
+        return new Path("file", "", folder + path.toUri().getPath());
     }
 
     private FileStatus here(FileStatus status) {
-        Path path = new Path(uri.getScheme(), uri.getAuthority(), status.getPath().toUri().getPath());
+        Path path = new Path(uri.getScheme(), uri.getAuthority(), status.getPath().toUri().getPath().substring(folder.length()));
         return new FileStatus(status.getLen(), status.isDirectory(), 1, 1 << 27, status.getModificationTime(), path);
     }
 
