@@ -212,8 +212,8 @@ class Log:
         """Those of :meth:`add_files` that are in the version. PySpark's ``isin`` takes three calls for each path."""
         from pyspark.sql import functions as F
 
-        named = F.col("path")._jc.isInCollection(self.jvm.text_list(paths))
-        return state.snapshot.allFiles().where(named).collectAsList()
+        path: Any = F.col("path")._jc
+        return state.snapshot.allFiles().where(path.isInCollection(self.jvm.text_list(paths))).collectAsList()
 
     def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
         """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.
