@@ -112,7 +112,7 @@ def local_session(
     builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with reserved(settings), _only(properties_file), _quiet_start(), _whole_start():
+    with reserved(settings), _only(properties_file), _quiet_start(), _own_stdout(), _whole_start():
         spark = builder.getOrCreate()
     shim().silence_errors()  # the exception says the same
     _warn_of_missing(spark)
@@ -302,6 +302,22 @@ def _whole_start() -> Iterator[None]:
         raise
     finally:
         made.Popen = subprocess.Popen
+
+
+@contextlib.contextmanager
+def _own_stdout() -> Iterator[None]:
+    """What the starting JVM writes to stdout goes to stderr, for its lifetime: Ivy of Spark 3.5 greets there."""
+    if _submitted():
+        yield
+        return
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 @contextlib.contextmanager
