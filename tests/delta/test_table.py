@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
 from lakekeeper.errors import AdapterError, NotFound, OptionError, Unsupported
@@ -17,6 +15,7 @@ from lakekeeper_delta import FORMAT, features
 from lakekeeper_delta.rewrite import rows_per_file
 from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
+from tests.jvm_calls import jvm_calls
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.delta
@@ -302,26 +301,16 @@ def test_a_plan_survives_its_session(scene: Scene) -> None:
     recluster(scene)
 
 
-def test_many_files_are_chosen_by_few_calls_of_the_jvm(
-    table: ByHand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_are_chosen_by_few_calls_of_the_jvm(table: ByHand) -> None:
     """Loss L18: PySpark made three calls for each path, a minute for 100,000 files."""
     one = table.add("one.parquet")["add"]
     paths = [f"{n}.parquet" for n in range(500)]
     table.commit(*({"add": {**one, "path": path}} for path in paths))
     log = table.scene.log()
     state = log.latest()
-    calls: list[str] = []
-    real = GatewayClient.send_command
-
-    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
-        calls.append(command)
-        return real(self, command, *more, **named)
-
-    monkeypatch.setattr(GatewayClient, "send_command", counted)
-    found = log.add_files(state, paths)
+    with jvm_calls() as calls:
+        found = log.add_files(state, paths)
     assert len(calls) < 100
-    monkeypatch.undo()
     assert sorted(str(add.path()) for add in found) == sorted(paths)
     with pytest.raises(AdapterError, match="1 of 2 files are not in version"):
         log.add_files(state, ["0.parquet", "gone.parquet"])

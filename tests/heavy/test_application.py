@@ -62,6 +62,7 @@ def _contents(spark: SparkSession, name: str) -> Any:
     return tuple(spark.sql(f"SELECT count(*), sum(id), count(DISTINCT id) FROM {table}").first() or ())
 
 
+@pytest.mark.sampled("maintenance in processes of their own")
 def test_an_application_that_is_killed_costs_nothing_and_the_next_pass_does_its_work(
     spark: SparkSession, names: list[str], tmp_path: Path
 ) -> None:

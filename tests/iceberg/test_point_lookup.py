@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
-from py4j.java_gateway import GatewayClient
-from py4j.protocol import MEMORY_COMMAND_NAME
 
 from tests.iceberg.race import Race, check, delete_places
 from tests.iceberg.scene import Scene
+from tests.jvm_calls import jvm_calls
 
 pytestmark = pytest.mark.iceberg
 
@@ -115,9 +113,7 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(
-    scene: Scene, version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(scene: Scene, version: int) -> None:
     """A call takes 0.1 ms to over 1 ms, and all of them have to end before the user's next statement does."""
     scene.create("k INT, v STRING", version)
     scene.run("INSERT INTO {t} SELECT /*+ REPARTITION(12) */ cast(id AS int), 'v' FROM range(240)")
@@ -126,19 +122,10 @@ def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(
         scene.run(f"DELETE FROM {{t}} WHERE k IN ({k}, {k + 97}, {k + 191})")
     replayed(race)
     scene.run("DELETE FROM {t} WHERE k IN (7, 107, 206)")
-    calls: list[str] = []
-    real = GatewayClient.send_command
-
-    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
-        calls.append(command)
-        return real(self, command, *more, **named)
-
-    monkeypatch.setattr(GatewayClient, "send_command", counted)
-    replayed(race)
-    race.commit()
-    monkeypatch.undo()
-    # Python's cyclic collector releases Java objects, with a call each, whenever it happens to run.
-    assert sum(not call.startswith(MEMORY_COMMAND_NAME) for call in calls) <= 750
+    with jvm_calls() as calls:
+        replayed(race)
+        race.commit()
+    assert len(calls) <= 750
     assert sum(scene.spark_rows().values()) == sum(scene.log_rows().values()) == 240 - 18
 
 

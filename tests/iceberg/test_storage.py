@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
@@ -28,6 +27,7 @@ from tests.faults.storage import faulty_storage
 from tests.iceberg.scene import Scene
 from tests.iceberg.swaps import tampered
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
+from tests.jvm_calls import jvm_calls
 from tests.oracles.rest_catalog import Answer, rest_catalog
 from tests.rewrites import recluster
 
@@ -363,25 +363,16 @@ def test_what_dead_runs_left_is_found_without_a_listing_of_the_table(scene: Scen
     assert len(outside) < len(listed)
 
 
-def test_many_files_are_seen_and_deleted_in_few_calls_of_the_jvm(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_are_seen_and_deleted_in_few_calls_of_the_jvm(scene: Scene) -> None:
     """Loss L21: each file took several."""
     rows(scene.create("k INT, v STRING"), 1)
     paths = [location(scene) / "data" / f"00000-{n}-{uuid.uuid4()}-00001.parquet" for n in range(500)]
     for path in paths:
         path.write_text("x")
     storage = scene.adapter().storage
-    calls: list[str] = []
-    real = GatewayClient.send_command
-
-    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
-        calls.append(command)
-        return real(self, command, *more, **named)
-
-    monkeypatch.setattr(GatewayClient, "send_command", counted)
-    seen = storage.look([str(path) for path in paths])
-    storage.delete([doomed(path) for path in paths])
+    with jvm_calls() as calls:
+        seen = storage.look([str(path) for path in paths])
+        storage.delete([doomed(path) for path in paths])
     assert len(calls) < len(paths)
     assert all(info is not None and info.bytes == 1 for info in seen)
     assert not any(path.exists() for path in paths)

@@ -114,6 +114,7 @@ def reasons_of(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("maintenance in processes of their own")
 def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_confs: dict[str, str]) -> None:
     needy = [fleet.delta("one"), fleet.delta("two"), fleet.iceberg("one"), fleet.iceberg("two")]
     well = fleet.iceberg("well", files=1)

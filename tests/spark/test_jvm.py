@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.java_gateway import GatewayClient, JavaPackage, JVMView
+from py4j.java_gateway import JavaPackage, JVMView
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm, on_local_disk
+from tests.jvm_calls import jvm_calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,17 +43,10 @@ def test_java_is_asked_once_for_a_class_and_never_for_a_package(
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def calls() -> Iterator[list[str]]:
     """The commands that Python sends to the JVM."""
-    sent: list[str] = []
-    real = GatewayClient.send_command
-
-    def counted(self: GatewayClient, command: str, *more: Any, **named: Any) -> Any:
-        sent.append(command)
-        return real(self, command, *more, **named)
-
-    monkeypatch.setattr(GatewayClient, "send_command", counted)
-    return sent
+    with jvm_calls() as sent:
+        yield sent
 
 
 def test_a_static_method_is_asked_for_once(spark: SparkSession, calls: list[str]) -> None:

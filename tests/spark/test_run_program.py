@@ -112,6 +112,7 @@ def said(done: subprocess.CompletedProcess[str]) -> Mapping[str, object]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("maintenance in processes of their own")
 def test_the_tables_of_an_unchanged_program_are_maintained(shell: Shell, spark: SparkSession) -> None:
     done = shell.run(PROGRAM, str(shell.home), "--flag", confs=enabled(shell))
     assert done.returncode == 3, done.stderr
@@ -183,6 +184,7 @@ for table, provider in tables:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("maintenance in processes of their own")
 def test_the_example_conf_maintains_the_tables_that_it_names(tmp_path: Path) -> None:
     """As it is, from a folder with the tables of the demo."""
     (tmp_path / "demo").mkdir()
