@@ -54,10 +54,9 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     for policy in policies:
         candidates = ledger.open
         choices = policy.choose(snapshot, candidates, bounded(options, share, policy), env)
-        _check(policy.name, snapshot, candidates, choices)
         mine = [choice for choice in choices if isinstance(choice, Merge)]
+        ledger.take(_checked(policy.name, snapshot, candidates, choices, mine))
         merges += [(policy, merge) for merge in mine]
-        ledger.take(np.concatenate([*(merge.blocks for merge in mine), np.zeros(0, np.intp)]))
         for choice in choices:
             if not isinstance(choice, Merge):
                 frozen = isinstance(choice, Freeze)
@@ -133,8 +132,10 @@ class _Ledger:
         return tuple(sorted(found, key=lambda item: -item.blocks))
 
 
-def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[Choice]) -> None:
-    """A policy may be anyone's code: its choices are not trusted."""
+def _checked(
+    name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[Choice], merges: Sequence[Merge]
+) -> Index:
+    """The blocks of the merges among the choices. A policy may be anyone's code: its choices are not trusted."""
     blocks, place = snapshot.blocks, place_of(snapshot)
     named = [choice.blocks for choice in choices]
     every = np.concatenate([*named, np.zeros(0, np.intp)])
@@ -156,16 +157,15 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
             "a policy that names each candidate block once; its plan is refused: "
             f"{blocks.path[at].as_py()} is named {why}, first in the group of {_group(blocks, group)}",
         )
-    for choice in choices:
-        if not isinstance(choice.reason, Reason):
-            raise OptionError("policy", name, "reasons made by Reason.of; its plan is refused")
-        if isinstance(choice, Merge) and not len(choice.blocks):
-            raise OptionError("policy", name, "merges of at least one block; its plan is refused")
-    merges = [choice for choice in choices if isinstance(choice, Merge)]
+    if not all(isinstance(choice.reason, Reason) for choice in choices):
+        raise OptionError("policy", name, "reasons made by Reason.of; its plan is refused")
+    length = np.array([len(merge.blocks) for merge in merges], np.int64)
+    if not length.all():
+        raise OptionError("policy", name, "merges of at least one block; its plan is refused")
+    members = np.concatenate([*(merge.blocks for merge in merges), np.zeros(0, np.intp)])
     if not merges or not place.any():
-        return
-    length = np.array([len(merge.blocks) for merge in merges])
-    of = place[np.concatenate([merge.blocks for merge in merges])]
+        return members
+    of = place[members]
     start = np.cumsum(length) - length
     mixed = np.flatnonzero(np.minimum.reduceat(of, start) != np.maximum.reduceat(of, start))
     if len(mixed):
@@ -176,6 +176,7 @@ def _check(name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[C
             "merges within one partition and spec; its plan is refused: "
             f"they differ in the group of {_group(blocks, group)}",
         )
+    return members
 
 
 def _group(blocks: BlockSet, choice: Choice) -> str:
@@ -192,8 +193,7 @@ def _by_worth(
     if len(merges) < 2:
         return merges
     scale = scale_of(snapshot, options, env.now_ms, env.workload)
-    members = np.concatenate([merge.blocks for _, merge in merges])
-    edges = np.cumsum([0, *(len(merge.blocks) for _, merge in merges)])
+    members, edges = _members(merges)
     groups, size = groups_of(snapshot.blocks, members, edges, options)
     packs = np.array([merge.packs for _, merge in merges], dtype=np.bool_)
     order = np.argsort(-np.round(scale.worth(groups, size, packs).ratio, 12), kind="stable")
@@ -213,24 +213,23 @@ def _within_budget(
     Once a day's budget is spent, not even the first: each call would have one.
     """
     if not merges:
-        return _tasks(snapshot, [], [], options)
+        return _tasks(snapshot, [], [], options, *_members([]))
     limit, per_day = options.budget.bytes, options.budget.bytes_per_day
     day = None if per_day is None else per_day - env.spent_bytes
     over_day = Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=env.spent_bytes)
     if day is not None and day <= 0:
         ledger.give_back(np.concatenate([merge.blocks for _, merge in merges]), over_day)
-        return _tasks(snapshot, [], [], options)
+        return _tasks(snapshot, [], [], options, *_members([]))
     spent, budget = 0, min((b for b in (limit, day) if b is not None), default=None)
     over = over_day
     if budget is not None and budget != day:
         over = Reason.of(Code.OVER_BUDGET, budget_bytes=budget)
-    length = np.array([len(merge.blocks) for _, merge in merges])
-    every = np.concatenate([merge.blocks for _, merge in merges])
-    starts = np.cumsum(length) - length
+    every, edges = _members(merges)
+    starts = edges[:-1]
     sizes = np.add.reduceat(snapshot.blocks.bytes[every], starts).tolist()
     foreign = share.needed(every, starts)
     if (budget is None or sum(sizes) <= budget) and not any(foreign):
-        return _tasks(snapshot, merges, sizes, options)
+        return _tasks(snapshot, merges, sizes, options, every, edges)
     kept: list[tuple[Policy, Merge]] = []
     spent_on: list[int] = []
     for (policy, merge), size, needed in zip(merges, sizes, foreign, strict=True):
@@ -243,14 +242,23 @@ def _within_budget(
         spent += size
         kept.append((policy, merge))
         spent_on.append(size)
-    return _tasks(snapshot, kept, spent_on, options)
+    return _tasks(snapshot, kept, spent_on, options, *_members(kept))
+
+
+def _members(merges: Sequence[tuple[Policy, Merge]]) -> tuple[Index, Ints]:
+    """The blocks of all merges, one after the other, and where each merge starts and the last one ends."""
+    members = np.concatenate([*(merge.blocks for _, merge in merges), np.zeros(0, np.intp)])
+    return members, np.cumsum([0, *(len(merge.blocks) for _, merge in merges)])
 
 
 def _tasks(
-    snapshot: Snapshot, kept: Sequence[tuple[Policy, Merge]], sizes: Sequence[int], options: Options
+    snapshot: Snapshot,
+    kept: Sequence[tuple[Policy, Merge]],
+    sizes: Sequence[int],
+    options: Options,
+    members: Index,
+    edges: Ints,
 ) -> Tasks:
-    members = np.concatenate([*(merge.blocks for _, merge in kept), np.zeros(0, np.intp)])
-    edges = np.cumsum([0, *(len(merge.blocks) for _, merge in kept)])
     packs = np.array([merge.packs for _, merge in kept], dtype=np.bool_)
     return Tasks(_Builder(snapshot, kept, members, edges, options).task, sizes, members, edges, packs)
 
