@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 
@@ -53,7 +54,9 @@ def serving(
     except OSError as error:
         raise OptionError(option, address, f"an address that is free ({error.strerror})") from error
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="lakekeeper-http", daemon=True)
+    # The interval is how long the end of a command may wait for the server; by default, half a second.
+    serve = partial(server.serve_forever, poll_interval=0.05)
+    thread = threading.Thread(target=serve, name="lakekeeper-http", daemon=True)
     thread.start()
     try:
         yield host, server.server_port
