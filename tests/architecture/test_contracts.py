@@ -137,6 +137,7 @@ def test_all_contracts_are_kept(tree: Path) -> None:
     assert {name[0] for name in verdicts} == set("12345")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "contract, name, module, sin", VIOLATIONS, ids=[f"{v[0]}: {v[2]} {v[3].split()[-1]}" for v in VIOLATIONS]
 )

@@ -37,7 +37,7 @@ def play(machine: type[RuleBasedStateMachine], examples: int, steps: int, *, shr
     )
 
 
-def play_daily(machine: type[RuleBasedStateMachine], examples: int, steps: int, share: int = 5) -> bool:
+def play_daily(machine: type[RuleBasedStateMachine], examples: int, steps: int, share: int = 10) -> bool:
     """So many histories, or one in ``share`` of as many, other ones each day; whether it was all of them."""
     day = chosen_day()
     if day == ALL or share == 1:

@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "examples, share, seen",
-    [(400, 5, SOMETIMES), pytest.param(2_000, 1, (*SOMETIMES, *RARELY), marks=pytest.mark.deep)],
+    [(400, 10, SOMETIMES), pytest.param(2_000, 1, (*SOMETIMES, *RARELY), marks=pytest.mark.deep)],
     ids=["some", "many"],
 )
 def test_long_random_histories(examples: int, share: int, seen: Sequence[str]) -> None:
