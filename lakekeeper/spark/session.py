@@ -305,19 +305,26 @@ def _whole_start() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _restored(descriptor: int) -> Iterator[int]:
+    """A copy of a file descriptor, which is what it was at the end of the block."""
+    saved = os.dup(descriptor)
+    try:
+        yield saved
+    finally:
+        os.dup2(saved, descriptor)
+        os.close(saved)
+
+
+@contextlib.contextmanager
 def _own_stdout() -> Iterator[None]:
     """What the starting JVM writes to stdout goes to stderr, for its lifetime: Ivy of Spark 3.5 greets there."""
     if _submitted():
         yield
         return
     sys.stdout.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    try:
+    with _restored(1):
+        os.dup2(2, 1)
         yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
 
 
 @contextlib.contextmanager
@@ -331,16 +338,12 @@ def _quiet_start() -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    saved = os.dup(2)
     command = [grep, "--line-buffered", "-v", "-E", "|".join(_NOISE)]
-    sieve = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=saved, start_new_session=True)
-    _sieves.append(sieve)
-    pipe = sieve.stdin
-    if pipe is not None:
-        os.dup2(pipe.fileno(), 2)
-        pipe.close()
-    try:
+    with _restored(2) as stderr:
+        sieve = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stderr, start_new_session=True)
+        _sieves.append(sieve)
+        pipe = sieve.stdin
+        if pipe is not None:
+            os.dup2(pipe.fileno(), 2)
+            pipe.close()
         yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
