@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.advice_text import render_advice
+from lakekeeper.core.cost.prediction import basis
 from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.scoring import Scale, scale_of
 from lakekeeper.core.cost.workload_reads import Asking
@@ -26,7 +27,6 @@ from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.model.benefit import Load, Worth
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn
-from lakekeeper.core.text.formatting import counted, significant
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.errors import OptionError
@@ -135,7 +135,7 @@ def advise(
         table=snapshot.table,
         version=snapshot.version,
         key=str(present) if present else "",
-        basis=_basis(workload, scale),
+        basis=basis(workload, scale),
         now=scale.present(),
         candidates=listed,
         best=_best(found, scale.present()),
@@ -243,12 +243,6 @@ def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
     """The best candidates, and the current key whatever its rank."""
     unlike = list({str(one): one for one in found}.values())
     return tuple(one for i, one in enumerate(unlike) if i < most or one.present)
-
-
-def _basis(workload: Workload, scale: Scale) -> str:
-    unread = f", {workload.unread:,} not understood" if workload.unread else ""
-    source = f", from {workload.source}" if workload.source else ""
-    return f"{counted(len(workload), 'scan')}{unread}, {significant(scale.rate * 3600)} an hour{source}"
 
 
 def _blind(snapshot: Snapshot) -> dict[str, float]:

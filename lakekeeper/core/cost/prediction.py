@@ -52,7 +52,7 @@ def explained(
         left=_left(plan.left, scale.reads.share),
         prediction=Prediction(
             worth=scale.everything(worths),
-            basis=_basis(workload, scale),
+            basis=basis(workload, scale),
             scanned=workload.unread / len(workload) if workload is not None and known else 0.0,
             costs=scale.coefficients,
             error=scan_error(snapshot, workload, now_ms) if workload is not None and known else None,
@@ -96,11 +96,11 @@ def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
     return tuple(replace(item, files_per_query=float(files)) for item, files in zip(left, sums, strict=True))
 
 
-def _basis(workload: Workload | None, scale: Scale) -> str:
+def basis(workload: Workload | None, scale: Scale) -> str:
+    """The queries that a cost is for, and their rate."""
     rate = f"{significant(scale.rate * 3600)} an hour"
     if workload is None:
         return f"queries of 1 % of the data, {rate} (no workload is known)"
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
-    return f"{counted(len(workload), 'scan')}{unread}, {rate}" + (
-        f", from {workload.source}" if workload.source else ""
-    )
+    source = f", from {workload.source}" if workload.source else ""
+    return f"{counted(len(workload), 'scan')}{unread}, {rate}{source}"
