@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
-_FACTS = ("table", "run_id", "phase", "facts", "application")
+from lakekeeper.engine.events import RUN_FACTS
+
+_FACTS = (*RUN_FACTS, "application")
 
 
 class JsonLines(logging.Formatter):

@@ -20,6 +20,8 @@ from lakekeeper.core.model.plan import Plan
 from lakekeeper.spi import PHASES, Observer
 
 _LOG = logging.getLogger("lakekeeper.events")
+RUN_FACTS = ("table", "run_id", "phase", "facts")
+"""What the records of a run carry beside their message."""
 _LEVELS = {"committed": logging.INFO, "deleted": logging.INFO, "conflict": logging.WARNING}
 
 

@@ -22,6 +22,7 @@ from lakekeeper.core.scheduling.heavy_call import HeavyCall
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.events import RUN_FACTS
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import HeavyError, reason
 from lakekeeper.spark.application import core_seconds, has_ended
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 10.0
 _GRACE_S = 15.0
-_FACTS = ("table", "run_id", "phase", "facts")
 
 
 class Answers:
@@ -74,7 +74,7 @@ class _Records(logging.Handler):
             "msg": record.getMessage(),
             "application": self.application,
         }
-        plain |= {name: getattr(record, name) for name in _FACTS if hasattr(record, name)}
+        plain |= {name: getattr(record, name) for name in RUN_FACTS if hasattr(record, name)}
         self._answers.say(log=plain)
 
 
