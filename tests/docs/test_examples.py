@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,11 +22,11 @@ from tests.docs.blocks import (
     DOCS,
     PAGES,
     QUICKSTART,
-    ROOT,
     RUN,
     Block,
     blocks,
     commands,
+    process,
     run,
     statements,
     to_run,
@@ -141,16 +139,5 @@ def test_a_command_that_fails_fails_the_page(tmp_path: Path, monkeypatch: pytest
 def test_the_quickstart_begins_in_an_empty_folder_with_a_session_of_its_own(tmp_path: Path) -> None:
     """The test above runs in the session of the tests, which has started."""
     python = [block.code for block in to_run(QUICKSTART) if block.kind == "python"]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(python[:3])],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
-        | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process([sys.executable, "-c", "\n".join(python[:3])], tmp_path) == 0
     assert (tmp_path / "warehouse" / "catalog.db").is_file()

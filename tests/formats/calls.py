@@ -53,3 +53,23 @@ CALLS: dict[str, tuple[str, Callable[[lk.Table], Any]]] = {
     ),
     "compact_metadata": ("CALL lakekeeper.system.compact_metadata('{t}')", lambda t: t.compact_metadata()),
 }
+
+WRONG = [
+    ("CALL lakekeeper.system.recluser('{t}')", "did you mean recluster"),
+    ("CALL lakekeeper.system.recluster()", "a table name as text"),
+    (
+        "CALL lakekeeper.system.recluster('{t}', colums => 'k')",
+        "a parameter of recluster: table, columns",
+    ),
+    ("CALL lakekeeper.system.recluster('{t}', table => 'x')", "each parameter once"),
+    ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
+    ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
+    ("CALL lakekeeper.system.cluster_by('{t}', 'nope')", "nope"),
+    ("CALL lakekeeper.system.restore('{t}', 'nope')", "nope"),
+    ("CALL lakekeeper.system.undo('{t}', 'nope')", "nope"),
+    ("CALL lakekeeper.system.vacuum('{t}', retention_hours => 1)", "allow_unsafe_retention"),
+    ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
+    ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
+    ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
+]
+"""Statements that do not fit, whichever way they are made, and a part of the message."""

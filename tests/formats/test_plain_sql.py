@@ -17,7 +17,7 @@ from lakekeeper.spark.callbacks import thrown
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.statements.procedures import PROCEDURES
 from lakekeeper.statements.table_functions import FUNCTIONS
-from tests.formats.calls import CALLS, LOGGED
+from tests.formats.calls import CALLS, LOGGED, WRONG
 from tests.formats.lakes import Lake
 
 _ENABLED = "spark.lakekeeper.sql.call.enabled"
@@ -107,24 +107,9 @@ def test_views_show_what_was_done_since(lake: Lake, installed: lk.Installed) -> 
 @pytest.mark.parametrize(
     "statement, message",
     [
-        ("CALL lakekeeper.system.recluser('{t}')", "did you mean recluster"),
+        *WRONG,
         ("CALL lakekeeper.other.recluster('{t}')", r"got 'lakekeeper\.other\.recluster'"),
-        ("CALL lakekeeper.system.recluster()", "a table name as text"),
-        (
-            "CALL lakekeeper.system.recluster('{t}', colums => 'k')",
-            "a parameter of recluster: table, columns",
-        ),
-        ("CALL lakekeeper.system.recluster('{t}', table => 'x')", "each parameter once"),
-        ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
-        ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
         ("CALL lakekeeper.system.compact('{t}_not_there')", "NotFound"),
-        ("CALL lakekeeper.system.cluster_by('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.restore('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.undo('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.vacuum('{t}', retention_hours => 1)", "allow_unsafe_retention"),
-        ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
-        ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
-        ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
         ("SELECT * FROM lakekeeper_blocks('{t}_not_there')", "NotFound"),
     ],
 )

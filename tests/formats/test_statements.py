@@ -10,7 +10,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.errors import NotFound, OptionError, RetentionError, TableError
-from tests.formats.calls import CALLS, LOGGED
+from tests.formats.calls import CALLS, LOGGED, WRONG
 from tests.formats.lakes import Lake
 
 
@@ -129,28 +129,13 @@ def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path:
 @pytest.mark.parametrize(
     "statement, message",
     [
-        ("CALL lakekeeper.system.recluser('{t}')", "did you mean recluster"),
-        ("CALL lakekeeper.system.recluster()", "a table name as text"),
-        (
-            "CALL lakekeeper.system.recluster('{t}', colums => 'k')",
-            "a parameter of recluster: table, columns",
-        ),
-        ("CALL lakekeeper.system.recluster('{t}', table => 'x')", "each parameter once"),
-        ("CALL lakekeeper.system.trash('{t}', map(), 3)", "at most 2 arguments"),
+        *WRONG,
         ("CALL lakekeeper.system.recluster(k)", "constants"),
-        ("CALL lakekeeper.system.compact('{t}', where => 'nope = 1')", "nope"),
-        ("CALL lakekeeper.system.cluster_by('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.restore('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.undo('{t}', 'nope')", "nope"),
-        ("CALL lakekeeper.system.vacuum('{t}', retention_hours => 1)", "allow_unsafe_retention"),
-        ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
-        ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
         ("ALTER TABLE {t} CLUSTER BY (nope)", "nope"),
         ("SELECT * FROM clustering_depth('{t}', colums => 'k')", "a parameter of clustering_depth"),
         ("ALTER TABLE {t} RECLUSTER LIMIT 3", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
         ("ALTER TABLE {t} RECLUSTER WHERE", "ALTER TABLE .IF EXISTS. <table> RECLUSTER"),
         ("ALTER TABLE {t} RECLUSTER FINAL WHERE k <", "(?i)where"),
-        ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_any_work(lake: Lake, statement: str, message: str) -> None:
