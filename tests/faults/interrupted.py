@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 from tests.faults.storage import install
 
 STORAGE = {
-    "reading the log": {"delta": ("open", "_delta_log", ".json"), "iceberg": ("open", "metadata", ".avro")},
+    "reading the log": {"delta": ("open", "_delta_log", ""), "iceberg": ("open", "metadata", ".avro")},
     "reading data": {"delta": ("open", "", ".parquet"), "iceberg": ("open", "", ".parquet")},
     "writing data": {"delta": ("create", "", ".parquet"), "iceberg": ("create", "", ".parquet")},
     "committing": {
@@ -26,6 +27,12 @@ STORAGE = {
     "deleting": {"delta": ("delete", "", ".parquet"), "iceberg": ("delete", "", ".parquet")},
 }
 """Phases that are calls of the storage: kind, folder below the table, and how the name of the file ends."""
+
+FUNCTIONS = {
+    "planning": ("lakekeeper.engine.merge.planning", "make_plan"),
+    "making the context": ("pyspark.SparkContext", "_initialize_context"),
+}
+"""Phases that are functions of Python: module or class, and name."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +63,19 @@ def reached(gate: str, what: str) -> None:
 
 def main(errand: Errand) -> int:
     from lakekeeper.cli import main as command
-    from lakekeeper.engine.merge import job
     from lakekeeper.spark import session
 
     if errand.grace:
         from lakekeeper.spark import interrupts
 
         interrupts.GRACE_SECONDS = errand.grace
-    hold(job, "make_plan", errand, "planning")
+    if errand.phase == "planning":
+        hold(errand)
     start = session.local_session
 
     def started(**given: Any) -> Any:
-        from pyspark import SparkContext
-
-        hold(SparkContext, "_initialize_context", errand, "making the context")
+        if errand.phase == "making the context":  # not before: the import takes its time
+            hold(errand)
         spark = start(**{**given, "small_data": True})
         gateway: Any = spark.sparkContext._gateway
         Path(f"{errand.gate}.java").write_text(str(gateway.proc.pid))
@@ -85,14 +91,14 @@ def main(errand: Errand) -> int:
     return command()
 
 
-def hold(owner: Any, name: str, errand: Errand, phase: str) -> None:
-    """Hold the process up before a function of Python is called, if this is the phase."""
-    if phase != errand.phase:
-        return
+def hold(errand: Errand) -> None:
+    """Hold the process up before the function of its phase is called."""
+    place, name = FUNCTIONS[errand.phase]
+    owner = locate(place)
     function: Callable[..., Any] = getattr(owner, name)
 
     def held(*args: Any, **given: Any) -> Any:
-        reached(errand.gate, phase)
+        reached(errand.gate, errand.phase)
         return function(*args, **given)
 
     setattr(owner, name, held)
