@@ -13,8 +13,8 @@ from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Sour
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.columnar.rows import in_parallel
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper.spi import Lost, Places
+from lakekeeper_delta.data_files import DataFiles
 from lakekeeper_delta.deletion_vectors import positions
 from lakekeeper_delta.deletion_writer import mask_of
 from lakekeeper_delta.native import Log, State
@@ -97,24 +97,14 @@ def _first_id(add: Any) -> int | None:
 
 
 class _Files:
-    """Data files as a search opens them: local ones by path, others through a Hadoop stream."""
+    """Sources of data files, each made once."""
 
     def __init__(self, log: Log, known: dict[str, Source]) -> None:
-        self._root = str(log.log.dataPath().toString())
-        self._absolute = log.singleton("util.DeltaFileOperations").absolutePath
-        self._conf = log.log.newDeltaHadoopConf()
+        self._opened = DataFiles(log)
         self._known = known
 
     def source(self, add: Any) -> Source:
         path = str(add.path())
         if path not in self._known:
-            self._known[path] = self._opened(path, int(add.size()))
+            self._known[path] = Source(path, self._opened.opener(path, int(add.size())))
         return self._known[path]
-
-    def _opened(self, path: str, size: int) -> Source:
-        place = self._absolute(self._root, path)
-        files = place.getFileSystem(self._conf)
-        if on_local_disk(files):
-            local = str(place.toUri().getPath())
-            return Source(path, lambda: local)
-        return Source(path, lambda: JavaFile(files.open(place), size))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper.spi import Lost, Places
+from lakekeeper_iceberg.data_files import DataFiles
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.lost_positions import Before, have_row_ids
 
@@ -72,26 +71,15 @@ def _steps(fields: Sequence[Mapping[str, Any]], path: Sequence[str]) -> Column:
 
 
 class _Files:
-    """Sources of data files: local files by path, others through a stream of the table's FileIO."""
+    """Sources of data files, each made once."""
 
     def __init__(self, at: Before, known: dict[str, Source]) -> None:
-        self._io = at.table.io()
-        self._path = at.jvm.view.org.apache.hadoop.fs.Path
-        self._hadoop = at.jvm.is_a(self._io, "org.apache.iceberg.hadoop.HadoopFileIO")
+        self._opened = DataFiles(at.jvm, at.table.io())
         self._known = known
 
     def source(self, path: str, file: Any) -> Source:
         if path not in self._known:
-            self._known[path] = self._opened(path, file)
+            if str(file.format()) != "PARQUET" or file.keyMetadata() is not None:
+                raise Declined(f"{path} is not a plain Parquet file")
+            self._known[path] = Source(path, self._opened.opener(path, int(file.fileSizeInBytes())))
         return self._known[path]
-
-    def _opened(self, path: str, file: Any) -> Source:
-        if str(file.format()) != "PARQUET" or file.keyMetadata() is not None:
-            raise Declined(f"{path} is not a plain Parquet file")
-        if self._hadoop:
-            files = self._path(path).getFileSystem(self._io.conf())
-            if on_local_disk(files):
-                local = re.sub(r"^file:/{1,3}", "/", path)
-                return Source(path, lambda: local)
-        size = int(file.fileSizeInBytes())
-        return Source(path, lambda: JavaFile(self._io.newInputFile(path).newStream(), size))
