@@ -327,6 +327,30 @@ class Table:
         )
         return operations.merge_deletes(self._context, self._context.with_workload(request), observer)
 
+    def build_filters(
+        self,
+        *,
+        where: str | Column | None = None,
+        all_files: bool = False,
+        dry_run: bool = False,
+        budget_bytes: int | str | None = None,
+        observer: Observer | None = None,
+        workload: Queries | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MergeReport:
+        """Rewrite files that lack a Parquet Bloom filter which the table's properties ask for.
+
+        A file is due once the lookups of a value (``=``, ``IN``) in the workload have read, without the filter, 0.7
+        times what its rewrite costs; with ``all_files``, each file that lacks one is due. Reads the footers of files
+        that may be due. ``dry_run`` reads none, and reports the files that may lack a filter. ``workload`` as for
+        :meth:`plan`, other parameters and errors as for :meth:`recluster`. Every other merge writes the filters too.
+        """
+        request = self._context.request(
+            "build_filters", where=where, budget_bytes=budget_bytes, options=options, dry_run=dry_run
+        )
+        request = self._context.with_workload(request, workload)
+        return operations.build_filters(self._context, request, observer, every=all_files)
+
     def delete(
         self,
         where: str | Column,

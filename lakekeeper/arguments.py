@@ -23,6 +23,7 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
     "recluster": ("adaptive",),
     "compact": ("sizes",),
     "merge_deletes": ("deletes",),
+    "build_filters": (),  # made for each call: it depends on what the table asks for
 }
 CHECKPOINTS = "vacuum.streaming-checkpoints"
 

@@ -15,6 +15,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine import compact_metadata as metadata
 from lakekeeper.engine import compute_statistics as statistics
 from lakekeeper.engine import undo as undoing
+from lakekeeper.engine.merge import build_filters as filters
 from lakekeeper.engine.merge import delete_files, job
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.trash import expire_rows as lifecycle
@@ -38,6 +39,13 @@ def merge(context: TableContext, request: Request, observer: Observer | None) ->
 def merge_deletes(context: TableContext, request: Request, observer: Observer | None) -> MergeReport:
     """Rewrite the files that are due, then tidy the delete files."""
     return _rewrite(delete_files.merge_deletes, context, request, observer)
+
+
+def build_filters(
+    context: TableContext, request: Request, observer: Observer | None, *, every: bool
+) -> MergeReport:
+    """Rewrite the files that lack a Bloom filter."""
+    return _rewrite(partial(filters.build_filters, every=every), context, request, observer)
 
 
 def _rewrite(

@@ -26,6 +26,7 @@ COMMANDS = (
     "recluster",
     "compact",
     "merge-deletes",
+    "build-filters",
     "delete",
     "vacuum",
     "drop-partition",

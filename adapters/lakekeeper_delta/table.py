@@ -19,6 +19,7 @@ from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
 from lakekeeper_delta.block_refresh import refreshed_blocks
 from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.bloom_filters import DeltaBloomFilters
 from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
 from lakekeeper_delta.commit_times import commits_ms
@@ -204,6 +205,11 @@ class DeltaTable:
     def statistics(self) -> DeltaStatistics:
         """Computes data-skipping statistics."""
         return DeltaStatistics(self._log, self.refuse_unsupported, self._key)
+
+    @property
+    def bloom_filters(self) -> DeltaBloomFilters:
+        """Bloom filters of its files."""
+        return DeltaBloomFilters(self._log)
 
     @property
     def columnar(self) -> DeltaColumnar:

@@ -39,6 +39,7 @@ from lakekeeper_iceberg import changes, keys, listing, staging, surface
 from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.blocks import blocks_of
+from lakekeeper_iceberg.bloom_filters import IcebergBloomFilters
 from lakekeeper_iceberg.columnar import IcebergColumnar
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
@@ -422,6 +423,14 @@ class IcebergTable:
             return self._table
 
         return IcebergStatistics(self._jvm, self.table, table, self._schema, _commit_locks.__getitem__)
+
+    @property
+    def bloom_filters(self) -> IcebergBloomFilters:
+        def table() -> Any:
+            self._refresh()
+            return self._table
+
+        return IcebergBloomFilters(self._jvm, self.table, table)
 
     @property
     def columnar(self) -> IcebergColumnar:

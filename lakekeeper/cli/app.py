@@ -324,6 +324,36 @@ def merge_deletes(
 
 @app.command()
 @with_setup
+def build_filters(
+    setup: Setup,
+    table: TableName,
+    *,
+    where: Where = None,
+    all_files: Annotated[
+        bool, typer.Option("--all-files", help="Also where lookups have not paid for the rewrite.")
+    ] = False,
+    dry_run: DryRun = False,
+    workload: Queries = None,
+    budget: Budget = None,
+    option: Given = None,
+) -> int:
+    """Rewrite files that lack Bloom filters.
+
+    The properties of the table name the columns. A file is rewritten once lookups in the workload have paid for it.
+    Every other merge writes the filters too.
+    """
+    call = _call(setup, where=where, policy=None, budget=budget, option=option)
+    call.pop("policy")
+    require_logs(workload or ())
+    with setup.progress() as progress:
+        report = setup.table(table).build_filters(
+            all_files=all_files, dry_run=dry_run, observer=progress, workload=workload or None, **call
+        )
+    return _reported(setup, report)
+
+
+@app.command()
+@with_setup
 def delete(
     setup: Setup,
     table: TableName,

@@ -18,6 +18,7 @@ from lakekeeper.core.scheduling.debt import debt_of, gain_of
 from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
 from lakekeeper.core.scheduling.task import (
     EXPIRY,
+    INDEX,
     STATISTICS,
     VACUUM,
     Task,
@@ -65,6 +66,15 @@ class Maintained(Protocol):
     ) -> MergeReport: ...
 
     def merge_deletes(
+        self,
+        *,
+        dry_run: bool,
+        budget_bytes: int | None,
+        observer: Observer | None,
+        options: Mapping[str, Any] | None,
+    ) -> MergeReport: ...
+
+    def build_filters(
         self,
         *,
         dry_run: bool,
@@ -322,10 +332,11 @@ def _act(
     options: Mapping[str, Any] | None = None,
 ) -> MergeReport:
     """One merging verb, within a budget in bytes."""
-    if verb == "merge_deletes":
-        return table.merge_deletes(dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
-    act = table.recluster if verb == "recluster" else table.compact
-    return act(final=False, dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
+    if verb in ("merge_deletes", INDEX):
+        act = table.merge_deletes if verb == "merge_deletes" else table.build_filters
+        return act(dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
+    merge = table.recluster if verb == "recluster" else table.compact
+    return merge(final=False, dry_run=dry_run, budget_bytes=budget, observer=observer, options=options)
 
 
 def _joined(errors: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -145,17 +146,18 @@ def _backoff(call: HeavyCall) -> Backoff:
     return backoff
 
 
-def _recluster(table: Table, call: HeavyCall, observer: Observer) -> Any:
+def _by_workload(verb: str, table: Table, call: HeavyCall, observer: Observer) -> Any:
     workload = Workload.from_json(call.workload) if call.workload else None
-    return table.recluster(budget_bytes=call.budget_bytes, observer=observer, workload=workload)
+    return getattr(table, verb)(budget_bytes=call.budget_bytes, observer=observer, workload=workload)
 
 
 _VERBS: Mapping[str, Callable[[Table, HeavyCall, Observer], Any]] = {
-    "recluster": _recluster,
+    "recluster": partial(_by_workload, "recluster"),
     "compact": lambda table, call, observer: table.compact(budget_bytes=call.budget_bytes, observer=observer),
     "merge_deletes": lambda table, call, observer: table.merge_deletes(
         budget_bytes=call.budget_bytes, observer=observer
     ),
+    "build_filters": partial(_by_workload, "build_filters"),
     "expire_rows": lambda table, _, observer: table.expire_rows(observer=observer),
     "compute_statistics": lambda table, _, observer: table.compute_statistics(observer=observer),
 }

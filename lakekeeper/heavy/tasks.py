@@ -11,7 +11,7 @@ from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
-from lakekeeper.core.scheduling.task import EXPIRY, Task
+from lakekeeper.core.scheduling.task import EXPIRY, INDEX, Task
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff, Backoffs
 from lakekeeper.heavy.lane import Lane, NotStarted
@@ -38,7 +38,7 @@ class HeavyTasks:
         self._not_started: NotStarted | None = None
 
     def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
-        """A recluster, a compact or a merge_deletes."""
+        """A verb that rewrites files."""
         backoff = self._backoffs.of(task.table) if self._backoffs else None
         resting = backoff.resting(self._clock.now_ms()) if backoff else frozenset()
         report = MergeReport.from_dict(self._run(task, observer, budget_bytes, tuple(sorted(resting))))
@@ -59,7 +59,7 @@ class HeavyTasks:
         resting: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         table, name = self._open(task.table)
-        workload = table.workload() if task.verb == "recluster" else None
+        workload = table.workload() if task.verb in ("recluster", INDEX) else None
         call = HeavyCall(
             full_name(name),
             task.verb,

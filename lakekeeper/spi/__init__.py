@@ -6,6 +6,7 @@ storage    the files of a table, as ``vacuum`` sees them
 columnar   merges of files whose rows never enter the JVM
 undo       brings back the layout before a run
 statistics computes statistics for readers and planners
+bloom_filters   which files lack a Bloom filter that the table asks for
 
 May import ``lakekeeper.core`` and ``lakekeeper.errors``.
 """
@@ -22,6 +23,7 @@ from lakekeeper.spi.adapter import (
     Runner,
     TableName,
 )
+from lakekeeper.spi.bloom_filters import BloomFilters
 from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
     Commit,
@@ -43,6 +45,7 @@ from lakekeeper.spi.undo import Reversal, Undone, Undos
 __all__ = [
     "PHASES",
     "Adapter",
+    "BloomFilters",
     "Capabilities",
     "Columnar",
     "Commit",

@@ -21,6 +21,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Unsupported
+from lakekeeper.spi.bloom_filters import BloomFilters
 from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
     Commit,
@@ -200,6 +201,11 @@ class Adapter(Protocol[Rows]):
     @property
     def statistics(self) -> Statistics:
         """Computes statistics."""
+        ...
+
+    @property
+    def bloom_filters(self) -> BloomFilters:
+        """Bloom filters of its files."""
         ...
 
     @property

@@ -73,6 +73,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("recluster", _one(rows.MERGE)),
         Procedure("compact", _one(rows.MERGE)),
         Procedure("merge_deletes", _one(rows.MERGE)),
+        Procedure("build_filters", _one(rows.MERGE)),
         Procedure("vacuum", _one(rows.VACUUM)),
         Procedure("compact_metadata", _one(rows.METADATA)),
         Procedure("compute_statistics", _one(rows.STATISTICS)),

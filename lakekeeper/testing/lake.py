@@ -78,6 +78,7 @@ class Touched:
     """What was touched since the table was made; the lists hold a path for each time."""
 
     data_reads: list[str] = field(default_factory=list)
+    footers: list[str] = field(default_factory=list)
     discarded: list[str] = field(default_factory=list)
     snapshots: int = 0
     commits: int = 0
@@ -334,6 +335,7 @@ class MemoryTable:
             rows=tuple(stored),
             bytes=sum(map(row_bytes, stored)) * self.settings.byte_scale,
             statistics=self.measured(at, stored) if with_statistics else {},
+            filters=frozenset(at.properties.get("bloom-filters", "").split(",")),
         )
         with self.lock:
             self.disk[built.path] = built

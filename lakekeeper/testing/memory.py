@@ -31,6 +31,7 @@ from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
+from lakekeeper.testing.bloom_filters import MemoryBloomFilters
 from lakekeeper.testing.curves import span
 from lakekeeper.testing.deletes import MemoryDeletes, fresh
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -289,6 +290,11 @@ class MemoryAdapter:
     def statistics(self) -> MemoryStatistics:
         """How statistics are computed."""
         return MemoryStatistics(self)
+
+    @property
+    def bloom_filters(self) -> MemoryBloomFilters:
+        """Bloom filters of its files."""
+        return MemoryBloomFilters(self.store)
 
     @property
     def notes(self) -> MemoryNotes:

@@ -103,7 +103,10 @@ def _leaves(kinds: Kinds, prefix: Path) -> Iterator[tuple[Path, str]]:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """An immutable file. ``statistics`` are by field id; a column without an entry has none."""
+    """An immutable file. ``statistics`` are by field id; a column without an entry has none.
+
+    ``filters`` are the columns with a Bloom filter.
+    """
 
     path: str
     spec: int
@@ -111,6 +114,7 @@ class DataFile:
     rows: tuple[Row, ...]
     bytes: int
     statistics: Mapping[str, Statistics]
+    filters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

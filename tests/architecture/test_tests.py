@@ -131,6 +131,7 @@ ELSEWHERE = {
     "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
     # what every policy has in common
+    "core/planning/level_groups.py": "core/planning/policies/test_deletes.py",
     "core/planning/policy.py": "core/planning/test_planner.py",
     # values without behaviour of their own
     "core/config/lifecycle_options.py": "core/config/test_option.py",

@@ -74,6 +74,9 @@ class FakeTable:
     def merge_deletes(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
         return self._answer("merge_deletes", options, **given)
 
+    def build_filters(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+        return self._answer("build_filters", options, **given)
+
     def expire_rows(self, *, dry_run: bool, observer: Observer | None) -> LifecycleReport:
         if not dry_run:
             self.ran.append(("expire_rows", {}))

@@ -32,6 +32,10 @@ CALLS: dict[str, tuple[str, Callable[[lk.Table], Any]]] = {
         lambda t: t.compact(dry_run=True),
     ),
     "merge_deletes": ("CALL lakekeeper.system.merge_deletes('{t}')", lambda t: t.merge_deletes()),
+    "build_filters": (
+        "CALL lakekeeper.system.build_filters('{t}', all_files => true)",
+        lambda t: t.build_filters(all_files=True),
+    ),
     "delete": ("CALL lakekeeper.system.delete('{t}', 'id = 7')", lambda t: t.delete("id = 7")),
     "drop_partition": (
         "CALL lakekeeper.system.drop_partition('{t}', where => 'k < 10', force => true)",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lakekeeper as lk
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.spark.jvm import Jvm
 from tests.formats.lakes import Lake
 
@@ -35,7 +39,7 @@ def filters(lake: Lake, name: str) -> Iterator[tuple[set[str], Any]]:
     jvm = Jvm(lake.spark)
     hadoop, parquet = jvm.view.org.apache.hadoop, jvm.view.org.apache.parquet.hadoop
     conf = lake.spark._jsparkSession.sessionState().newHadoopConf()
-    for block in lake.adapter(name).snapshot(["k"]).blocks:
+    for block in lake.adapter(name).snapshot().blocks:
         place = hadoop.fs.Path(block.path if lake.iceberg else str(lake.home(name) / block.path))
         with closing(
             parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(place, conf))
@@ -84,3 +88,107 @@ def test_a_table_that_asks_for_none_gets_none(lake: Lake) -> None:
     name = lake.overlapping(3, 50)
     lake.table(name).recluster("k", policy="full")
     assert all(columns == set() for columns, _ in filters(lake, name))
+
+
+def ask(lake: Lake, name: str, *columns: str) -> None:
+    """Set the properties that ask for filters."""
+    prefix = "write.parquet.bloom-filter-enabled.column." if lake.iceberg else "parquet.bloom.filter.enabled#"
+    listed = ", ".join(f"'{prefix}{column}' = 'true'" for column in columns)
+    lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({listed})")
+
+
+def plain(lake: Lake) -> str:
+    """Two files of each of two partitions, written before the table asks for filters; some rows are deleted."""
+    name = lake.create("id BIGINT, k INT, v STRING, c STRING", partitioned="k")
+    for number in range(2):
+        ids = lake.spark.range(number * 2000, number * 2000 + 2000)
+        lake.append(
+            name, ids.selectExpr("id", "cast(id % 2 as int) k", "uuid() v", "cast(id % 3 as string) c")
+        )
+    lake.spark.sql(f"DELETE FROM {name} WHERE id < 100")
+    return name
+
+
+def test_files_from_before_get_their_filters_once(lake: Lake) -> None:
+    name = plain(lake)
+    rows, versions = lake.fingerprint(name), {v: lake.fingerprint(name, v) for v in lake.versions(name)}
+    ask(lake, name, "v", "c")
+    due = lake.table(name).build_filters(all_files=True, dry_run=True)
+    assert due.plan is not None
+    assert sum(len(task.inputs) for task in due.plan.tasks) == 4
+    report = lake.table(name).build_filters(all_files=True)
+    assert report.rewritten_data_files_count == 4
+    # All values of `c` are in a dictionary, which readers use: the writer leaves out its filter.
+    assert [columns for columns, _ in filters(lake, name)] == [{"v"}] * report.added_data_files_count
+    assert lake.fingerprint(name) == rows
+    assert {v: lake.fingerprint(name, v) for v in versions} == versions
+    newest = lake.versions(name)[-1]
+    before = lake.rows(name, next(reversed(versions)))
+    assert lake.rows(name, newest) == before
+    assert not lake.table(name).build_filters(all_files=True).changed
+    adapter = lake.adapter(name)
+    sizes = {block.path: block.bytes for block in adapter.snapshot().blocks}
+    assert adapter.bloom_filters.columns() == ("v", "c")
+    assert adapter.bloom_filters.missing(sizes) == frozenset(), "without the note, the footers say so"
+
+
+def test_a_sorted_table_keeps_its_levels(lake: Lake) -> None:
+    name = plain(lake)
+    table = lake.table(name)
+    table.cluster_by("id")
+    table.recluster(policy="full")
+    before = lake.adapter(name).snapshot()
+    ask(lake, name, "v")
+    assert table.build_filters(all_files=True).rewritten_data_files_count == len(before.blocks)
+    after = lake.adapter(name).snapshot()
+    assert sorted(after.blocks.level_under(after.key)) == sorted(before.blocks.level_under(before.key))
+    assert all(columns == {"v"} for columns, _ in filters(lake, name))
+
+
+def test_a_delete_that_commits_first_is_replayed(lake: Lake) -> None:
+    name = plain(lake)
+    ask(lake, name, "v")
+    users: list[str] = []
+
+    def rival(phase: str, _: Any) -> None:
+        if phase == "before_commit" and not users:
+            users.append("delete")
+            lake.spark.sql(f"DELETE FROM {name} WHERE id % 7 = 3")
+
+    kept = {row.id for row in lake.spark.table(name).where("id % 7 <> 3").collect()}
+    assert lake.table(name).build_filters(all_files=True, observer=rival).changed
+    assert {row.id for row in lake.spark.table(name).collect()} == kept
+    assert users
+
+
+def lookups(name: str, per_second: float) -> Workload:
+    """An hour of queries that look a value of ``v`` up."""
+    now = int(time.time() * 1000)
+    scan = Scan(now, {"v": (Span("x", "x"),)}, ("v",), weight=3600 * per_second)
+    return collect(name, [scan], source="test", start_ms=now - 3_600_000, end_ms=now)
+
+
+def large(lake: Lake) -> str:
+    """Two files that are large enough for a filter to pay, written before the table asks for filters."""
+    name = lake.create("id BIGINT, v STRING, w STRING")
+    for number in range(2):
+        ids = lake.spark.range(number * 300_000, (number + 1) * 300_000)
+        lake.append(name, ids.selectExpr("id", "uuid() v", "concat(uuid(), uuid()) w"))
+    ask(lake, name, "v")
+    return name
+
+
+def test_an_automatic_run_builds_them_once_lookups_have_paid(lake: Lake, tmp_path: Path) -> None:
+    name = large(lake)
+    statuses = []
+    for number, per_second in enumerate((1e-9, 1e6, 1e-9)):
+        saved = tmp_path / f"workload-{number}.json"
+        saved.write_text(lookups(name, per_second).to_json())
+        lake.spark.conf.set("spark.lakekeeper.workload", str(saved))
+        try:
+            [result] = lk.run(lake.spark, name, verbs=["build_filters"]).tables
+        finally:
+            lake.spark.conf.unset("spark.lakekeeper.workload")
+        statuses.append(result.status)
+        assert all(("v" in columns) == (number > 0) for columns, _ in filters(lake, name))
+    assert statuses == ["idle", "done", "idle"]

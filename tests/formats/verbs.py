@@ -12,6 +12,7 @@ VERBS: dict[str, Callable[[lk.Table], Any]] = {
     "plan": lambda t: t.plan(),
     "recluster": lambda t: t.recluster("k"),
     "compact": lambda t: t.compact(),
+    "build_filters": lambda t: t.build_filters(),
     "delete": lambda t: t.delete("k = 1"),
     "vacuum": lambda t: t.vacuum(),
     "cluster_by": lambda t: t.cluster_by("k"),

@@ -36,7 +36,7 @@ from lakekeeper.engine.trash import entries as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Capabilities, Commit, Observer, Restores, Statistics, Undos
+from lakekeeper.spi import BloomFilters, Capabilities, Commit, Observer, Restores, Statistics, Undos
 from lakekeeper.testing.memory import Parts
 from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, SharedNotes
 
@@ -235,6 +235,10 @@ class Scripted:
 
     @property
     def statistics(self) -> Statistics:
+        raise NotImplementedError
+
+    @property
+    def bloom_filters(self) -> BloomFilters:
         raise NotImplementedError
 
     @property

@@ -11,7 +11,9 @@ from lakekeeper.core.units import DAY_MS, HOUR_MS
 _GIB = 1 << 30
 _SECOND_MS, _MINUTE_MS = 1_000, 60_000
 
-Verb = Literal["expire_rows", "recluster", "compact", "merge_deletes", "compute_statistics", "vacuum"]
+Verb = Literal[
+    "expire_rows", "recluster", "compact", "merge_deletes", "build_filters", "compute_statistics", "vacuum"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,8 @@ class AutoOptions:
     verbs: tuple[Verb, ...] = option(
         "auto.verbs",
         ("recluster", "compact", "merge_deletes"),
-        "Operations of automatic runs: `expire_rows`, then merges in the order given, then `compute_statistics`, then "
-        "`vacuum`.",
+        "Operations of automatic runs: `expire_rows`, then merges in the order given, then `build_filters`, "
+        "`compute_statistics` and `vacuum`.",
         scope="fewer",
     )
     every_ms: int = option(

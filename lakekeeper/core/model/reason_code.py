@@ -80,6 +80,18 @@ class Code(str, Enum):
     DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level are deeper"
     NO_PARTNER = "no_partner", "no overlapping file is left to merge with"
 
+    # filters
+    LOOKUPS_PAID = (
+        "lookups_paid",
+        "lookups of {columns} read {lookup_bytes:bytes} without filters, a rewrite costs {rewrite_bytes:bytes}",
+    )
+    FILTERS_MISSING = "filters_missing", "no Bloom filter on {columns}"
+    HAS_FILTERS = "has_filters", "has its Bloom filters on {columns}"
+    LOOKUPS_NOT_PAID = "lookups_not_paid", "lookups of {columns} do not pay for a rewrite yet"
+    NO_LOOKUPS = "no_lookups", "no query looks up a value of {columns}"
+    NO_WORKLOAD = "no_workload", "no workload is known, so lookups of {columns} are not counted"
+    NO_FILTERS = "no_filters", "no property of the table asks for a Bloom filter"
+
     # sizes
     SMALL_FILES = "small_files", "{files:count small neighbouring file} of level {level}"
     NOT_SMALL = "not_small", "not small: {full_bytes:bytes} or more"

@@ -64,7 +64,7 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport(Result):
-    """The result of ``recluster``, ``compact`` or ``merge_deletes``; counts use Iceberg's names.
+    """The result of ``recluster``, ``compact``, ``merge_deletes`` or ``build_filters``; counts use Iceberg's names.
 
     ended            why the call ended, such as ``nothing_to_do`` or ``max_rounds`` (``ended.code``)
     run_ids          one per commit, as recorded in the table's log

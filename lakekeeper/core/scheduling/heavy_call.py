@@ -14,7 +14,7 @@ class HeavyCall:
     table         its full name, or its path
     budget_bytes  what the task may rewrite; None: no limit but the table's own
     resting       partitions that are left alone, because users won a race there
-    workload      the queries that a recluster is planned for, as JSON; None: as the confs say
+    workload      the queries that a recluster or an index is planned for, as JSON; None: as the confs say
     confs         ``spark.lakekeeper.*`` of the service
     """
 

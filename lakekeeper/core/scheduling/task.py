@@ -19,11 +19,11 @@ from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import DAY_MS
 
-Kind = Literal["plan", "lifecycle", "merge", "statistics", "gc"]
+Kind = Literal["plan", "lifecycle", "merge", "index", "statistics", "gc"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
 
-EXPIRY, STATISTICS, VACUUM = "expire_rows", "compute_statistics", "vacuum"
-_KINDS: dict[str, Kind] = {EXPIRY: "lifecycle", STATISTICS: "statistics", VACUUM: "gc"}
+EXPIRY, INDEX, STATISTICS, VACUUM = "expire_rows", "build_filters", "compute_statistics", "vacuum"
+_KINDS: dict[str, Kind] = {EXPIRY: "lifecycle", INDEX: "index", STATISTICS: "statistics", VACUUM: "gc"}
 _LONGEST_ERROR = 500
 _MOST_DOUBLINGS = 32
 
@@ -33,7 +33,8 @@ class Task:
     """One verb on one table.
 
     kind                    ``plan`` (read the log, and see what is due), ``lifecycle`` (delete expired rows), ``merge``
-                            (rewrite), ``statistics`` (read and describe), ``gc`` (vacuum)
+                            (rewrite), ``index`` (rewrite for Bloom filters), ``statistics`` (read and describe), ``gc``
+                            (vacuum)
     since_ms                since when it has been waiting
     score                   predicted gain per core-second, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
     weight                  of the table, ``auto.weight``
@@ -87,8 +88,8 @@ def kind_of(verb: str) -> Kind:
 
 
 def in_order(verbs: Iterable[str]) -> tuple[str, ...]:
-    """Verbs in the order of one table's tasks: no expired row is merged, and statistics describe merged files."""
-    stages = ["lifecycle", "merge", "statistics", "gc"]
+    """Verbs in the order of one table's tasks: no expired row is merged; filters and statistics are of merged files."""
+    stages = ["lifecycle", "merge", "index", "statistics", "gc"]
     return tuple(sorted(verbs, key=lambda verb: stages.index(kind_of(verb))))
 
 

@@ -13,6 +13,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.planning.planner import make_plan
+from lakekeeper.core.planning.policies.filters import Filters
 from lakekeeper.core.planning.policy import Env, Part
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.boundary_store import on_its_curve
@@ -80,4 +81,8 @@ def plan_for(
         spent_bytes=spent_bytes(snapshot, now),
     )
     plan = make_plan(snapshot, request.policies, request.options, env)
-    return snapshot, explained(plan, snapshot, request.options, now, request.workload)
+    plan = explained(plan, snapshot, request.options, now, request.workload)
+    for policy in request.policies:
+        if isinstance(policy, Filters):  # it saves what queries on other columns than the key read
+            plan = policy.explained(plan, snapshot, request.options, env)
+    return snapshot, plan

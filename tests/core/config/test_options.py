@@ -74,7 +74,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "auto.verbs",
         "compact,vacum",
-        "expire_rows, recluster, compact, merge_deletes, compute_statistics, vacuum",
+        "expire_rows, recluster, compact, merge_deletes, build_filters, compute_statistics, vacuum",
     ),
     ("auto.verbs", " , ", "a comma-separated list of"),
     ("auto.every", "15", "a time (90s, 15m, 2h, 7d), at least 1s"),

@@ -32,8 +32,6 @@ import numpy.typing as npt
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.scoring import scale_of
-from lakekeeper.core.layout.adjacency import Line, group_of, line_of, stretches
-from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.layout.snapshot_index import place_of
 from lakekeeper.core.model.blocks import (
     UNKNOWN,
@@ -46,6 +44,7 @@ from lakekeeper.core.model.plan import Choice, Merge, Skip
 from lakekeeper.core.model.reason import Reason, between
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.block_age import delete_ages
+from lakekeeper.core.planning.level_groups import level_groups
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.ski_rental import DUE
 from lakekeeper.core.planning.time_decay import Youth, youth_of
@@ -72,13 +71,9 @@ class Deletes:
         blocks = snapshot.blocks.take(candidates)
         most = options.groups.max_bytes
         fits = blocks.bytes <= most
-        level = blocks.level_under(snapshot.key)
-        group = group_of(blocks, level)
-        keyed = snapshot.key is not None
-        line = line_of(blocks, group, rank_blocks(blocks, group, null_region=False) if keyed else None)
         merges = [
-            Merge(candidates[at], int(level[at[0]]), _freed(blocks, found, at), _why(blocks, found, at))
-            for at in _groups(blocks, line, found.due & fits, options)
+            Merge(candidates[at], level, _freed(blocks, found, at), _why(blocks, found, at))
+            for at, level in level_groups(snapshot, candidates, found.due & fits, options)
         ]
         skips = [
             Skip(candidates[mask], reason)
@@ -144,18 +139,6 @@ def _shares(snapshot: Snapshot) -> Shares:
     among = np.bincount(place, np.where(unknown, rows, 0))[place]
     spread = np.minimum(named / np.maximum(among, rows), 1.0)
     return np.asarray(np.where(unknown, spread, blocks.deleted_rows / rows))
-
-
-def _groups(blocks: BlockSet, line: Line, due: Bools, options: Options) -> list[Index]:
-    """Stretches of neighbours, filled up to what one task sorts, but never less than a file of the target size."""
-    task = max(options.groups.single_task_bytes, options.files.target_bytes)
-    return stretches(
-        blocks,
-        line,
-        due,
-        max_bytes=min(task, options.groups.max_bytes),
-        max_files=options.groups.max_files,
-    )
 
 
 def _freed(blocks: BlockSet, found: _Judged, at: Index) -> float:

@@ -1,0 +1,47 @@
+"""Which Parquet files have a Bloom filter on given columns, by their footers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.errors import Unsupported
+
+_LEVELS_AND_DICTIONARY = frozenset({"RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+
+
+def lacking(files: Iterable[tuple[str, Callable[[], Any]]], columns: Collection[str]) -> frozenset[str]:
+    """The names of the files that lack a filter on one of the columns (dotted paths of the Parquet schema).
+
+    Each file comes with a function that opens it: to a local path, or a file object. A column that a file does not have
+    needs none. Raises Unsupported if pyarrow does not report filters, else what opening and reading raise.
+    """
+    wanted = frozenset(columns)
+    if not hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset"):
+        raise Unsupported(
+            "Bloom filters", "this version of pyarrow does not report them: install a newer one"
+        )
+
+    def lacks(file: tuple[str, Callable[[], Any]]) -> bool:
+        with pq.ParquetFile(file[1]()) as opened:
+            return _lacks(opened.metadata, wanted)
+
+    named = list(files)
+    found = in_parallel(lacks, named)
+    return frozenset(name for (name, _), lack in zip(named, found, strict=True) if lack)
+
+
+def _lacks(footer: Any, wanted: frozenset[str]) -> bool:
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for at in range(group.num_columns):
+            chunk = group.column(at)
+            if chunk.path_in_schema not in wanted or chunk.bloom_filter_offset is not None:
+                continue
+            # Writers leave out the filter of a chunk whose values are all in its dictionary.
+            if not (chunk.has_dictionary_page and set(chunk.encodings) <= _LEVELS_AND_DICTIONARY):
+                return True
+    return False

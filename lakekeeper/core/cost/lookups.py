@@ -1,0 +1,65 @@
+"""Lookups: the queries that ask for single values of some columns, which a Bloom filter can answer without a read.
+
+where note = 'a'              a lookup of one value
+where note in ('a', 'b')      of two
+where note > 'a'              none: a filter holds no order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lakekeeper.core.cost.reads import reads_of
+from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.units import Floats
+from lakekeeper.core.workload.workload import Scan, Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookups:
+    """The lookups of a workload.
+
+    share    N shares of all queries that are lookups and open the block
+    values   values that a lookup asks for, on average
+    """
+
+    share: Floats
+    values: float
+
+
+def lookups_of(
+    snapshot: Snapshot, workload: Workload, columns: Collection[str], now_ms: int
+) -> Lookups | None:
+    """The lookups of values of ``columns``; None if there are none.
+
+    Where Spark reported how many files the lookups opened, they open no more: readers skip further files by statistics
+    on columns that a snapshot does not have.
+    """
+    named = {column.lower() for column in columns}
+    weights = workload.weights(now_ms)
+    asked = np.array([_values(scan, named) for scan in workload.scans], np.float64)
+    of_lookups = np.where(asked > 0, weights, 0.0)
+    weight, total = float(of_lookups.sum()), float(weights.sum())
+    if weight <= 0:
+        return None
+    scans = tuple(scan for scan, n in zip(workload.scans, asked.tolist(), strict=True) if n > 0)
+    share = reads_of(snapshot, replace(workload, scans=scans), now_ms).share
+    opened = [scan.files_read for scan in scans if scan.files_read is not None]
+    if opened:
+        share = share * min(1.0, float(np.mean(opened)) / max(float(share.sum()), 1e-300))
+    return Lookups(share * (weight / total), float((of_lookups * asked).sum()) / weight)
+
+
+def _values(scan: Scan, columns: Collection[str]) -> int:
+    """How many values of one of the columns a scan asks for, the fewest of any column; 0 for no lookup."""
+    if not scan.understood:
+        return 0
+    counts = [
+        len(spans)
+        for column, spans in scan.filters.items()
+        if column.lower() in columns and all(s.lo is not None and s.lo == s.hi for s in spans)
+    ]
+    return min(counts, default=0)
