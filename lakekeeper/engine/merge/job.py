@@ -110,7 +110,8 @@ class MergeJob:
                 return Reason.of(Code.BUDGET_SPENT)
             tally.rounds += 1
             tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
-            if not self._round(snapshot, plan):
+            nearer = self._round(snapshot, plan)
+            if not nearer and (self._repeats() or not tally.run_ids):
                 return Reason.of(Code.NO_PROGRESS)
         return Reason.of(Code.MAX_ROUNDS, rounds=most) if request.final else Reason.of(Code.ONE_ROUND)
 

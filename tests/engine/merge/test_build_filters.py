@@ -117,6 +117,12 @@ def test_without_lookups_nothing_is_due(table: MemoryTable) -> None:
     assert table.touched.footers == []
 
 
+def test_a_call_that_rewrote_single_files_made_its_round(table: MemoryTable) -> None:
+    report = build(table, where="k = 1")
+    assert (report.rewritten_data_files_count, report.added_data_files_count) == (1, 1)
+    assert report.ended.code == Code.ONE_ROUND
+
+
 def test_a_part_of_the_table(table: MemoryTable) -> None:
     report = build(table, where="k = 1")
     assert report.rewritten_data_files_count == 1
