@@ -53,11 +53,16 @@ def read_blocks(
     small = live_files(log, state)
     table = None if small is None else listed(small, state, found)
     if table is None:
-        table = log.jvm.to_arrow(log.files(state).select(*_columns(state, found)))
+        table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)
     if keep is not None:
         table = table.filter(pc.is_in(table["path"], value_set=keep))
     return _made(log, state, key, found, table)
+
+
+def listed_by_spark(log: Log, state: State, found: Sequence[Found]) -> pa.Table:
+    """The live files of ``state``, with their bounds, by a Spark job."""
+    return log.jvm.to_arrow(log.files(state).select(*_columns(state, found)))
 
 
 def added_blocks(

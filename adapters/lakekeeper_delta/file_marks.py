@@ -1,4 +1,4 @@
-"""What lakekeeper writes at a file in the log, and how the log tells deletion vectors apart."""
+"""What lakekeeper writes at a file in the log, and how the log distinguishes deletion vectors."""
 
 from __future__ import annotations
 

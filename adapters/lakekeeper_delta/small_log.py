@@ -51,7 +51,7 @@ def live_files(log: Log, state: State) -> list[dict[str, Any]] | None:
         checkpoint, commits = _segment(state)
         live = {}
         if checkpoint is not None:
-            live = {_unique(add): add for add in _adds(files.parquet(checkpoint))}
+            live = {identity(add): add for add in _adds(files.parquet(checkpoint))}
         for commit in commits:
             _apply(live, files.text(commit).split("\n"))
             if len(live) > MOST_FILES:
@@ -150,13 +150,13 @@ def _apply(live: dict[tuple[str, str], dict[str, Any]], lines: Iterable[str]) ->
             continue
         action = json.loads(line)
         if action.get("add") is not None:
-            live[_unique(action["add"])] = action["add"]
+            live[identity(action["add"])] = action["add"]
         if action.get("remove") is not None:
-            live.pop(_unique(action["remove"]), None)
+            live.pop(identity(action["remove"]), None)
 
 
-def _unique(file: Mapping[str, Any]) -> tuple[str, str]:
-    """What Delta tells files apart by. Raises Unlike for a path that may have several spellings."""
+def identity(file: Mapping[str, Any]) -> tuple[str, str]:
+    """How Delta distinguishes files. Raises Unlike for a path that may have several spellings."""
     path = file["path"]
     if _UNLIKE.search(path):
         raise Unlike

@@ -45,15 +45,15 @@ def find_policies(names: Sequence[str]) -> tuple[Policy, ...]:
 
 def _of_group(group: str, name: str) -> EntryPoints:
     """A group's entry points; those of packages that were installed since, if it lacked the name."""
-    known = _known(group)
+    known = known_entry_points(group)
     if name not in known.names:
-        _known.cache_clear()
-        known = _known(group)
+        known_entry_points.cache_clear()
+        known = known_entry_points(group)
     return known
 
 
 @lru_cache
-def _known(group: str) -> EntryPoints:
+def known_entry_points(group: str) -> EntryPoints:
     """Found once: Python reads the metadata of every installed package, for 20 ms each time."""
     return entry_points(group=group)
 

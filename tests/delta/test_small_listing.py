@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper_delta import small_log
-from lakekeeper_delta.blocks import _columns
+from lakekeeper_delta.blocks import listed_by_spark
 from lakekeeper_delta.columns import resolve
 from lakekeeper_delta.small_listing import listed
 from lakekeeper_delta.small_log import live_files
@@ -44,7 +43,7 @@ def _both(scene: Scene, column: str) -> tuple[pa.Table | None, pa.Table]:
     _, found = resolve(state, [column], "linear", case_sensitive=False)
     adds = live_files(log, state)
     ours = None if adds is None else listed(adds, state, found)
-    return ours, log.jvm.to_arrow(log.files(state).select(*_columns(state, found)))
+    return ours, listed_by_spark(log, state, found)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -120,9 +119,9 @@ def test_a_log_too_large_for_the_driver_is_left_to_delta(
     "path",
     ["file:/a/x.parquet", "/a/x.parquet", "a//x.parquet", "./x.parquet", "a/../x.parquet", "a%3a.parquet"],
 )
-def test_paths_that_delta_spells_otherwise(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_paths_that_delta_spells_otherwise(path: str) -> None:
     with pytest.raises(small_log.Unlike):
-        small_log._unique({"path": path})
+        small_log.identity({"path": path})
 
 
 def test_planning_a_small_table_starts_one_job_at_most(scene: Scene, spark: SparkSession) -> None:

@@ -27,14 +27,14 @@ def _installed(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, str]) -> None
         return points.select(**wanted)
 
     monkeypatch.setattr(plugins, "entry_points", entry_points)
-    plugins._known.cache_clear()
+    plugins.known_entry_points.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """What a test has installed is gone after it."""
     yield
-    plugins._known.cache_clear()
+    plugins.known_entry_points.cache_clear()
 
 
 def test_a_package_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
