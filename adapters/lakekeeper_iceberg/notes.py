@@ -148,5 +148,5 @@ class IcebergNotes:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether a file does not exist: the in-memory FileIO raises that where others are asked whether it does."""
+    """Whether a file does not exist: the in-memory FileIO raises that where others only answer exists()."""
     return any(name == _NOT_FOUND for name, _ in causes(error))
