@@ -136,7 +136,7 @@ class FleetMemory:
         """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, as far as it is known."""
         since = now_ms - DAY_MS
         mine = sum(size for at, size in self._rewritten if at > since)
-        return self._at_least(mine, lambda store: store.rewritten_bytes("auto", since))
+        return self._at_least(mine, lambda store: store.rewritten_bytes(since, origin="auto"))
 
     def core_seconds(self, now_ms: int, name: str | None = None, table: TableId | None = None) -> float:
         """Core-seconds that automatic runs have used in the 24 hours before ``now_ms``, as far as it is known.

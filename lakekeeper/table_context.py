@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper import arguments
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
@@ -64,7 +65,7 @@ class TableContext:
     ) -> Request:
         """The request of a verb. All arguments of the call are checked before the table's snapshot is read."""
         resolved = self.options(arguments.given_options(options, policy, budget_bytes))
-        return arguments.merge_request(
+        made = arguments.merge_request(
             verb,
             resolved,
             columns=columns,
@@ -74,6 +75,9 @@ class TableContext:
             parallelism=self.spark.sparkContext.defaultParallelism,
             backoff=self.backoff,
         )
+        if resolved.budget.bytes_per_day is None:
+            return made
+        return replace(made, recorded_bytes=self.recorder.rewritten_bytes(self.clock.now_ms() - DAY_MS))
 
     def with_workload(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""

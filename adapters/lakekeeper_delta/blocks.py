@@ -1,4 +1,4 @@
-"""AddFile actions as a BlockSet: one Arrow collect of narrow columns.
+"""AddFile actions as a BlockSet: from a small log by the driver, else one Arrow collect of narrow columns.
 
 The log holds statistics as JSON text. Spark parses only the row count and the key columns, with their own types,
 so that decimals never pass through doubles and no driver parses a million documents.
@@ -22,24 +22,21 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, arrow_type
-from lakekeeper.core.model.run_folders import LEVEL_FOLDERS, NO_KEY, RUN_FOLDER
+from lakekeeper.core.model.run_folders import NO_KEY
 from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import try_cast
 from lakekeeper_delta.columns import Found, physical_name
+from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
+from lakekeeper_delta.small_listing import listed
+from lakekeeper_delta.small_log import live_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-LEVEL_TAG = "lakekeeper.level"
-KEY_TAG = "lakekeeper.key"
-CURVE_TAG = "lakekeeper.curve"  # "<boundaries' id>:<first position>:<last position>" on the key's curve
-
-_PLACE = rf"(?:^|/){RUN_FOLDER}/{LEVEL_FOLDERS}(?=/)"  # ends with the folders of key and level
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
-_SHORT_TEXT = 32  # Delta truncates text of more UTF-16 units than this; text of fewer bytes was not truncated
 _ABSOLUTE = "^([a-zA-Z][a-zA-Z0-9+.-]*:/|/)"
 _MS = 999  # µs by which a timestamp may exceed its statistic
 _LMT = 59_000_000  # µs by which an offset truncated to whole minutes may be off
@@ -53,12 +50,19 @@ def read_blocks(
     Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
     file with an absolute path.
     """
-    files = log.files(state)
-    table = log.jvm.to_arrow(files.select(*_columns(state, found)))
+    small = live_files(log, state)
+    table = None if small is None else listed(small, state, found)
+    if table is None:
+        table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)
     if keep is not None:
         table = table.filter(pc.is_in(table["path"], value_set=keep))
     return _made(log, state, key, found, table)
+
+
+def listed_by_spark(log: Log, state: State, found: Sequence[Found]) -> pa.Table:
+    """The live files of ``state``, with their bounds, by a Spark job."""
+    return log.jvm.to_arrow(log.files(state).select(*_columns(state, found)))
 
 
 def added_blocks(
@@ -140,7 +144,7 @@ def _level_and_key(tags: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
     level = try_cast(tags.getItem(LEVEL_TAG), "int")
-    place = F.when(level.isNull(), F.regexp_extract("path", _PLACE, 0))
+    place = F.when(level.isNull(), F.regexp_extract("path", PLACE, 0))
     key, folder = (F.element_at(F.split(place, "/"), at) for at in (-2, -1))
     by_path = place != ""
     key_id = F.when(by_path & (key != NO_KEY), key).when(~by_path | by_path.isNull(), tags.getItem(KEY_TAG))
@@ -199,7 +203,7 @@ def _stat_bounds(i: int, item: Found, stats: Column) -> list[Column]:
     kind = item.column.kind
     exact, lmt = F.lit(True), F.lit(False)
     if kind == "string":
-        exact = (F.octet_length(lo) < _SHORT_TEXT) & (F.octet_length(hi) < _SHORT_TEXT)
+        exact = (F.octet_length(lo) < SHORT_TEXT) & (F.octet_length(hi) < SHORT_TEXT)
         whole = ~(lo.contains("\ufffd") | hi.contains("\ufffd"))
         lo, hi = F.when(whole, lo), F.when(whole, hi)
     if kind == "timestamp":

@@ -24,7 +24,8 @@ from lakekeeper.spi import Computed, Outdated
 from lakekeeper_delta.blocks import leaf, nested
 from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags
-from lakekeeper_delta.json_commits import commits_between, vector_id
+from lakekeeper_delta.file_marks import vector_id
+from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
 from lakekeeper_delta.row_positions import file_and_position, spelled

@@ -23,6 +23,7 @@ from lakekeeper.core.planning.rebase import Winner
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.blocks import delete_id
+from lakekeeper_delta.file_marks import vector_id
 from lakekeeper_delta.native import Log, State
 
 if TYPE_CHECKING:
@@ -212,14 +213,6 @@ def parsed(version: int, text: str) -> Since:
     table = pa.table(dict(zip(_FILES.names, columns, strict=True)), schema=_FILES)
     again = {path: line for path, line in adds.items() if path in removed}
     return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed)
-
-
-def vector_id(vector: Mapping[str, Any] | None) -> str:
-    """The same text as :func:`lakekeeper_delta.blocks.delete_id`."""
-    if vector is None:
-        return ""
-    offset = vector.get("offset")
-    return f"{vector['storageType']}{vector['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
 
 
 def _joined(found: Iterable[Since]) -> Since:

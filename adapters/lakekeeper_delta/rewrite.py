@@ -13,7 +13,7 @@ from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
-from lakekeeper_delta.blocks import CURVE_TAG, KEY_TAG, LEVEL_TAG
+from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import metadata
 

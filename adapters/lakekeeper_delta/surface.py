@@ -20,7 +20,9 @@ org.apache.spark.sql.delta.Snapshot: statsCollector/0
 org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
 org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 TOMBSTONE_RETENTION/0
 org.apache.spark.sql.delta.DeltaConfigs$: getMilliSeconds/1
-org.apache.spark.sql.delta.LogSegment: deltas/0 lastCommitFileModificationTimestamp/0
+org.apache.spark.sql.delta.LogSegment: checkpointProvider/0 deltas/0
+org.apache.spark.sql.delta.LogSegment: lastCommitFileModificationTimestamp/0
+org.apache.spark.sql.delta.UninitializedCheckpointProvider: topLevelFiles/0
 org.apache.spark.sql.delta.VersionChecksum: tableSizeBytes/0
 org.apache.spark.sql.delta.DummySnapshot: new/4
 org.apache.spark.sql.delta.OptimisticTransaction: new/3 commit/3 registerSQLMetrics/2 trackFilesRead/1

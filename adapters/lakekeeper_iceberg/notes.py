@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
+from lakekeeper.spark.jvm import NOTE_READERS, causes, says_it_exists
 from lakekeeper_iceberg import s3
 from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = "_lakekeeper"
+_NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
 
 
 class IcebergNotes:
@@ -40,6 +41,8 @@ class IcebergNotes:
             finally:
                 stream.close()
         except Exception as error:
+            if _is_missing(error):
+                return None
             raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be read ({reason(error)})") from error
 
     def keep(self, name: str, text: str) -> str:
@@ -81,9 +84,10 @@ class IcebergNotes:
             if io.newInputFile(place).exists():
                 io.deleteFile(place)
         except Exception as error:
-            raise AdapterError(
-                f"{self._name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
-            ) from error
+            if not _is_missing(error):
+                raise AdapterError(
+                    f"{self._name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
+                ) from error
 
     def _create(self, place: str, data: bytes) -> None:
         """Write a note that does not exist yet. Raises if it exists, also if another writer creates it meanwhile."""
@@ -141,3 +145,8 @@ class IcebergNotes:
     @cached_property
     def _folder(self) -> str:
         return f"{str(self._table.location()).rstrip('/')}/{FOLDER}"
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether a file does not exist: the in-memory FileIO raises that where others only answer exists()."""
+    return any(name == _NOT_FOUND for name, _ in causes(error))

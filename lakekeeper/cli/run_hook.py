@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -43,19 +44,35 @@ def main(program: str) -> None:
 
 
 def _hook() -> None:
-    """Install lakekeeper in each session that ``getOrCreate`` returns, and finish before a session is stopped."""
+    """Install lakekeeper in each session that the program makes, and finish before a session is stopped.
+
+    Sessions are made by ``getOrCreate``, or as ``SparkSession(context)``; those made from another one share its runs.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError:  # the program reports it, if it needs it
         return
     create: Any = SparkSession.Builder.getOrCreate
+    begin: Any = SparkSession.__init__
+    building = threading.local()
     stop: Any = SparkSession.stop
 
     @functools.wraps(create)
     def created(self: Any) -> Any:
-        session = create(self)
+        building.now = True
+        try:
+            session = create(self)
+        finally:
+            building.now = False
         _install(session)
         return session
+
+    @functools.wraps(begin)
+    def begun(self: Any, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        of_another = len(given) > 1 or named.get("jsparkSession") is not None
+        if not of_another and not getattr(building, "now", False):
+            _install(self)
 
     @functools.wraps(stop)
     def stopped(self: Any) -> Any:
@@ -63,6 +80,7 @@ def _hook() -> None:
         return stop(self)
 
     SparkSession.Builder.getOrCreate = created  # type: ignore[method-assign]  # the program calls it
+    SparkSession.__init__ = begun  # type: ignore[method-assign]  # the same
     SparkSession.stop = stopped  # type: ignore[method-assign]  # the program may call it
 
 

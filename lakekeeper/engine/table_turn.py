@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
+from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import PLANNED, MergeReport
@@ -34,6 +35,7 @@ from lakekeeper.errors import AdapterError, OptionError, reason
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
+_ALL_IN_A_CALL: Mapping[str, Any] = {"budget-bytes": "none"}
 _OTHERS = (EXPIRY, STATISTICS)
 
 
@@ -195,7 +197,20 @@ class TableTurn:
         if plan is None:
             return task
         score = plan.prediction.worth.score if plan.prediction else 0.0
-        return replace(task, score=score, bytes=plan.input_bytes, query_seconds_per_day=gain_of(plan))
+        due = replace(task, score=score, bytes=plan.input_bytes, query_seconds_per_day=gain_of(plan))
+        return self._within_its_day(table, due, plan)
+
+    def _within_its_day(self, table: Maintained, task: Task, plan: Plan) -> Task:
+        """A task whose table has used up its daily budget waits; none is started only to find that out."""
+        if not plan.tasks or table.options().budget.bytes_per_day is None:
+            return task
+        allowed = _act(table, task.verb, dry_run=True, options=_ALL_IN_A_CALL).plan
+        left = [] if allowed is None or allowed.tasks else allowed.left
+        over = next((each.reason for each in left if Code.OVER_DAILY_BUDGET in each.reason.codes), None)
+        if over is None:
+            return task
+        self.held[task.verb] = over
+        return replace(task, reason=over)
 
     def dry_run(self, observer: Observer | None) -> None:
         """Instead of carrying out: the reports of dry runs, each within what the ones before leave of the budget."""

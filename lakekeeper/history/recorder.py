@@ -80,6 +80,19 @@ class Recorder:
         self._add(to, verb, seen, started, lambda: ended(report))
         return report
 
+    def rewritten_bytes(self, since_ms: int) -> int:
+        """Bytes that recorded operations have rewritten on the table since then; 0 without a history that answers."""
+        to = self._destination()
+        try:
+            return to.store.rewritten_bytes(since_ms, table=self.table) if to else 0
+        except Exception as error:
+            _LOG.warning(
+                "%s: the bytes that were rewritten are not known from the history: %s",
+                self.table,
+                reason(error),
+            )
+            return 0
+
     def _destination(self) -> Destination | None:
         try:
             return self.destination()

@@ -149,14 +149,21 @@ class HistoryStore:
             rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
             return tuple(_operation(db, row) for row in rows)
 
-    def rewritten_bytes(self, origin: str, since_ms: int) -> int:
-        """Bytes that operations of this origin have rewritten since then."""
-        query = (
-            "SELECT coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
-            " FROM operations WHERE origin = ? AND end_time >= ?"
-        )
+    def rewritten_bytes(
+        self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
+    ) -> int:
+        """Bytes that operations have rewritten since then: those of an origin or of all, on one table or on all."""
+        where, given = "end_time >= ?", [utc(since_ms)]
+        if origin is not None:
+            where += " AND origin = ?"
+            given.append(origin)
+        if table is not None:
+            where += f" AND {_SAME}"
+            given += [table.catalog, table.schema, table.name]
+        size = "coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
+        query = f"SELECT {size} FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
         with self._opened() as db:
-            return int(db.execute(query, (origin, utc(since_ms))).fetchone()[0])
+            return int(db.execute(query, given).fetchone()[0])
 
     def core_seconds(self, origin: str, since_ms: int, table: TableId | None = None) -> float:
         """Core-seconds of operations of this origin since then, on one table or on all.

@@ -3,7 +3,8 @@
     query ends ─► QueryExecutionListener (py4j) ─► plan as JSON ─► scans with filters and files read ─► newest kept
 
 Spark calls listeners asynchronously to the query; errors here are only counted. Memory is bounded: the oldest scans are
-dropped. A listener sees the queries of its own session only, not those of ``newSession()``, and none of Spark Connect.
+dropped. Reading a plan takes some milliseconds of CPU: of many queries a sample is read (:mod:`.query_sampling`). A
+listener sees the queries of its own session only, not those of ``newSession()``, and none of Spark Connect.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -30,6 +32,7 @@ from lakekeeper.core.workload.plan_scans import (
 from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.spark.callbacks import JavaObject, listen_for_callbacks
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.query_sampling import Sampling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
 
 MOST_SCANS = 10_000
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_QUERIES = frozenset(
+    {"collect", "collectToPython", "collectAsArrowToPython", "toArrow", "count", "head", "take", "tail"}
+)
+"""Actions of Spark that run no command."""
 _LOG = logging.getLogger("lakekeeper")
 
 
@@ -44,12 +51,16 @@ class Listening:
     """Scans of a session's queries since :meth:`start`; may be read from any thread.
 
     ``seen`` counts scans, ``failed`` counts queries whose plan could not be read. ``wrote`` is called with the plan of
-    each command, such as a write, as text: the names or paths of its tables are somewhere in it.
+    each command, such as a write, as text: the names or paths of its tables are somewhere in it. Of queries, those
+    are read that ``sampling`` chooses; without one, each :meth:`start` begins a new one.
     """
 
-    def __init__(self, spark: SparkSession, *, most: int = MOST_SCANS) -> None:
+    def __init__(
+        self, spark: SparkSession, *, most: int = MOST_SCANS, sampling: Sampling | None = None
+    ) -> None:
         self._jvm = Jvm(spark)
-        self._scans: deque[tuple[Sighting, int, dict[int, int]]] = deque(maxlen=most)
+        self._scans: deque[tuple[Sighting, int, dict[int, int], float]] = deque(maxlen=most)
+        self._given, self._sampling = sampling, sampling or Sampling()
         self._lock = threading.Lock()
         self._started = 0
         self._listener: Any = None
@@ -63,6 +74,7 @@ class Listening:
         """Start recording; a second call has no effect."""
         if self._listener is not None:
             return self
+        self._sampling = self._given or Sampling()
         listen_for_callbacks(self._jvm)
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
@@ -93,25 +105,36 @@ class Listening:
         known = known_as(*names)
         with self._lock:
             kept = list(self._scans)
-        scans = [scan_of(seen, at, values) for seen, at, values in kept if scans_table(seen, known)]
+        scans = [
+            replace(scan_of(seen, at, values), weight=weight)
+            for seen, at, values, weight in kept
+            if scans_table(seen, known)
+        ]
         return collect(table, scans, source="the running session", start_ms=self._started, end_ms=_now_ms())
 
-    def note(self, execution: Any) -> None:
-        """Record the scans of a successful query; never raises."""
+    def note(self, name: str, execution: Any, seconds: float) -> None:
+        """Record the scans of a successful query, by the name of its action; never raises."""
         try:
-            self._tell_of_commands(execution.analyzed())
-            info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
-                execution.executedPlan()
-            )
-            found = list(sightings(json.loads(self._mapper.writeValueAsString(info)), self._zone))
-            at = _now_ms()
-            noted = [(sighting, at, self._values(sighting)) for sighting in found]
-            with self._lock:
-                self._scans.extend(noted)
-                self.seen += len(noted)
+            if name not in _QUERIES:
+                self._tell_of_commands(execution.analyzed())
+            weight = self._sampling.weight(seconds)
+            if weight:
+                with self._sampling.reading():
+                    self._read(execution, weight)
         except Exception as error:  # an unreadable plan must not affect the user's query
             self.failed += 1
             _LOG.debug("a query's plan could not be read: %s", error)
+
+    def _read(self, execution: Any, weight: float) -> None:
+        info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
+            execution.executedPlan()
+        )
+        found = list(sightings(json.loads(self._mapper.writeValueAsString(info)), self._zone))
+        at = _now_ms()
+        noted = [(sighting, at, self._values(sighting), weight) for sighting in found]
+        with self._lock:
+            self._scans.extend(noted)
+            self.seen += len(noted)
 
     def _tell_of_commands(self, plan: Any) -> None:
         from py4j.java_gateway import is_instance_of
@@ -140,8 +163,8 @@ class _Listener(JavaObject):
     def __init__(self, owner: Listening) -> None:
         self._owner = owner
 
-    def onSuccess(self, _name: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802  # Spark calls it by this name
-        self._owner.note(execution)
+    def onSuccess(self, name: str, execution: Any, duration_ns: int) -> None:  # noqa: N802  # Spark calls it by this name
+        self._owner.note(name, execution, duration_ns / 1e9)
 
     def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
         """Ignore a failed query: what it has read is unknown."""

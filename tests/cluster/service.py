@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.standalone import HOME, environment
+from tests.cluster.standalone import BOUND, HOME, environment
 
 _PATIENCE_S = 600.0
 
@@ -29,7 +29,7 @@ class Service:
         self._log = log
         command = [sys.executable, "-m", "lakekeeper", "auto", "--every", "3s", "--log-json"]
         self.process = subprocess.Popen(
-            [*command, "--properties-file", str(conf)],
+            [*BOUND, *command, "--properties-file", str(conf)],
             cwd=HOME,
             env=environment(),
             stdout=subprocess.PIPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -21,6 +22,8 @@ from tests.faults.processes import free_port, listening
 HOME = Path(__file__).parents[2]
 _SPARK = Path(pyspark.__file__).parent
 _WORKERS = 2
+BOUND = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
+"""Before a command: its process ends when that of the tests ends, even if that is killed."""
 
 
 def environment() -> dict[str, str]:
@@ -86,7 +89,7 @@ def _daemon(ending: ExitStack, folder: Path, name: str, *arguments: str) -> subp
     folder.mkdir(parents=True, exist_ok=True)
     log = ending.enter_context((folder / f"{name}.log").open("ab"))
     process = subprocess.Popen(
-        [str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
+        [*BOUND, str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
         env=environment(),
         stdout=log,
         stderr=log,

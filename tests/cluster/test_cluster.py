@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakekeeper.core.text.formatting import table as page
 from lakekeeper.history.store import HistoryStore
 from tests.cluster.service import Service, end
-from tests.cluster.standalone import HOME, Cluster, cluster, environment, processes
-from tests.cluster.writers import fleet, iceberg_catalog
+from tests.cluster.standalone import BOUND, HOME, Cluster, cluster, environment, processes
+from tests.cluster.writers import A_DAY, fleet, iceberg_catalog
 from tests.faults.processes import gone
+from tests.oracles import delta_log, iceberg_log
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +47,7 @@ class Users:
     def __init__(self, folder: Path) -> None:
         self._log = (folder / "writers.log").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.writers", str(folder)],
+            [*BOUND, sys.executable, "-m", "tests.cluster.writers", str(folder)],
             cwd=HOME,
             env=environment(),
             stdin=subprocess.PIPE,
@@ -150,7 +155,31 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         users.end()
     ended = standalone.applications("completedapps")
     assert failures == [], "passes failed as a whole"
+    _show(stopped, verified, passes)
     return {"passes": passes, "users": stopped, "tables": verified, "applications": ended, "lane": lane}
+
+
+def _show(users: Any, tables: Any, passes: list[Mapping[str, Any]]) -> None:
+    """What happened to each table, for a reader of the full run."""
+    rewritten: dict[str, int] = {}
+    for each in passes:
+        for table in each["tables"]:
+            rewritten[table["table"]] = rewritten.get(table["table"], 0) + table["rewritten_bytes_count"]
+    last = {table["table"]: table["status"] for table in passes[-1]["tables"]}
+    rows = [
+        [
+            "/".join(user["name"].split("/")[-2:]),
+            str(user["jobs"] + user["batches"]),
+            str(len(user["conflicts"])),
+            f"{tables[user['name']]['rows']:,}",
+            str(tables[user["name"]]["files"]),
+            f"{rewritten.get(user['name'], 0):,}",
+            last[user["name"]],
+        ]
+        for user in users
+    ]
+    head = ["table", "jobs of users", "conflicts", "rows", "files left", "bytes rewritten", "in the end"]
+    print(f"\n{len(passes)} passes\n{page([head, *rows], right=frozenset(range(1, 6)))}")
 
 
 def _running_lane(cluster: Cluster) -> str:
@@ -195,7 +224,16 @@ def _kill_service(service: Service, cluster: Cluster) -> str:
 
 def _settled(passes: list[Mapping[str, Any]]) -> bool:
     assert len(passes) <= _PASSES, f"work is still due after {_PASSES} passes: {passes[-1]['tables']}"
-    return any(all(table["status"] == "idle" for table in each["tables"]) for each in passes)
+    return any(all(map(_at_rest, each["tables"])) for each in passes)
+
+
+def _at_rest(table: Mapping[str, Any]) -> bool:
+    """Whether nothing is due on a table, or its budget of a day is used up."""
+    return table["status"] == "idle" or _over_its_day(table)
+
+
+def _over_its_day(table: Mapping[str, Any]) -> bool:
+    return table["status"] == "waiting" and "over budget-bytes-per-day" in table["reason"]["text"]
 
 
 def _await_idle(cluster: Cluster) -> None:
@@ -216,6 +254,26 @@ def test_rows_are_those_that_the_users_wrote(story: Mapping[str, Any]) -> None:
     assert all(table["rows"] for table in story["tables"].values())
 
 
+def test_a_reader_without_spark_finds_the_same_rows(folder: Path, story: Mapping[str, Any]) -> None:
+    with closing(sqlite3.connect(folder / "ice.db")) as catalog:
+        places = dict(catalog.execute("SELECT table_name, metadata_location FROM iceberg_tables").fetchall())
+    for table in fleet(folder):
+        if table.format == "delta":
+            rows = _delta_rows(Path(table.name))
+        else:
+            metadata = places[table.name.rpartition(".")[2]]
+            current = json.loads(Path(metadata.removeprefix("file:")).read_text())["current-snapshot-id"]
+            rows = iceberg_log.records(metadata, current)
+        found = [zlib.crc32(f"{row['id']}|{row['k']}|{row['v']}".encode()) for row in rows]
+        expected = story["tables"][table.name]
+        assert (len(found), sum(found)) == (expected["rows"], expected["fingerprint"]), table.name
+
+
+def _delta_rows(path: Path) -> list[dict[str, Any]]:
+    state = delta_log.replay(path)
+    return [row for add in state.adds.values() for row in delta_log.file_rows(path, add, state.metadata)]
+
+
 def test_no_job_of_a_user_failed_but_by_conflicts_of_deletes(story: Mapping[str, Any]) -> None:
     """Conflicts are those of native maintenance, too (tests.cluster.writers.CONFLICTS), and a repeated job succeeds."""
     assert {table["name"]: table["errors"] for table in story["users"] if table["errors"]} == {}
@@ -225,10 +283,15 @@ def test_no_job_of_a_user_failed_but_by_conflicts_of_deletes(story: Mapping[str,
     assert sum(table["jobs"] for table in story["users"]) > 50
 
 
-def test_each_table_is_under_its_thresholds(story: Mapping[str, Any]) -> None:
+def test_each_table_is_under_its_thresholds_or_over_its_budget(
+    folder: Path, story: Mapping[str, Any]
+) -> None:
     last = story["passes"][-1]
+    limited = {table.name for table in fleet(folder) if table.a_day}
     assert {
-        table["table"]: table["reason"]["text"] for table in last["tables"] if table["status"] != "idle"
+        table["table"]: table["reason"]["text"]
+        for table in last["tables"]
+        if table["status"] != "idle" and not (table["table"] in limited and _over_its_day(table))
     } == {}
     assert all(table["reason"]["text"] for table in last["tables"])
     commits = {table["name"]: table["jobs"] + table["batches"] for table in story["users"]}
@@ -246,6 +309,28 @@ def test_passes_hold_their_budget(story: Mapping[str, Any]) -> None:
     assert waited, "no pass reached the budget: the test shows nothing"
 
 
+def test_the_budget_of_a_day_holds_over_all_processes(folder: Path, story: Mapping[str, Any]) -> None:
+    """The rule of bytes: one group may exceed what is left, and once nothing is left no group is begun."""
+    limited = {
+        table.name.rpartition("/" if table.format == "delta" else ".")[2]: table for table in fleet(folder)
+    }
+    runs: dict[str, list[Any]] = {}
+    for operation in HistoryStore(folder / "history.db").operations():
+        if limited[operation.table.name.rpartition("/")[2]].a_day:
+            runs.setdefault(operation.table.name, []).append(operation)
+    assert len(runs) == 2
+    waited = {table["table"] for each in story["passes"] for table in each["tables"] if _over_its_day(table)}
+    assert waited, "no table reached its budget of a day: the test shows nothing"
+    for name, found in runs.items():
+        spent, largest = 0, 0
+        for operation in sorted(found, key=lambda each: each.start_ms):
+            size = int(operation.operation_metrics.get("rewritten_bytes_count", 0))
+            assert not size or spent < A_DAY, f"{name}: rewritten after its day was over"
+            spent += size
+            largest = max([largest, *(group.bytes_in for group in operation.groups)])
+        assert 0 < spent <= A_DAY + largest, name
+
+
 def test_the_work_of_killed_processes_is_picked_up(story: Mapping[str, Any]) -> None:
     killed = [
         (number, table["table"])
@@ -256,7 +341,7 @@ def test_the_work_of_killed_processes_is_picked_up(story: Mapping[str, Any]) -> 
     assert killed
     for number, name in killed:
         later = [t for each in story["passes"][number + 1 :] for t in each["tables"] if t["table"] == name]
-        assert any(table["status"] in ("done", "idle") for table in later), name
+        assert any(table["status"] == "done" or _at_rest(table) for table in later), name
 
 
 def test_the_lane_ends_within_ten_seconds_of_its_idle_time(folder: Path, story: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from lakekeeper.spark.session import local_session
 from lakekeeper.spark.session_confs import catalog_conf
 
 ROWS = 1_000
+A_DAY = 600_000
 _STREAMED = 200
 _ATTEMPTS = 20
 _PAUSE_S = 3.0
@@ -49,6 +50,7 @@ class Written:
 
     deletes    whether they delete, too
     stream     whether a stream writes it
+    a_day      bytes that maintenance may rewrite in 24 hours
     """
 
     name: str
@@ -57,6 +59,7 @@ class Written:
     deletes: bool = False
     stream: bool = False
     properties: str = ""
+    a_day: int | None = None
     next_id: int = 0
     live: set[int] = field(default_factory=set)
     jobs: int = 0
@@ -71,7 +74,7 @@ def fleet(folder: Path) -> list[Written]:
     merge_on_read = "'format-version'='2','write.delete.mode'='merge-on-read'"
     kinds: list[dict[str, Any]] = [
         {},
-        {},
+        {"a_day": A_DAY},
         {"deletes": True},
         {"deletes": True, "properties": "marked"},
         {"stream": True},
@@ -82,6 +85,8 @@ def fleet(folder: Path) -> list[Written]:
             name = f"{folder}/delta/t{number}" if form == "delta" else f"ice.db.t{number}"
             sql = f"delta.`{name}`" if form == "delta" else name
             properties = f",{marked}" if kind.get("properties") else ""
+            if "a_day" in kind:
+                properties += f",'lakekeeper.budget-bytes-per-day'='{A_DAY}'"
             tables.append(Written(name, sql, form, **{**kind, "properties": properties}))
     return tables
 
@@ -190,8 +195,10 @@ class Users:
             complete = len(rows) // _STREAMED
             table.live = set(range(complete * _STREAMED))
         wrong = "k != pmod(hash(id), 1000) OR k IS NULL OR length(v) != 123"
+        sums = self._spark.table(table.sql).selectExpr("coalesce(sum(crc32(concat_ws('|', id, k, v))), 0)")
         return {
             "rows": len(rows),
+            "fingerprint": int(sums.collect()[0][0]),
             "duplicates": len(rows) - len(set(rows)),
             "missing": len(table.live - set(rows)),
             "extra": len(set(rows) - table.live),

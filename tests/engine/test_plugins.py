@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,23 @@ def _installed(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, str]) -> None
         return points.select(**wanted)
 
     monkeypatch.setattr(plugins, "entry_points", entry_points)
+    plugins.known_entry_points.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """What a test has installed is gone after it."""
+    yield
+    plugins.known_entry_points.cache_clear()
+
+
+def test_a_package_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch)
+    with pytest.raises(AdapterError, match="no adapter for format 'delta' is installed"):
+        plugins.find_format("delta", "db.t")
+    points = EntryPoints([EntryPoint("delta", "lakekeeper_delta:FORMAT", plugins.ADAPTERS)])
+    monkeypatch.setattr(plugins, "entry_points", points.select)
+    assert plugins.find_format("delta", "db.t").name == "delta"
 
 
 def test_policies_come_in_the_order_asked_for() -> None:

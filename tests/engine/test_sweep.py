@@ -42,6 +42,7 @@ class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
 
     outdated      files without statistics; expired: files with expired rows
+    spent_today   bytes that were rewritten on it: its daily budget is used up
     looked, ran   the verbs that were planned, and those that were run, each with its arguments
     scores        of the plans, by verb
     """
@@ -53,6 +54,7 @@ class FakeTable:
     freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
     outdated: int = 0
     expired: int = 0
+    spent_today: int | None = None
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -120,6 +122,12 @@ class FakeTable:
 
     def _answer(self, verb: str, options: Any, **given: Any) -> MergeReport:
         answer = self.answers.get(verb, report(verb))
+        if options == {"budget-bytes": "none"}:  # what its day still allows
+            if self.spent_today is None:
+                return self._planned(verb, answer)
+            over = Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=self.spent_today)
+            left = Left(over, 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
+            return replace(report(verb), plan=Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0))
         if options is not None:  # a look at all that is due, whatever the budget
             assert options == {"budget-bytes": "none", "budget-bytes-per-day": "none"}
             assert given["dry_run"]
@@ -667,6 +675,20 @@ def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
     (one,) = passed({"a": table}, settings=settings, spent_today_bytes=1000, clock=NOON).tables
     assert (one.status, table.ran) == ("waiting", [])
     assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes-per-day")
+
+
+def test_no_task_is_started_on_a_table_that_has_used_up_its_day() -> None:
+    own = {"lakekeeper.budget-bytes-per-day": "500"}
+    tables = {
+        "a": FakeTable(own, answers=DUE, spent_today=600),
+        "b": FakeTable(own, answers=DUE),
+        "c": FakeTable(answers=DUE, spent_today=600),
+    }
+    result = passed(tables)
+    assert statuses(result) == {"a": "waiting", "b": "done", "c": "done"}
+    assert tables["a"].ran == []
+    assert result.tables[0].reason == Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=600)
+    assert result.tables[0].debt.bytes == 200
 
 
 @dataclass

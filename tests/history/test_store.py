@@ -194,5 +194,13 @@ def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store:
 def test_bytes_that_were_rewritten_are_summed_by_origin_and_time(store: HistoryStore) -> None:
     added(store, operation("call", end_ms=5_000), operation("early", origin="auto", end_ms=4_999))
     added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
-    assert store.rewritten_bytes("auto", 5_000) == 1_200
-    assert store.rewritten_bytes("auto", 5_001) == 0
+    assert store.rewritten_bytes(5_000, origin="auto") == 1_200
+    assert store.rewritten_bytes(5_001, origin="auto") == 0
+
+
+def test_bytes_that_were_rewritten_on_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:
+    other = TableId("ice", "db", "other", "iceberg")
+    added(store, operation("call", end_ms=5_000), operation("auto", origin="auto", end_ms=5_000))
+    added(store, operation("else", end_ms=5_000, table=other))
+    assert store.rewritten_bytes(5_000, table=other) == 400
+    assert store.rewritten_bytes(5_000, table=operation("call").table) == 800

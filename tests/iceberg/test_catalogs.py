@@ -75,6 +75,30 @@ def memory(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Scene:
     return Scene(spark, name)
 
 
+def test_notes_and_a_rewrite_of_a_table_whose_files_are_in_memory(
+    spark: SparkSession, confs: RuntimeConfig
+) -> None:
+    """There a file that does not exist is an error of its own, before anyone can ask whether it does."""
+    name = f"memory_{uuid.uuid4().hex[:8]}"
+    confs.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    confs.set(f"spark.sql.catalog.{name}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
+    spark.sql(f"CREATE NAMESPACE {name}.db")
+    scene = Scene(spark, name)
+    scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+    notes = scene.adapter().notes
+    notes.remove("a.json")
+    assert notes.read("a.json") is None
+    assert notes.keep("a.json", "1") == "1"
+    assert notes.keep("a.json", "2") == "1"
+    notes.replace("a.json", "3")
+    assert notes.read("a.json") == "3"
+    notes.remove("a.json")
+    assert notes.read("a.json") is None
+    rows = scene.spark_rows()
+    assert lk.table(spark, scene.sql).recluster("k", options={"policy": "full"}).changed
+    assert scene.spark_rows() == rows
+
+
 @pytest.fixture
 def directory(spark: SparkSession) -> Scene:
     return Scene(spark, "hdp")

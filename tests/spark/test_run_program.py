@@ -111,10 +111,18 @@ def said(done: subprocess.CompletedProcess[str]) -> Mapping[str, object]:
     return found
 
 
+BUILT = 'SparkSession.builder.appName("shop").getOrCreate()'
+
+
 @pytest.mark.slow
 @pytest.mark.sampled("maintenance in processes of their own")
-def test_the_tables_of_an_unchanged_program_are_maintained(shell: Shell, spark: SparkSession) -> None:
-    done = shell.run(PROGRAM, str(shell.home), "--flag", confs=enabled(shell))
+@pytest.mark.parametrize("made", [BUILT, "SparkSession(__import__('pyspark').SparkContext())"])
+def test_the_tables_of_an_unchanged_program_are_maintained(
+    shell: Shell, spark: SparkSession, made: str
+) -> None:
+    program = PROGRAM.replace(BUILT, made)
+    assert made in program
+    done = shell.run(program, str(shell.home), "--flag", confs=enabled(shell))
     assert done.returncode == 3, done.stderr
     answer = said(done)
     assert (answer["more"], answer["name"], answer["module"]) == (["--flag"], "__main__", 42)

@@ -1,12 +1,13 @@
 """How much was rewritten on a table in the last 24 hours, for ``budget-bytes-per-day``.
 
-No ledger is kept next to the table: it would be lost or shared wrongly. Three sources each know a part, and the
+No ledger is kept next to the table: it would be lost or shared wrongly. Four sources each know a part, and the
 largest figure counts:
 
 * the table's log, where it shows them without further reads (Iceberg: the summaries of our own snapshots);
 * else the live blocks that a merge of ours wrote in that time: about as many bytes as it read, but what was merged
   twice counts once, and blocks that were packed without a key are not known to be ours (Delta);
-* what this process rewrote itself, even if it was not committed: passes of a service share this figure.
+* what this process rewrote itself, even if it was not committed: passes of a service share this figure;
+* the history, if there is one: what all processes have recorded there (``Request.recorded_bytes``).
 """
 
 from __future__ import annotations

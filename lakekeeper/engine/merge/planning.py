@@ -78,7 +78,7 @@ def plan_for(
         busy=held_blocks(snapshot, resting),
         workload=request.workload,
         parts=parts or {},
-        spent_bytes=spent_bytes(snapshot, now),
+        spent_bytes=max(spent_bytes(snapshot, now), request.recorded_bytes),
     )
     plan = make_plan(snapshot, request.policies, request.options, env)
     plan = explained(plan, snapshot, request.options, now, request.workload)

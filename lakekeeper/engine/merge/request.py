@@ -17,6 +17,7 @@ class Request:
     ``columns`` override the table's key, ``fallback_columns`` are used if it has none, each with a layout.
     ``final`` repeats rounds until no policy chooses anything. ``parallelism`` is the cluster's. ``backoff``
     remembers where earlier calls lost races. ``workload`` describes the queries on the table, if known.
+    ``recorded_bytes`` were rewritten on the table in 24 hours, as the history has recorded.
     """
 
     verb: str
@@ -33,3 +34,4 @@ class Request:
     parallelism: int = 1
     backoff: Backoff | None = None
     workload: Workload | None = None
+    recorded_bytes: int = 0

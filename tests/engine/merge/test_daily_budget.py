@@ -29,6 +29,17 @@ def fresh(batches: int = 8) -> Scene:
     return Scene(table)
 
 
+def test_what_other_processes_have_recorded_counts() -> None:
+    scene = fresh()
+    request = scene.request("ranges", options={"budget-bytes-per-day": 1_000_000, "depth-threshold": 1})
+    recorded = replace(request, recorded_bytes=1_000_000)
+    report = maintain(scene.adapter, scene.runner, recorded, clock=Clock(now_ms=lambda: START))
+    assert report.rewritten_bytes_count == 0
+    assert report.plan is not None
+    assert {"over_daily_budget"} <= {code for item in report.plan.left for code in item.reason.codes}
+    assert maintain(scene.adapter, scene.runner, request, clock=Clock(now_ms=lambda: START)).changed
+
+
 def run_at(scene: Scene, now_ms: int, day: int) -> MergeReport:
     request = scene.request("ranges", options={"budget-bytes-per-day": day, "depth-threshold": 1})
     return maintain(scene.adapter, scene.runner, request, clock=Clock(now_ms=lambda: now_ms))

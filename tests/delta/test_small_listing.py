@@ -1,0 +1,134 @@
+"""What the driver reads of a small log is what Delta and Spark make of it, value for value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lakekeeper_delta import small_log
+from lakekeeper_delta.blocks import listed_by_spark
+from lakekeeper_delta.columns import resolve
+from lakekeeper_delta.small_listing import listed
+from lakekeeper_delta.small_log import live_files
+from tests.delta.scene import Scene
+from tests.rewrites import recluster
+
+pytestmark = pytest.mark.delta
+
+_VALUES = {
+    "SMALLINT": "CAST(id - 3 AS SMALLINT)",
+    "BIGINT": "id * 9007199254740993",
+    "DOUBLE": "id / 3",
+    "DATE": "date_add(DATE'1969-12-30', CAST(id AS INT))",
+    "TIMESTAMP": "timestamp_micros(id * 1234567891234 - 5000000000000)",
+    "TIMESTAMP_NTZ": "CAST(timestamp_micros(id * 1234567891234) AS TIMESTAMP_NTZ)",
+    "STRING": "IF(id % 3 = 0, repeat('é', CAST(id AS INT) * 8), concat('x', id))",
+}
+_SPARK_READS = {"FLOAT": "CAST(id / 3 AS FLOAT)", "DECIMAL(9,2)": "CAST(id AS DECIMAL(9,2))"}
+
+
+def _append(scene: Scene, value: str, first: int) -> None:
+    null = f"IF(id % 4 = 1, NULL, {value})"
+    for start in range(first, first + 6, 2):
+        rows = f"/*+ COALESCE(1) */ id, {null}, concat('p', id % 2) FROM range({start}, {start + 2})"
+        scene.run(f"INSERT INTO {{t}} SELECT {rows}")
+
+
+def _both(scene: Scene, column: str) -> tuple[pa.Table | None, pa.Table]:
+    log = scene.log()
+    state = log.latest()
+    _, found = resolve(state, [column], "linear", case_sensitive=False)
+    adds = live_files(log, state)
+    ours = None if adds is None else listed(adds, state, found)
+    return ours, listed_by_spark(log, state, found)
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: (row["path"], row["delete_id"]))
+
+
+def _same(scene: Scene, column: str = "k") -> int:
+    ours, theirs = _both(scene, column)
+    assert ours is not None, "the driver did not read the log"
+    assert _rows(ours) == _rows(theirs)
+    kinds = {field.name: field.type for field in theirs.schema}
+    assert {field.name: field.type for field in ours.schema} == kinds
+    return len(theirs)
+
+
+@pytest.mark.parametrize("kind", list(_VALUES))
+def test_every_kind_of_key(scene: Scene, kind: str) -> None:
+    scene.create(f"id BIGINT, k {kind}, p STRING")
+    _append(scene, _VALUES[kind], 0)
+    assert _same(scene) == 3
+
+
+@pytest.mark.parametrize("kind", list(_SPARK_READS))
+def test_kinds_whose_text_spark_has_to_read(scene: Scene, kind: str) -> None:
+    scene.create(f"id BIGINT, k {kind}, p STRING")
+    _append(scene, _SPARK_READS[kind], 0)
+    assert _both(scene, "k")[0] is None
+    assert len(scene.adapter().snapshot(["k"]).blocks) == 3
+
+
+def test_a_table_with_a_checkpoint_partitions_vectors_and_files_of_ours(scene: Scene) -> None:
+    properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    scene.create("id BIGINT, k BIGINT, p STRING", more="PARTITIONED BY (p)", properties=properties)
+    _append(scene, "id", 0)
+    recluster(scene, "k", target_rows=2)
+    scene.run(
+        "DELETE FROM {t} WHERE id = 2", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval'='3')"
+    )
+    before = _same(scene)
+    _append(scene, "id", 10)
+    assert list((scene.path / "_delta_log").glob("*.checkpoint.parquet"))
+    scene.run("DELETE FROM {t} WHERE id IN (3, 11)")
+    assert _same(scene) > before
+    snapshot = scene.adapter().snapshot(["k"])
+    assert {block.level for block in snapshot.blocks} == {0, 1}
+    assert any(block.deleted_rows for block in snapshot.blocks)
+
+
+def test_rows_in_the_future_of_a_state_are_not_read(scene: Scene) -> None:
+    scene.create("id BIGINT, k BIGINT, p STRING")
+    _append(scene, "id", 0)
+    log = scene.log()
+    state = log.latest()
+    _append(scene, "id", 10)
+    adds = live_files(log, state)
+    assert adds is not None
+    assert len(adds) == 3
+
+
+def test_a_log_too_large_for_the_driver_is_left_to_delta(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.create("id BIGINT, k BIGINT, p STRING")
+    _append(scene, "id", 0)
+    for limit in ("MOST_BYTES", "MOST_COMMITS", "MOST_FILES"):
+        with monkeypatch.context() as patched:
+            patched.setattr(small_log, limit, 2)
+            assert _both(scene, "k")[0] is None
+            assert len(scene.adapter().snapshot(["k"]).blocks) == 3
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["file:/a/x.parquet", "/a/x.parquet", "a//x.parquet", "./x.parquet", "a/../x.parquet", "a%3a.parquet"],
+)
+def test_paths_that_delta_spells_otherwise(path: str) -> None:
+    with pytest.raises(small_log.Unlike):
+        small_log.identity({"path": path})
+
+
+def test_planning_a_small_table_starts_one_job_at_most(scene: Scene, spark: SparkSession) -> None:
+    """Delta's own, for the metadata of a log without a checksum."""
+    scene.create("id BIGINT, k BIGINT, p STRING")
+    _append(scene, "id", 0)
+    scheduler = spark._jsparkSession.sparkContext().dagScheduler()
+    before = int(scheduler.numTotalJobs())
+    assert len(scene.adapter().snapshot(["k"]).blocks) == 3
+    assert int(scheduler.numTotalJobs()) - before <= 1
