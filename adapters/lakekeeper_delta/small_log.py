@@ -65,6 +65,14 @@ def live_files(log: Log, state: State) -> list[dict[str, Any]] | None:
         return None
 
 
+def live_bytes(log: Log, state: State) -> int | None:
+    """The bytes of the live files of ``state``; None where Delta has to sum them."""
+    adds = live_files(log, state)
+    if adds is None or not all(type(add.get("size")) is int for add in adds):
+        return None
+    return sum(int(add["size"]) for add in adds)
+
+
 def _segment(state: State) -> tuple[_File | None, list[_File]]:
     """The checkpoint and the later commits up to ``state``, oldest first. Raises Unlike."""
     segment = state.snapshot.logSegment()

@@ -32,6 +32,7 @@ from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
+from lakekeeper_delta.small_log import live_bytes
 
 USUAL_AGE_MS = 168 * HOUR_MS
 LOG_FOLDER = "_delta_log"
@@ -86,7 +87,7 @@ class DeltaStorage:
                 linear=True,
                 usual_age_ms=USUAL_AGE_MS,
                 min_age_ms=self._own_age(state),
-                live_bytes=_live_bytes(history),
+                live_bytes=_live_bytes(self._log, history),
                 native=history,
             )
 
@@ -239,11 +240,13 @@ class DeltaStorage:
             ) from error
 
 
-def _live_bytes(history: History) -> int | None:
-    """Live bytes of the newest version: from the checksum file, else the state, plus the change by later commits."""
+def _live_bytes(log: Log, history: History) -> int | None:
+    """Live bytes of the newest version: from the checksum file, else its files, plus the change by later commits."""
     journal, snapshot = history.journal, history.state.snapshot
     if journal.bytes is None:
         return None
     recorded = snapshot.checksumOpt()
-    size = int(recorded.get().tableSizeBytes()) if recorded.isDefined() else int(snapshot.sizeInBytes())
+    size = int(recorded.get().tableSizeBytes()) if recorded.isDefined() else live_bytes(log, history.state)
+    if size is None:
+        size = int(snapshot.sizeInBytes())  # builds Delta's state, by Spark jobs
     return max(size + journal.bytes, 0)

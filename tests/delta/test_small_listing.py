@@ -103,6 +103,20 @@ def test_rows_in_the_future_of_a_state_are_not_read(scene: Scene) -> None:
     assert len(adds) == 3
 
 
+def test_live_bytes_of_a_log_without_checksums_start_no_job(scene: Scene, spark: SparkSession) -> None:
+    scene.create("id BIGINT, k BIGINT, p STRING")
+    _append(scene, "id", 0)
+    for checksum in (scene.path / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    storage = scene.adapter().storage
+    detail = spark.sql(f"DESCRIBE DETAIL {scene.sql}").first()
+    assert detail is not None
+    scheduler = spark._jsparkSession.sparkContext().dagScheduler()
+    before = int(scheduler.numTotalJobs())
+    assert storage.versions().live_bytes == detail["sizeInBytes"] > 0
+    assert int(scheduler.numTotalJobs()) == before
+
+
 def test_a_log_too_large_for_the_driver_is_left_to_delta(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
