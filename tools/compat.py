@@ -2,7 +2,7 @@
 
     python tools/compat.py                    all release lines
     python tools/compat.py --line 4.0         one release line
-    python tools/compat.py --quick            only the tests of the surface and of the command
+    python tools/compat.py --quick            all but the contract of adapters
 
 Each release line gets a virtual environment below ``build/compat`` with the wheel, its PySpark, and the libraries of
 the tests. The tests run in a copy of their own, so that the package comes from the wheel and not from the repository.
@@ -42,7 +42,7 @@ SLICES = {
     "vacuum": ("tests/formats/test_vacuum.py",),
     "command": ("tests/spark/test_command.py",),
 }
-QUICK = ("surface", "command")
+QUICK = ("surface", "races", "vacuum", "command")
 _FORMATS = ("delta", "iceberg")
 
 

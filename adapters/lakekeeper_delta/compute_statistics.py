@@ -140,7 +140,7 @@ class DeltaStatistics:
         jvm = self._log.jvm
         file, _ = file_and_position(self._log, frame)
         named: Any = frame.withColumn(_FILE, file)
-        with self._log.active(jvm.session):
+        with jvm.active():
             collector = state.snapshot.statsCollector().alias("stats")
         grouped = named._jdf.groupBy(_FILE, jvm.array(jvm.view.java.lang.String, []))
         made = grouped.agg(collector, jvm.array(jvm.view.org.apache.spark.sql.Column, []))

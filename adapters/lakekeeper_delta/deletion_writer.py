@@ -151,7 +151,7 @@ def write_vectors(
     # The generator treats the folder of the run as the table, so vectors stored elsewhere need absolute paths.
     known = {p: vector.copyWithAbsolutePath(root) for p, vector in present.items() if vector is not None}
     requests = _vector_requests(hits, known)
-    with log.active(log.jvm.session):
+    with log.jvm.active():
         made = log.jvm.python_list(log.shim.build_vectors(log, state, requests._jdf, run))
     by_file = {str(result.filePath()): _moved(log, result.deletionVector(), run) for result in made}
     vectors = Vectors(by_file, vector_files(log, by_file.values()))

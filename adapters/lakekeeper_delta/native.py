@@ -6,8 +6,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -222,7 +221,7 @@ class Log:
         even if the protocol of ``state`` lacks the feature.
         """
         snapshot = self._with_vectors(state) if numbered else state.snapshot
-        with self.active(self.jvm.session):
+        with self.jvm.active():
             frame = self.log.createDataFrame(
                 snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
             )
@@ -262,7 +261,7 @@ class Log:
 
     def with_row_ids(self, state: State, rows: Any) -> Any:
         """The rows of :meth:`scan` with columns for row id and row commit version, if row tracking is on."""
-        with self.active(self.jvm.session):
+        with self.jvm.active():
             kept = self.singleton("RowTracking").preserveRowTrackingColumns(rows._jdf, state.snapshot)
         return self.jvm.dataframe(kept)
 
@@ -278,20 +277,6 @@ class Log:
             while len(self._inputs) > _KEPT_TASKS:
                 self._inputs.popitem(last=False)
         return found
-
-    @contextmanager
-    def active(self, session: Any) -> Iterator[None]:
-        """Make this the thread's active session: Delta uses the active session where it has no other."""
-        kind = self.jvm.session_class
-        before = kind.getActiveSession()
-        kind.setActiveSession(session)
-        try:
-            yield
-        finally:
-            if before.isDefined():
-                kind.setActiveSession(before.get())
-            else:
-                kind.clearActiveSession()
 
     def table_object(self) -> Any:
         """A DeltaTableV2, which Delta's ALTER TABLE commands take."""

@@ -108,7 +108,7 @@ def write_files(
     """
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
     session = _write_session(log)
-    with log.active(session):
+    with log.jvm.active(session):
         dataset = log.jvm.rows_of_plan(rows._jdf.queryExecution().analyzed(), session)
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
         made = log.writer(state, run).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))

@@ -58,7 +58,7 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
 def table_frame(log: Log, state: State) -> DataFrame:
     """All rows of a version as a DataFrame with Delta's data skipping."""
     pinned = True  # as for time travel; else Delta would check for a newer version
-    with log.active(log.jvm.session):
+    with log.jvm.active():
         relation = log.log.createRelation(
             log.jvm.seq([]), log.jvm.some(state.snapshot), log.catalog_table, pinned
         )

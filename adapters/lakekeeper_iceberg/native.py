@@ -49,13 +49,17 @@ class Iceberg(BulkJvm):
         """Files written by (table, group id)."""
         return self.api.spark.FileRewriteCoordinator.get()
 
-    def reader_of(self, group: str) -> Any:
-        """A reader of staged scan tasks; load it with their group id.
+    def staged_rows(self, group: str, *, split_bytes: int | None = None) -> Any:
+        """The rows of staged scan tasks, by their group id.
 
         Iceberg for Spark 4.1 knows a group by its id. Earlier ones would read the whole table without the option.
         """
         reader = self.spark.read.format("iceberg").option("file-open-cost", "0")
-        return reader.option("scan-task-set-id", group)
+        reader = reader.option("scan-task-set-id", group)
+        if split_bytes is not None:
+            reader = reader.option("split-size", str(split_bytes))
+        with self.active():
+            return reader.load(group)
 
     def load(self, sql_name: str) -> Any:
         """The table with a quoted name, through Spark's catalog; Java exceptions propagate."""

@@ -87,11 +87,9 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
     """(group id, live rows of the scan tasks). Pass the id to :func:`unstage` when the rows are no longer needed."""
     group = stage(jvm, table, tasks)
     try:
-        reader = jvm.reader_of(group)
-        if not task.cuts:
-            # One task sorts the group in any case: use one split, so that the files are read in order.
-            reader = reader.option("split-size", str(one_split(task.input_bytes)))
-        return group, reader.load(group)
+        # One task sorts a group without cuts in any case: use one split, so that the files are read in order.
+        split_bytes = None if task.cuts else one_split(task.input_bytes)
+        return group, jvm.staged_rows(group, split_bytes=split_bytes)
     except BaseException:
         unstage(jvm, table, group)
         raise
@@ -137,8 +135,7 @@ def copy_live_rows(
     size = int(file.fileSizeInBytes())
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
-        reader = jvm.reader_of(group)
-        rows = reader.option("split-size", str(one_split(size))).load(group).coalesce(1)
+        rows = jvm.staged_rows(group, split_bytes=one_split(size)).coalesce(1)
         place = own_folder(home_of(table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
@@ -190,7 +187,8 @@ def _write(
             writer = writer.option("compression-codec", "zstd")
         if sort_order is not None:
             writer = writer.option("output-sort-order-id", str(sort_order))
-        writer.mode("append").save(group)
+        with jvm.active():
+            writer.mode("append").save(group)
         return list(jvm.new_files.fetchNewFiles(placed, group))
     finally:
         jvm.table_cache.remove(group)

@@ -9,7 +9,8 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +265,23 @@ class Jvm:
     def session_class(self) -> Any:
         """The class of classic Spark sessions, with its static methods."""
         return self.java_class(self.shim.session_type)
+
+    @contextmanager
+    def active(self, session: Any = None) -> Iterator[None]:
+        """Make this session, or a clone of it, the active one of this thread: both formats use it in their own calls.
+
+        Spark 3.5 does not do so when it loads a table, and then finds no catalog that was defined in the session.
+        """
+        kind = self.session_class
+        before = kind.getActiveSession()
+        kind.setActiveSession(self.session if session is None else session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                kind.setActiveSession(before.get())
+            else:
+                kind.clearActiveSession()
 
     def rows_of_plan(self, plan: Any, session: Any = None) -> Any:
         """A Java Dataset of the rows of a logical plan, in this session or in a clone of it."""
