@@ -31,6 +31,7 @@ from lakekeeper.engine.delete import row_delete as engine_delete
 from lakekeeper.engine.merge import executor as engine_rewrite
 from lakekeeper.engine.merge import job as engine_maintain
 from lakekeeper.engine.merge import planning as engine_planning
+from lakekeeper.engine.merge import replay as engine_replay
 from lakekeeper.engine.state import leases as engine_intents
 from lakekeeper.engine.trash import entries as engine_trash
 from lakekeeper.engine.vacuum import deleter as engine_removal
@@ -380,6 +381,9 @@ class _Pool:
     def submit(self, call: Callable[..., Any], *args: Any) -> _Awaited:
         return _Awaited(lambda: call(*args))
 
+    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return map(call, items)
+
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
@@ -421,6 +425,7 @@ def deterministic() -> Iterator[None]:
     with (
         patch.object(engine_rewrite, "ThreadPoolExecutor", _InlinePool),
         patch.object(engine_rewrite, "wait", _wait_inline),
+        patch.object(engine_replay, "ThreadPoolExecutor", _Pool),
         patch.object(engine_maintain, "uuid", Names),
         patch.object(
             engine_maintain, "note_spent", lambda *_args: None
