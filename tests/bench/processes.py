@@ -37,11 +37,16 @@ def cpu() -> Cpu:
 
 def peak_of_workers_mb() -> int:
     """The most memory that one Python worker has held so far."""
-    peaks = [0]
-    for pid in _tree()[1:]:
-        if _name(pid).startswith("python"):
-            peaks += [int(kb) >> 10 for kb in re.findall(r"VmHWM:\s+(\d+) kB", _read(pid, "status"))]
-    return max(peaks)
+    return max([0, *(_peak_mb(pid) for pid in _tree()[1:] if _name(pid).startswith("python"))])
+
+
+def peak_mb() -> tuple[int, int]:
+    """The most memory that this driver and its JVM have held so far."""
+    return _peak_mb(os.getpid()), max([0, *(_peak_mb(pid) for pid in _tree()[1:] if _name(pid) == "java")])
+
+
+def _peak_mb(pid: int) -> int:
+    return max([0, *(int(kb) >> 10 for kb in re.findall(r"VmHWM:\s+(\d+) kB", _read(pid, "status")))])
 
 
 def _tree() -> list[int]:
