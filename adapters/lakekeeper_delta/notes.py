@@ -8,6 +8,7 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
+from lakekeeper_delta.filesystem import missing
 from lakekeeper_delta.native import Log
 
 FOLDER = "_lakekeeper"
@@ -42,6 +43,8 @@ class DeltaNotes:
             finally:
                 stream.close()
         except Exception as error:
+            if missing(error):  # it was removed after the first call
+                return None
             raise AdapterError(
                 f"{self._log.name}: {FOLDER}/{name} cannot be read ({reason(error)})"
             ) from error

@@ -1,0 +1,28 @@
+"""Notes beside a table, read while others write and remove them."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+from tests.formats.lakes import Lake
+
+
+def test_a_note_that_is_removed_while_it_is_read_is_there_or_not(lake: Lake) -> None:
+    name = lake.create("id BIGINT")
+    ours, theirs = lake.adapter(name).notes, lake.adapter(name).notes
+    ended = Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            theirs.keep("trash/0.json", "entry")
+            theirs.remove("trash/0.json")
+
+    other = Thread(target=come_and_go)
+    other.start()
+    try:
+        seen = {ours.read("trash/0.json") for _ in range(1_000)}
+    finally:
+        ended.set()
+        other.join()
+    assert seen <= {"entry", "", None}
+    assert len(seen) > 1
