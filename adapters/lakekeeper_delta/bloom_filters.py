@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakekeeper.columnar.bloom import lacking
-from lakekeeper.errors import AdapterError, LakekeeperError, reason
+from lakekeeper.core.model.keys import KeyColumn
 from lakekeeper_delta.columns import physical_step
 from lakekeeper_delta.data_files import DataFiles
 from lakekeeper_delta.native import Log, State
@@ -26,16 +26,8 @@ class DeltaBloomFilters:
     def missing(self, files: Mapping[str, int]) -> frozenset[str]:
         """See ``spi.BloomFilters.missing``."""
         opened = DataFiles(self._log)
-        try:
-            return lacking(
-                ((path, opened.opener(path, size)) for path, size in files.items()), self._wanted().values()
-            )
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise AdapterError(
-                f"{self._log.name}: footers of its files could not be read: {reason(error)}"
-            ) from error
+        openers = ((path, opened.opener(path, size)) for path, size in files.items())
+        return lacking(self._log.name, openers, self._wanted().values())
 
     def _wanted(self) -> dict[str, str]:
         """Column (Spark SQL spelling) → path in the Parquet schema.
@@ -58,9 +50,7 @@ class DeltaBloomFilters:
 def _stored(state: State) -> dict[str, str]:
     """The top-level columns of a primitive type that files have, by name → physical name."""
     return {
-        f"`{field['name']}`" if not field["name"].isidentifier() else field["name"]: physical_step(
-            state, field
-        )
+        KeyColumn((field["name"],), "", "").name: physical_step(state, field)
         for field in state.schema["fields"]
         if isinstance(field["type"], str) and field["name"] not in state.partition_columns
     }

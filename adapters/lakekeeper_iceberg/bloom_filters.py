@@ -7,7 +7,6 @@ from typing import Any
 
 from lakekeeper.columnar.bloom import lacking
 from lakekeeper.core.model.keys import KeyColumn
-from lakekeeper.errors import AdapterError, LakekeeperError, reason
 from lakekeeper_iceberg.data_files import DataFiles
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
@@ -31,17 +30,8 @@ class IcebergBloomFilters:
         """See ``spi.BloomFilters.missing``."""
         table = self._table()
         opened = DataFiles(self._jvm, table.io())
-        try:
-            return lacking(
-                ((path, opened.opener(path, size)) for path, size in files.items()),
-                self._wanted(table).values(),
-            )
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise AdapterError(
-                f"{self._name}: footers of its files could not be read: {reason(error)}"
-            ) from error
+        openers = ((path, opened.opener(path, size)) for path, size in files.items())
+        return lacking(self._name, openers, self._wanted(table).values())
 
     def _wanted(self, table: Any) -> dict[str, str]:
         """Column (Spark SQL spelling) → path in the Parquet schema."""

@@ -5,32 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.rows import in_parallel
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import AdapterError, Unsupported, reason
 
 _LEVELS_AND_DICTIONARY = frozenset({"RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 
+File = tuple[str, Callable[[], Any]]
+"""A name, and how to open the file."""
 
-def lacking(files: Iterable[tuple[str, Callable[[], Any]]], columns: Collection[str]) -> frozenset[str]:
+
+def lacking(table: str, files: Iterable[File], columns: Collection[str]) -> frozenset[str]:
     """The names of the files that lack a filter on one of the columns (dotted paths of the Parquet schema).
 
     Each file comes with a function that opens it: to a local path, or a file object. A column that a file does not have
-    needs none. Raises Unsupported if pyarrow does not report filters, else what opening and reading raise.
+    needs none, nor does a file that is not Parquet. Raises Unsupported if pyarrow does not report filters, and
+    AdapterError if a file cannot be read; both name the table.
     """
     wanted = frozenset(columns)
     if not hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset"):
-        raise Unsupported(
-            "Bloom filters", "this version of pyarrow does not report them: install a newer one"
-        )
+        raise Unsupported(table, "Bloom filters", "this pyarrow does not report them: install a newer one")
 
-    def lacks(file: tuple[str, Callable[[], Any]]) -> bool:
-        with pq.ParquetFile(file[1]()) as opened:
-            return _lacks(opened.metadata, wanted)
+    def lacks(file: File) -> bool:
+        try:
+            with pq.ParquetFile(file[1]()) as opened:
+                return _lacks(opened.metadata, wanted)
+        except pa.ArrowInvalid:
+            return False
 
-    named = list(files)
-    found = in_parallel(lacks, named)
+    try:
+        named = list(files)
+        found = in_parallel(lacks, named)
+    except Exception as error:
+        raise AdapterError(f"{table}: footers of its files could not be read: {reason(error)}") from error
     return frozenset(name for (name, _), lack in zip(named, found, strict=True) if lack)
 
 

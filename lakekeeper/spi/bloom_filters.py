@@ -20,6 +20,6 @@ class BloomFilters(Protocol):
         """Of these files (path as in a snapshot → bytes), those that lack a filter on one of :meth:`columns`.
 
         Reads the footers of the files. A column whose values are all in a dictionary needs no filter: readers use the
-        dictionary. A file that is gone or not Parquet lacks none. Raises AdapterError if the storage does not respond.
+        dictionary. A file that is not Parquet lacks none. Raises AdapterError if a file cannot be read.
         """
         ...
