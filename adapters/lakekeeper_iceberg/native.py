@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.spi import TableName
+from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.handles import GUAVA, BulkJvm
 
 _ICEBERG = "org.apache.iceberg."
@@ -338,7 +339,10 @@ class Iceberg(BulkJvm):
         open_file = self.handles.method(
             _ICEBERG + "io.FileIO", "newInputFile", _ICEBERG + "io.InputFile", _ICEBERG + "DeleteFile"
         ).bindTo(table.io())
-        return self.api.data.BaseDeleteLoader(self.handles.proxy(_FUNCTION, open_file))
+        function = self.handles.proxy(_FUNCTION, open_file)
+        if executors.on_local_disk(self, table):
+            return self.api.data.BaseDeleteLoader(function, executors.calling_thread(self))
+        return self.api.data.BaseDeleteLoader(function)
 
     def deleted_positions(self, loader: Any, deletes: Iterable[Any], location: str) -> Any:
         """A PositionDeleteIndex of the position deletes of one data file; it keeps a reference to ``deletes``."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown
+from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send, sequence_of
 from lakekeeper_iceberg.commit_attempts import Attempts
@@ -99,9 +100,12 @@ class Producer:
         old sequence number (apache/iceberg 10312).
         """
         exchange, metadata = self.exchange, self.table.operations().current()
+        pool = executors.for_commits(self.jvm, self.table)
         valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
         try:
             rewrite = self.table.newRewrite().validateFromSnapshot(valid_from)
+            if pool is not None:
+                rewrite = rewrite.scanManifestsWith(pool)
             if int(metadata.formatVersion()) > 1:
                 # Equality deletes added after the snapshot that was read must also apply to the outputs.
                 rewrite = rewrite.dataSequenceNumber(sequence_of(metadata, exchange.read_version))
