@@ -105,8 +105,8 @@ class DeltaColumnar:
         """See ``spi.Columnar.adopt``."""
         log = self._log
         state = log.at(task.read_version, task.table_uuid)
-        inputs = log.inputs(state, task.id, task.inputs)
-        partition = json.loads(inputs.get(0).json())["add"].get("partitionValues") or {}
+        inputs = log.jvm.items(log.inputs(state, task.id, task.inputs))
+        partition = json.loads(inputs[0].json())["add"].get("partitionValues") or {}
         folder, indexed = rewrite.folder_of(task, run_id), Indexed.of(log, state)
         outputs = tuple(
             Output(f"{folder}/{file.path.rpartition('/')[2]}", file.rows, file.bytes) for file in written

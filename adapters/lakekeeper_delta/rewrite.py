@@ -48,7 +48,7 @@ class Written:
     """
 
     outputs: Sequence[Any]
-    inputs: Iterable[Any]
+    inputs: Sequence[Any]
     dead: Mapping[str, Any] = field(default_factory=dict)
     masks: Mapping[str, Any] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
@@ -76,9 +76,10 @@ def read(log: Log, task: MergeTask) -> DataFrame:
 def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     """Write files that no version references to the folder of a run. Raises what Spark raises."""
     state = log.at(task.read_version, task.table_uuid)
-    inputs = log.inputs(state, task.id, task.inputs)
+    listed = log.inputs(state, task.id, task.inputs)
+    inputs = log.jvm.items(listed)
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
-    if not live and _none_lives(log, state, inputs):
+    if not live and _none_lives(log, state, inputs, listed):
         # Spark would leave an empty file under a name that no action records.
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
     written = write_files(log, state, rows, folder_of(task, run_id), rows_per_file(task))
@@ -151,20 +152,20 @@ def _file_name(path: str) -> str:
     return unquote(path.rpartition("/")[2])
 
 
-def _live_rows(inputs: Any) -> int | None:
+def _live_rows(inputs: Sequence[Any]) -> int | None:
     """Live rows of the inputs; None unless the log has the row count of each."""
     counts = [add.numLogicalRecords() for add in inputs]
     return sum(int(n.get()) for n in counts) if all(n.isDefined() for n in counts) else None
 
 
-def _none_lives(log: Log, state: State, inputs: Any) -> bool:
-    """Whether no row of the inputs is live: by vectors that delete every row, else by reading the inputs."""
+def _none_lives(log: Log, state: State, inputs: Sequence[Any], listed: Any) -> bool:
+    """Whether no row of the inputs, also ``listed`` in Java, is live: by their vectors, else by reading them."""
 
     def masked(add: Any) -> bool:
         rows, vector = add.numPhysicalRecords(), add.deletionVector()
         return rows.isDefined() and int(rows.get()) == (0 if vector is None else int(vector.cardinality()))
 
-    return all(masked(add) for add in inputs) or bool(log.scan(state, inputs).isEmpty())
+    return all(masked(add) for add in inputs) or bool(log.scan(state, listed).isEmpty())
 
 
 def rows_per_file(task: MergeTask) -> int:

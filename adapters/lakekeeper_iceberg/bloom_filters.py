@@ -36,9 +36,9 @@ class IcebergBloomFilters:
     def _wanted(self, table: Any) -> dict[str, str]:
         """Column (Spark SQL spelling) → path in the Parquet schema."""
         asked = {
-            str(name).removeprefix(_COLUMN)
-            for name, value in dict(table.properties()).items()
-            if str(name).startswith(_COLUMN) and str(value).lower() == "true"
+            name.removeprefix(_COLUMN)
+            for name, value in self._jvm.text_map(table.properties()).items()
+            if name.startswith(_COLUMN) and value.lower() == "true"
         }
         if not asked:
             return {}

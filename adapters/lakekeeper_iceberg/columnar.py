@@ -71,7 +71,7 @@ class IcebergColumnar:
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
         table = self.jvm.pinned(self.table())
-        properties = _properties(table)
+        properties = _properties(self.jvm, table)
         io = table.io()
         if not self.jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopFileIO"):
             raise _Refused("files are not read through Hadoop's file systems")
@@ -109,7 +109,7 @@ class IcebergColumnar:
 
     def _place(self, table: Any, task: MergeTask, run_id: str, like: Any) -> str:
         """The folder of the outputs, as the table's own writers name it for the partition of an input."""
-        home = staging.home_of(table, run_folder(task.table_uuid, run_id))
+        home = staging.home_of(self.jvm, table, run_folder(task.table_uuid, run_id))
         level = level_folder(home, task.key.key_id if task.key else "", task.level)
         placed = self.jvm.pinned(table, {"write.data.path": level})
         spec = table.specs().get(like.specId())
@@ -189,9 +189,9 @@ class IcebergColumnar:
         return self.jvm.static(parser, "fromJson")(node, table.specs())
 
 
-def _properties(table: Any) -> dict[str, str]:
+def _properties(jvm: Iceberg, table: Any) -> dict[str, str]:
     """The table's properties, if a columnar worker follows all of those that concern files."""
-    properties = {str(k): str(v) for k, v in dict(table.properties()).items()}
+    properties = jvm.text_map(table.properties())
     for name, value in properties.items():
         if name.startswith(_OF_WRITERS) and name not in _FOLLOWED and value.lower() != "false":
             raise _Refused(f"the table sets {name}")

@@ -28,8 +28,8 @@ def anew(
             path = str(file.location())
             made[path] = staging.copy_live_rows(jvm, table, file, [delete], run, row_ids=row_ids)
     except BaseException:
-        staging.delete_own(table, [str(f.location()) for files in made.values() for f in files])
+        staging.delete_own(jvm, table, [str(f.location()) for files in made.values() for f in files])
         raise
     finally:
-        staging.delete_own(table, paths)
+        staging.delete_own(jvm, table, paths)
     return made

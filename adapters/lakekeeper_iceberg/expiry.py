@@ -84,7 +84,7 @@ class Expiry:
         left = keys_of(files) - named
         unreached = reach.new_set()
         unreached.addAll(self.jvm.strings(left))
-        reach.strike(list(self.jvm.view.java.util.ArrayList(fresh)), unreached)
+        reach.strike(self.jvm.items(fresh), unreached)
         named |= left - reach.texts(unreached)
         return {path for path in files if path_key(path) in named}
 

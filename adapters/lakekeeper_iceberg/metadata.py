@@ -32,9 +32,9 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     current = table.currentSnapshot()
     if current is None:
         return MetadataChange(0, 0, None, Reason.of(Code.NO_VERSIONS))
-    target = int(dict(table.properties()).get(_TARGET) or _USUAL)
+    target = int(jvm.text_map(table.properties()).get(_TARGET) or _USUAL)
     sizes: defaultdict[int, list[int]] = defaultdict(list)
-    for manifest in list(current.dataManifests(table.io())):
+    for manifest in jvm.items(current.dataManifests(table.io())):
         sizes[int(manifest.partitionSpecId())].append(int(manifest.length()))
     before = sum(map(len, sizes.values()))
     after = sum(-(-sum(found) // target) for found in sizes.values())

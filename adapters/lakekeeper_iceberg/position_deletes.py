@@ -81,7 +81,7 @@ def write_masks(
         return Masked((), ())
     version = format_version(table)
     # The writers take the path of new files from the table object.
-    table = jvm.pinned(table, {"write.data.path": home_of(table, run)})
+    table = jvm.pinned(table, {"write.data.path": home_of(jvm, table, run)})
     if version > 2:
         return _vectors(jvm, table, masks)
     return _partition_files(jvm, table, masks) if by_partition else _position_files(jvm, table, masks)

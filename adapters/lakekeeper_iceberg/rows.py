@@ -118,7 +118,9 @@ class IcebergRows:
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
 
     def discard(self, prepared: Sequence[Prepared]) -> None:
-        staging.delete_own(self.table(), dict.fromkeys(path for each in prepared for path in each.written))
+        staging.delete_own(
+            self.jvm, self.table(), dict.fromkeys(path for each in prepared for path in each.written)
+        )
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         with self.lock(snapshot.table_uuid):

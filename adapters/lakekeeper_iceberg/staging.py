@@ -100,7 +100,7 @@ def write_staged(
 ) -> tuple[Made, tuple[Output, ...]]:
     """Write rows in order, in the folder of a run for the task's level; (DataFiles, outputs)."""
     key_id = task.key.key_id if task.key else ""
-    place = level_folder(home_of(table, run), key_id, task.level)
+    place = level_folder(home_of(jvm, table, run), key_id, task.level)
     files = _write(jvm, table, rows, place, _spec_of(table, task), sort_order, _target_bytes(task))
     return Made(tuple(files)), outputs_of(files)
 
@@ -120,7 +120,7 @@ def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int)
     """Write rows that are new to the table in the folder of a run; ``target`` is the file size in bytes."""
     if int(table.operations().current().formatVersion()) >= _WITH_LINEAGE:
         rows = rows.withColumns(dict.fromkeys(_LINEAGE, F.lit(None).cast("bigint")))
-    return _write(jvm, table, rows, home_of(table, run), int(table.spec().specId()), None, target)
+    return _write(jvm, table, rows, home_of(jvm, table, run), int(table.spec().specId()), None, target)
 
 
 def outputs_of(files: Iterable[Any]) -> tuple[Output, ...]:
@@ -136,7 +136,7 @@ def copy_live_rows(
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
         rows = jvm.staged_rows(group, split_bytes=one_split(size)).coalesce(1)
-        place = own_folder(home_of(table, run), str(file.location()))
+        place = own_folder(home_of(jvm, table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
         return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size))
@@ -168,7 +168,7 @@ def _write(
     jvm: Iceberg, table: Any, rows: DataFrame, place: str, spec: int, sort_order: int | None, target: int
 ) -> list[Any]:
     """DataFiles of these rows, in their order, below the folder ``place``; ``target`` is in bytes."""
-    properties = _properties(table)
+    properties = jvm.text_map(table.properties())
     # The writer asks the table object where files go: give it one that says the folder.
     row_group = str(_row_group_bytes(properties, target))
     placed = jvm.pinned(table, {"write.data.path": place, _ROW_GROUP: row_group})
@@ -189,7 +189,7 @@ def _write(
             writer = writer.option("output-sort-order-id", str(sort_order))
         with jvm.active():
             writer.mode("append").save(group)
-        return list(jvm.new_files.fetchNewFiles(placed, group))
+        return jvm.items(jvm.new_files.fetchNewFiles(placed, group))
     finally:
         jvm.table_cache.remove(group)
         jvm.new_files.clearRewrite(placed, group)
@@ -205,17 +205,13 @@ def one_split(size: int) -> int:
     return max(size * 2, 1 << 27)
 
 
-def home_of(table: Any, run: str) -> str:
+def home_of(jvm: Iceberg, table: Any, run: str) -> str:
     """The folder of a run, which contains all its files."""
-    return f"{_root(table)}/{run}"
+    return f"{_root(jvm, table)}/{run}"
 
 
-def _root(table: Any) -> str:
-    return data_root(str(table.location()), _properties(table))
-
-
-def _properties(table: Any) -> dict[str, str]:
-    return {str(k): str(v) for k, v in dict(table.properties()).items()}
+def _root(jvm: Iceberg, table: Any) -> str:
+    return data_root(str(table.location()), jvm.text_map(table.properties()))
 
 
 def unstage(jvm: Iceberg, table: Any, group: str) -> None:
@@ -251,17 +247,17 @@ def _row_group_bytes(properties: Mapping[str, str], target: int) -> int:
     return max(1, min(asked, target // 4))
 
 
-def own_paths(table: Any, paths: Iterable[str]) -> list[str]:
+def own_paths(jvm: Iceberg, table: Any, paths: Iterable[str]) -> list[str]:
     """The paths that are below the table's own folders; nothing else may ever be deleted."""
     location = str(table.location()).rstrip("/")
-    roots = tuple(_plain(root) + "/" for root in (location, _root(table)))
+    roots = tuple(_plain(root) + "/" for root in (location, _root(jvm, table)))
     return [path for path in paths if _plain(path).startswith(roots) and "/../" not in path]
 
 
-def delete_own(table: Any, paths: Iterable[str]) -> None:
+def delete_own(jvm: Iceberg, table: Any, paths: Iterable[str]) -> None:
     """Delete files below the table's own folders; a missing file is not an error."""
     io = table.io()
-    for path in own_paths(table, paths):
+    for path in own_paths(jvm, table, paths):
         with suppress(Exception):  # already deleted, or left as an orphan for the next vacuum
             io.deleteFile(path)
 
