@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
-from lakekeeper_delta import deletion_writer, lost_rows, point_lookup, row_delete
+from lakekeeper_delta import deletion_writer, lost_rows, point_lookup, row_delete, row_id_watermark
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.rewrite import discard
 from lakekeeper_delta.row_positions import file_and_position, located
@@ -28,6 +28,7 @@ class DeltaRowDeletes:
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
         """Rows lost since the rewrite was read or last replayed, from the deletion vectors."""
+        row_id_watermark.read_ahead(self._log)
         return lost_rows.lost_rows(self._log, rewrite, snapshot, changes)
 
     def places(self, lost: Lost) -> Places | None:

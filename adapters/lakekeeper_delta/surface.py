@@ -15,7 +15,8 @@ org.apache.spark.sql.delta.DeltaLog: createDataFrame/4 createRelation/4 dataPath
 org.apache.spark.sql.delta.DeltaLog: newDeltaHadoopConf/0 options/0 startTransaction/2 store/0 unsafeVolatileSnapshot/0
 org.apache.spark.sql.delta.DeltaLog: update/3
 org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
-org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 logSegment/0 metadata/0 protocol/0 statsSchema/0 version/0
+org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 domainMetadata/0 logSegment/0 metadata/0
+org.apache.spark.sql.delta.Snapshot: protocol/0 statsSchema/0 version/0
 org.apache.spark.sql.delta.Snapshot: statsCollector/0
 org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
 org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 TOMBSTONE_RETENTION/0
