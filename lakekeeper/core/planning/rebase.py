@@ -127,7 +127,7 @@ class Winner:
         return f"version {self.version} ({self.operation}{', lakekeeper run ' + self.run_id if self.run_id else ''})"
 
 
-EARLIER_MS, EARLIER_COMMITS = 10_000, 8
+EARLIER_MS, EARLIER_COMMITS = 20_000, 8
 """How far back, and how many, commits before a snapshot show whether a stream is writing."""
 
 

@@ -22,6 +22,10 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
 _LONGEST_WINDOWS = 2  # quiet windows that one commit waits at most
+_REMEMBERED_WINDOWS = 4  # quiet windows in which the commits before ours make a stream
+_GONE = (
+    3  # periods without a commit after which a stream is over: one statement may fail, or write a checkpoint
+)
 _STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
 _LOOKS = 32  # looks at the log in a stream's period
 _SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
@@ -84,7 +88,7 @@ class QuietWindow:
 
     def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
         """Of the commits before ours began, those of a stream that goes on: a short rewrite may meet none of them."""
-        since = self._looked_ms - _LONGEST_WINDOWS * self.window_ms
+        since = self._looked_ms - _REMEMBERED_WINDOWS * self.window_ms
         recent = [w for w in earlier if w.changes_rows and w.at_ms >= since]
         return recent if len(recent) >= _STEADY else []
 
@@ -111,7 +115,7 @@ class QuietWindow:
 
     def _quiet_ms(self, period: int, longest: int, commits: int) -> int:
         """How long after its last commit a user is taken to have gone: a stream also appends now and then."""
-        usual = max(2 * period, min(3 * longest // 2, self.window_ms))
+        usual = max(_GONE * period, min(3 * longest // 2, self.window_ms))
         return usual if commits >= _STEADY else max(self.window_ms, usual)
 
 

@@ -234,8 +234,28 @@ def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
 
 
 def test_a_stream_that_has_ended_is_not_waited_for() -> None:
-    """Three deletes, five seconds apart, and then none for ten: nobody is in the middle of one."""
-    assert waited(Log(at(80_000, 85_000, 90_000))) == []
+    """Three deletes, five seconds apart, and then none for fifteen: nobody is in the middle of one."""
+    assert waited(Log(at(75_000, 80_000, 85_000))) == []
+
+
+@pytest.mark.parametrize("missing", [1, 2], ids=["a statement fails", "a statement also writes a checkpoint"])
+def test_a_stream_that_skips_a_commit_goes_on(missing: int) -> None:
+    """Our last commit made a statement fail, or Delta writes a checkpoint: its next commit comes periods later."""
+    moments = [100_000 - 1500 * n for n in range(4, 0, -1)]
+    late = moments[-1] + (1 + missing) * 1500 - 200
+    log = Log(at(*moments), at(*moments, late))
+    log.changes_since = lambda _: at(*moments, *([late] if time.now_ms >= late else []))  # type: ignore[method-assign]  # by the clock
+    time = Time(100_000)
+    quiet = QuietWindow(time.clock, 5000, 10_000)
+    while not quiet.passed(quiet.look(lambda: log.changes_since(None))):
+        pass
+    assert late <= time.now_ms <= late + 100
+
+
+def test_a_failed_statement_before_a_call_does_not_hide_the_stream() -> None:
+    """Statements of four seconds, of which one failed: three commits in sixteen seconds are a stream."""
+    earlier = at(84_000, 88_000, 96_000).winners
+    assert sum(waited(Log(replace(at(), earlier=earlier)), window=5000)) > 1
 
 
 def test_a_commit_of_a_machine_whose_clock_is_ahead_is_waited_for_once_at_most() -> None:
