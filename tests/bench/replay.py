@@ -7,6 +7,7 @@
 ``points``  seconds of the replay of five deleted rows, for tables of two sizes, and their ratio
 ``stream``  a user deletes five random rows again and again; the same number of calls of the format's own rewrite and of
             ours: how many landed, and how many of the user's statements failed, with idle cores and with busy ones
+            (``--who native,ours,lk.sql``: in the last case, the user's statements go through ``lakekeeper.sql``)
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import lakekeeper as lk
 KINDS = ("delta", "delta-row-ids", "iceberg-v2", "iceberg-v3")
 _FILES = 20
 _FEW = 5  # rows of one small delete
+_BEFORE = 3  # statements of a user before the first call
 
 
 @dataclass
@@ -202,6 +204,8 @@ def stream(lake: Lake, who: str, calls: int, pause: float, others: int) -> str:
     with ExitStack() as stack:
         stack.enter_context(busy(others))
         stack.enter_context(user.running())
+        while len(user.seconds) < _BEFORE:  # a stream that goes on, not one that begins with the call
+            time.sleep(0.01)
         for _ in range(calls):
             start = time.monotonic()
             try:
