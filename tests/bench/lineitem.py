@@ -12,8 +12,6 @@ readers. Needs the program tpchgen-cli (python -m pip install tpchgen-cli, or th
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -32,6 +30,7 @@ from tests.bench.contestants import Bench, Contestant, confs_of, contestants
 from tests.bench.inputs import fingerprint
 from tests.bench.logs import DeltaLog, IcebergLog, Live, Log, rows_of
 from tests.bench.meter import Meter
+from tests.bench.tpch import lineitem, plain
 
 MB = 1e6
 KEYS = {"shipdate": ("l_shipdate",), "partkey": ("l_partkey", "l_shipdate")}
@@ -57,17 +56,7 @@ class Lines:
 
 def generate(folder: Path, scale: float, commits: int) -> Lines:
     """Make lineitem, and write it in ``commits`` files in order of the receipt date."""
-    program = shutil.which("tpchgen-cli") or shutil.which(
-        "tpchgen-cli", path=str(Path(sys.executable).parent)
-    )
-    if program is None:
-        raise SystemExit("tpchgen-cli is not installed: python -m pip install tpchgen-cli")
-    made = ["parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={folder}"]
-    subprocess.run([program, *made], check=True, capture_output=True)
-    rows = pq.read_table(folder / "lineitem.parquet")
-    views = {pa.string_view(): pa.string()}
-    plain = pa.schema([pa.field(f.name, views.get(f.type, f.type)) for f in rows.schema])
-    rows = rows.cast(plain).sort_by(
+    rows = plain(pq.read_table(lineitem(folder, scale))).sort_by(
         [(n, "ascending") for n in ("l_receiptdate", "l_orderkey", "l_linenumber")]
     )
     ids = pc.add(pc.multiply(rows["l_orderkey"], 8), pc.cast(rows["l_linenumber"], pa.int64()))
