@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, Changes, Winner
+from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, STREAM_MS, Changes, Winner
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
@@ -52,13 +52,14 @@ def _nothing(snapshot: Snapshot) -> Changes:
 
 
 def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
-    """The commits of the last seconds up to the snapshot: none, and nothing is read, if the newest is older."""
+    """The snapshot's commit and those of the seconds before it; nothing is read if it is no part of a stream."""
     with suppress(Exception):  # a hint
         version = snapshot.version or 0
         state = log.at(version, snapshot.table_uuid)
         made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
-        if time.time_ns() // 1_000_000 - made < EARLIER_MS:
-            return commits_of(log).small(log, range(max(version + 1 - EARLIER_COMMITS, 0), version + 1))
+        if time.time_ns() // 1_000_000 - made < STREAM_MS:
+            found = commits_of(log).small(log, range(max(version + 1 - EARLIER_COMMITS, 0), version + 1))
+            return tuple(w for w in found if w.at_ms >= found[-1].at_ms - EARLIER_MS)
     return ()
 
 

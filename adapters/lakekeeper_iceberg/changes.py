@@ -11,7 +11,7 @@ from typing import Any
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, Changes, Winner
+from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, STREAM_MS, Changes, Winner
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
@@ -51,11 +51,13 @@ def winners_after(
 
 
 def earlier_than(metadata: Any, version: int | None) -> tuple[Winner, ...]:
-    """The commits of the last seconds up to a snapshot, oldest first, a few at most."""
-    since = time.time_ns() // 1_000_000 - EARLIER_MS
-    line = ancestors(metadata, None if version is None else metadata.snapshot(version))
-    recent = takewhile(lambda at: int(at.timestampMillis()) >= since, islice(line, EARLIER_COMMITS))
-    return tuple(map(_winner, recent))[::-1]
+    """A snapshot's commit and those of the seconds before it, oldest first, a few at most."""
+    newest = None if version is None else metadata.snapshot(version)
+    if newest is None or time.time_ns() // 1_000_000 - int(newest.timestampMillis()) >= STREAM_MS:
+        return ()
+    since = int(newest.timestampMillis()) - EARLIER_MS
+    line = islice(ancestors(metadata, newest), EARLIER_COMMITS)
+    return tuple(map(_winner, takewhile(lambda at: int(at.timestampMillis()) >= since, line)))[::-1]
 
 
 def ancestors(metadata: Any, snapshot: Any) -> Iterator[Any]:

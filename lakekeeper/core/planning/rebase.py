@@ -128,7 +128,10 @@ class Winner:
 
 
 EARLIER_MS, EARLIER_COMMITS = 20_000, 8
-"""How far back, and how many, commits before a snapshot show whether a stream is writing."""
+"""How far back, and how many, commits up to that of a snapshot show whether a stream is writing."""
+
+STREAM_MS = 600_000
+"""A table whose newest commit is older has no stream that goes on: its earlier commits are not read."""
 
 
 @dataclass(frozen=True, slots=True)

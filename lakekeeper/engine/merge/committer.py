@@ -49,7 +49,10 @@ class Landed:
 
 @dataclass(slots=True)
 class Committer:
-    """Commits all surviving rewrites in one commit. For one use, with one run id."""
+    """Commits all surviving rewrites in one commit. For one use, with one run id.
+
+    ``began_ms`` is when the rewrite began; by default, now.
+    """
 
     adapter: Adapter[Any]
     runner: Runner[Any]
@@ -59,6 +62,7 @@ class Committer:
     events: Events
     clock: Clock
     registration: Registration | None = None
+    began_ms: int | None = None
     dropped: list[Dropped] = field(default_factory=list)
     replays: int = 0
     pending: tuple[Rewrite, ...] = ()
@@ -67,7 +71,7 @@ class Committer:
 
     def __post_init__(self) -> None:
         self.loop = CommitLoop(self.events, self.options, self.clock, "the commit", "")
-        self.quiet = QuietWindow.of(self.options, self.clock)
+        self.quiet = QuietWindow.of(self.options, self.clock, self.began_ms)
 
     def commit(self, rewrites: Sequence[Rewrite]) -> Landed:
         """Raises Conflict naming the winner when the retries are used up (outputs are discarded), Rejected

@@ -65,6 +65,7 @@ class _Round:
     snapshot: Snapshot
     plan: Plan
     registration: Registration
+    began_ms: int
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class MergeJob:
         before, lost = len(tally.groups), tally.conflicts
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
-            self._rewrite(_Round(snapshot, plan, registration))
+            self._rewrite(_Round(snapshot, plan, registration, self.clock.now_ms()))
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(map(_may_have_left_files, tally.groups[before:]))
             registration.clean = not failed and tally.conflicts == lost
@@ -198,6 +199,7 @@ class MergeJob:
             self.events,
             self.clock,
             now.registration,
+            now.began_ms,
         )
         try:
             landed = committer.commit(rewrites)

@@ -22,7 +22,6 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
 _LONGEST_WINDOWS = 2  # quiet windows that one commit waits at most
-_REMEMBERED_WINDOWS = 4  # quiet windows in which the commits before ours make a stream
 _GONE = (
     3  # periods without a commit after which a stream is over: one statement may fail, or write a checkpoint
 )
@@ -48,11 +47,19 @@ class QuietWindow:
         ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
 
     If the replay was too slow for the gap, wait for the next one, at most ``_MISSED`` times.
+
+    A stream that was writing when the rewrite ``began`` and has not committed since may be waiting for the cores that
+    the rewrite took. Its time starts when the rewrite is done:
+
+        user     ──[stmt]c─[stmt]c─[stmt · · · · · · · · · · ]c
+        ours                     ┄[rewrite ················]┄┄rk
     """
 
     clock: Clock
     window_ms: int
     longest_ms: int
+    began_ms: int | None = None
+    _first_ms: int = -1  # when the first look began
     _until_ms: int = -1
     _missed: int = 0
     _met: int | None = None  # the version of the newest statement at the last look, -1 where there was none
@@ -60,13 +67,15 @@ class QuietWindow:
     _before_ms: int = -1  # and the one before it
 
     @classmethod
-    def of(cls, options: Options, clock: Clock) -> QuietWindow:
+    def of(cls, options: Options, clock: Clock, began_ms: int | None = None) -> QuietWindow:
         window = options.commit.quiet_window_ms
-        return cls(clock, window, _LONGEST_WINDOWS * window)
+        return cls(clock, window, _LONGEST_WINDOWS * window, began_ms)
 
     def look(self, changes: Callable[[], Changes]) -> Changes:
         """Look at the log, by this function."""
         self._before_ms, self._looked_ms = self._looked_ms, self.clock.now_ms()
+        if self._first_ms < 0:
+            self._first_ms = self._looked_ms
         return changes()
 
     def passed(self, changes: Changes) -> bool:
@@ -87,10 +96,14 @@ class QuietWindow:
         return False
 
     def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
-        """Of the commits before ours began, those of a stream that goes on: a short rewrite may meet none of them."""
-        since = self._looked_ms - _REMEMBERED_WINDOWS * self.window_ms
-        recent = [w for w in earlier if w.changes_rows and w.at_ms >= since]
-        return recent if len(recent) >= _STEADY else []
+        """The commits of a stream that was writing when the rewrite began, which may have met none of them."""
+        began = self._first_ms if self.began_ms is None else self.began_ms
+        rows = [w for w in earlier if w.changes_rows]
+        if len(rows) < _STEADY:
+            return []
+        period, longest = _period_ms(sorted(w.at_ms for w in rows))
+        alive = began - max(w.at_ms for w in rows) < self._quiet_ms(period, longest, len(rows))
+        return rows if alive else []
 
     def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
         newest, known = (winners[-1].version if winners else -1), self._met
@@ -99,7 +112,9 @@ class QuietWindow:
         if not winners:
             return 0
         # A commit from the future is another machine's clock: it is as old as it is going to be.
-        age = max(self._looked_ms - max(w.at_ms for w in winners), 0)
+        last = max(w.at_ms for w in winners)
+        since = max(last, self._first_ms) if len(winners) >= _STEADY else last
+        age = max(self._looked_ms - since, 0)
         period, longest = _period_ms(sorted(w.at_ms for w in winners))
         # Of a statement that ended since the look before, our own clock says how long ago that was at most.
         if ended and 2 * (now - self._before_ms) <= (period or self.window_ms // 2):

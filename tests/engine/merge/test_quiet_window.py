@@ -233,9 +233,24 @@ def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_stream_that_has_ended_is_not_waited_for() -> None:
-    """Three deletes, five seconds apart, and then none for fifteen: nobody is in the middle of one."""
-    assert waited(Log(at(75_000, 80_000, 85_000))) == []
+@pytest.mark.parametrize("earlier", [True, False], ids=["before the rewrite", "during the rewrite"])
+def test_a_statement_that_waited_for_the_cores_of_a_rewrite_is_not_made_to_fail(earlier: bool) -> None:
+    """On two cores, a rewrite of 27 s let the user's next statement end two seconds after it."""
+    moments = (66_000, 68_000, 70_000)
+
+    def look(_: Any = None) -> Changes:
+        new = (102_000,) if time.now_ms >= 102_000 else ()
+        return replace(at(*new), earlier=at(*moments).winners) if earlier else at(*moments, *new)
+
+    time = Time(100_000)
+    quiet = QuietWindow(time.clock, 5000, 10_000, began_ms=73_000 if earlier else 65_000)
+    while not quiet.passed(quiet.look(look)):
+        pass
+    assert 102_000 <= time.now_ms <= 102_300
+
+
+def test_a_stream_that_ended_during_a_rewrite_is_waited_for_no_longer_than_three_periods() -> None:
+    assert 5.9 < sum(waited(Log(at(75_000, 77_000, 79_000)))) < 6.1
 
 
 @pytest.mark.parametrize("missing", [1, 2], ids=["a statement fails", "a statement also writes a checkpoint"])

@@ -1,0 +1,43 @@
+"""The commits before a snapshot, which show whether a stream was writing when a rewrite began."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from lakekeeper.core.planning.rebase import STREAM_MS, Winner
+from tests.formats.lakes import Lake
+
+
+def earlier(lake: Lake, name: str) -> tuple[Winner, ...]:
+    adapter = lake.adapter(name)
+    return tuple(adapter.changes_since(adapter.snapshot(["k"])).earlier)
+
+
+def test_the_statements_before_a_snapshot_are_named_in_their_order(lake: Lake) -> None:
+    name = lake.overlapping(1, 50)
+    for number in (3, 5, 7):
+        lake.spark.sql(f"DELETE FROM {name} WHERE id = {number}")
+    found = earlier(lake, name)
+    assert [w.changes_rows for w in found[-3:]] == [True] * 3
+    assert [w.at_ms for w in found] == sorted(w.at_ms for w in found)
+
+
+def test_of_a_table_that_has_been_quiet_nothing_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = lake.overlapping(1, 50)
+    lake.spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + STREAM_MS * 1_000_000)
+    assert earlier(lake, name) == ()
+
+
+def test_a_stream_is_seen_however_long_the_rewrite_took_until_its_first_look(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = lake.overlapping(1, 50)
+    for number in (3, 5, 7):
+        lake.spark.sql(f"DELETE FROM {name} WHERE id = {number}")
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 60_000 * 1_000_000)
+    assert [w.changes_rows for w in earlier(lake, name)[-3:]] == [True] * 3
