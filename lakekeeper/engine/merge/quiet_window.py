@@ -22,9 +22,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
 _LONGEST_WINDOWS = 2  # quiet windows that one commit waits at most
-_GONE = (
-    3  # periods without a commit after which a stream is over: one statement may fail, or write a checkpoint
-)
+_GONE = 3  # periods without a commit end a stream: one statement may fail, or write a checkpoint
 _STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
 _LOOKS = 32  # looks at the log in a stream's period
 _SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
