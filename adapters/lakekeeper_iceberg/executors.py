@@ -12,7 +12,7 @@ from typing import Any
 from lakekeeper_iceberg.data_files import DataFiles
 from lakekeeper_iceberg.handles import BulkJvm
 
-_MOST_FILES = 10_000
+MOST_FILES = 10_000
 """The most live files of a table whose manifests one thread reads."""
 _HANDLER = "java.util.concurrent.RejectedExecutionHandler"
 
@@ -23,7 +23,7 @@ def for_commits(jvm: BulkJvm, table: Any) -> Any | None:
     snapshot = current.currentSnapshot() if current is not None else None
     summary = snapshot.summary() if snapshot is not None else {}
     counts = [str(summary.get(name)) for name in ("total-data-files", "total-delete-files")]
-    few = all(map(str.isdecimal, counts)) and sum(map(int, counts)) <= _MOST_FILES
+    few = all(map(str.isdecimal, counts)) and sum(map(int, counts)) <= MOST_FILES
     return calling_thread(jvm) if few and on_local_disk(jvm, table) else None
 
 

@@ -54,7 +54,7 @@ def test_a_local_table_of_few_files_is_committed_in_the_calling_thread(
     scene.run("INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)")
     table.refresh()
     assert str(executors.for_commits(jvm, table)) == str(executors.calling_thread(jvm))
-    monkeypatch.setattr(executors, "_MOST_FILES", 1)
+    monkeypatch.setattr(executors, "MOST_FILES", 1)
     assert executors.for_commits(jvm, table) is None, "many manifests are read side by side"
 
 
