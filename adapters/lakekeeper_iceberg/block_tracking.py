@@ -178,7 +178,9 @@ class Follower:
         if len(added) + len(removed) > _MANY:
             return None
         until = self._until(pinned, seen.snapshot)
-        index = seen.index or index_of(listing.deletes, _unpartitioned(self.jvm, pinned), until)
+        index = seen.index or index_of(
+            listing.deletes, unpartitioned(self.jvm, pinned.operations().current()), until
+        )
         came, went = _single(added, until), _single(removed, until, index)
         if came is None or went is None:
             return None
@@ -217,7 +219,7 @@ class Follower:
         """The state at the newest version, from a listing of all live files."""
         files = list_files(self.jvm, pinned)
         until = self._until(pinned, seen.snapshot)
-        applied = apply_deletes(files, _unpartitioned(self.jvm, pinned), until)
+        applied = apply_deletes(files, unpartitioned(self.jvm, pinned.operations().current()), until)
         now = dict(zip(files.data["path"].to_pylist(), applied.delete_id, strict=True))
         blocks = seen.snapshot.blocks
         before = dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
@@ -280,6 +282,6 @@ def among(paths: pa.Array, wanted: Sequence[str]) -> set[str]:
     return set(found.to_pylist())
 
 
-def _unpartitioned(jvm: Iceberg, pinned: Any) -> frozenset[int]:
-    specs = jvm.items(pinned.operations().current().specs())
-    return frozenset(int(spec.specId()) for spec in specs if spec.isUnpartitioned())
+def unpartitioned(jvm: Iceberg, metadata: Any) -> frozenset[int]:
+    """The ids of the specs without partition fields."""
+    return frozenset(int(spec.specId()) for spec in jvm.items(metadata.specs()) if spec.isUnpartitioned())

@@ -37,7 +37,7 @@ from lakekeeper.spark.library_versions import Versions, require_tested, version_
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, keys, listing, staging, surface
 from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
-from lakekeeper_iceberg.block_tracking import Follower
+from lakekeeper_iceberg.block_tracking import Follower, unpartitioned
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.bloom_filters import IcebergBloomFilters
 from lakekeeper_iceberg.columnar import IcebergColumnar
@@ -273,7 +273,7 @@ class IcebergTable:
         current = metadata.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
         commits = known_commits(self._jvm, metadata, version)
-        look = Look(self._jvm, pinned, key, modes, commits, self._unpartitioned(metadata))
+        look = Look(self._jvm, pinned, key, modes, commits, unpartitioned(self._jvm, metadata))
         return look, properties, problem
 
     def _made(
@@ -529,9 +529,6 @@ class IcebergTable:
 
     def _properties(self, metadata: Any) -> dict[str, str]:
         return self._jvm.text_map(metadata.properties())
-
-    def _unpartitioned(self, metadata: Any) -> frozenset[int]:
-        return frozenset(int(s.specId()) for s in self._jvm.items(metadata.specs()) if s.isUnpartitioned())
 
 
 def _winner(changes_seen: Changes) -> str:
