@@ -106,9 +106,7 @@ def engines(format_: str, sets: list[int]) -> list[Engine]:
     return found
 
 
-def play(
-    bench: Bench, format_: str, engine: Engine, rows: Stream, rounds: int, every: int
-) -> tuple[Spent, Answers]:
+def play(bench: Bench, format_: str, engine: Engine, rows: Stream, every: int) -> tuple[Spent, Answers]:
     """All rounds; what they took, and the answers."""
     spark, spent, answers = bench.spark, Spent(), []
     columns = spark.read.parquet(rows.files(0)[0]).schema
@@ -117,7 +115,7 @@ def play(
     spark.sql(
         f"CREATE TABLE {bench.name} ({ddl}) USING {format_} {engine.clause} TBLPROPERTIES ({_PROPERTIES[format_]})"
     )
-    for number in range(rounds):
+    for number in range(rows.rounds):
         with spent.on("append"):
             for file in rows.files(number):
                 spark.read.parquet(file).coalesce(1).writeTo(bench.name).append()
@@ -147,13 +145,9 @@ def compare(spark: Any, format_: str, rows: Stream, warm: Stream, given: argpars
         if number and words and not any(word in engine.name for word in words):
             continue
         name = f"{catalog}.bench.{rows.folder.name}_{number}"
-        play(
-            Bench(spark, f"{name}_warm", target, (KEY,)), format_, engine, warm, _WARM_UP_ROUNDS, given.every
-        )
+        play(Bench(spark, f"{name}_warm", target, (KEY,)), format_, engine, warm, given.every)
         start = time.monotonic()
-        spent, answers = play(
-            Bench(spark, name, target, (KEY,)), format_, engine, rows, rows.rounds, given.every
-        )
+        spent, answers = play(Bench(spark, name, target, (KEY,)), format_, engine, rows, given.every)
         expected = expected or answers
         if answers != expected:
             wrong = [n for n, (a, b) in enumerate(zip(expected, answers, strict=True)) if a != b]
