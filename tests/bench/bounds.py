@@ -1,19 +1,19 @@
-"""A bound on what any policy costs that does not know the rate of queries, even one that knows all else in advance.
+"""A lower bound on the cost of any policy that does not know the query rate, even if it knows all else in advance.
 
-Until the first maintenance after its commit, every query over the range of a file opens it: E in all at one query a
-commit, over all files. Later each file of the input is at some time rewritten, which costs its work w, or never, and
-then queries go on opening it: S in all. Whatever else a course does, at ``r`` queries a commit it costs
+Until the first maintenance after its commit, every query over the range of a file opens it: E in total at one query
+per commit, over all files. Later each file of the input is either rewritten at some time, at a cost of w, or never, and
+then queries keep opening it: S in total. Whatever else a course does, at ``r`` queries per commit it costs
 
     cost(r) ≥ r·E  +  Σ over files never rewritten · r·S  +  Σ over the others · w
 
-Who does not know whether the rate is ``r`` or ``R`` plays one course for both. Weigh its regrets, cost by the cheapest
-contender's L, by q and 1 − q: each file adds the less of its two terms, so that for each q
+A policy that does not know whether the rate is ``r`` or ``R`` takes one course for both. Weigh its regrets, its cost
+divided by the cheapest contender's L, by q and 1 − q: each file adds the smaller of its two terms, so for each q
 
     max(cost(r)/L(r), cost(R)/L(R))  ≥  a·E + Σ over files · min(a·S, b·w)
     a = q·r/L(r) + (1−q)·R/L(R)
     b = q/L(r) + (1−q)/L(R)
 
-By Yao's principle the same holds for the expected regret of a policy that draws lots.
+By Yao's principle the same holds for the expected regret of a randomized policy.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _SHARES = np.linspace(0, 1, 201)
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Scans that no policy spares; of each file those that a rewrite may spare, and the work of one."""
+    """Scans that no policy avoids; for each file, the scans that a rewrite may avoid and the cost of the rewrite."""
 
     early: float
     scans: Floats
     works: Floats
 
     def cost(self, scan: float, work: float) -> float:
-        """The least that any course costs where a scan and a rewrite are weighed so."""
+        """The minimum cost of any course with these weights for scans and rewrites."""
         return scan * self.early + float(np.minimum(scan * self.scans, work * self.works).sum())
 
     def bound(self, least: Mapping[float, float]) -> float:
-        """Least regret at the worst of two rates that look alike; ``least`` has the contenders' cost at both."""
+        """Least regret at the worse of two indistinguishable rates; ``least`` has the contenders' cost at both."""
         (r, low), (other, high) = least.items()
         return max(
             self.cost(q * r / low + (1 - q) * other / high, q / low + (1 - q) / high)
@@ -56,7 +56,7 @@ class Files:
 
 
 def files_of(ingest: Ingest) -> Files:
-    """All files of an input, played without maintenance."""
+    """All files of an input, simulated without maintenance."""
     a, world = ingest.arrivals, world_of(ingest.arrivals, upserts=ingest.upserts)
     weight, early, scans = looks(ingest), 0.0, np.zeros(int(a.edges[-1]))
     for commit in range(a.commits):
@@ -70,11 +70,11 @@ def files_of(ingest: Ingest) -> Files:
 
 
 def unknown(files: Files, least: Mapping[float, float]) -> float:
-    """Least regret at the worst of all rates where nothing is known of it."""
+    """Least regret at the worst of all rates if the rate is unknown."""
     return max(files.bound({r: least[r] for r in pair}) for pair in combinations(least, 2))
 
 
 def wrong_by_ten(files: Files, least: Mapping[float, float]) -> float:
-    """Least regret where what is known may be ten times too high or too low."""
+    """Least regret if the estimated rate may be ten times too high or too low."""
     pairs = [(r, other) for r, other in combinations(least, 2) if np.isclose(other / r, 100)]
     return max(files.bound({r: least[r] for r in pair}) for pair in pairs)

@@ -1,6 +1,6 @@
-"""Who maintains the tables of the benchmark: our policies, and what each format brings itself.
+"""The maintenance under test: lakekeeper's policies, and what each format provides.
 
-The formats' own are run as they come, and at their best: with cubes scaled, or with everything rewritten.
+The formats' own run with their defaults, and at their best: with scaled cubes, or with everything rewritten.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import lakekeeper as lk
 
 QUERIES = 10.0
-"""Point queries between two commits that ours are given, where their name says nothing else."""
+"""Point queries between two commits that our policies assume unless their name says otherwise."""
 _CUBES = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 
 
 @dataclass
 class Bench:
-    """A table under maintenance: its session and name, the target size of files in bytes, and the key's columns.
+    """A table under maintenance: its session and name, the target file size in bytes, and the key's columns.
 
     ``commits`` were made since it ``began``, in seconds of ``time.monotonic``.
     """
@@ -34,7 +34,7 @@ class Bench:
     began: float = field(default_factory=time.monotonic)
 
     def per_hour(self, queries: float) -> float:
-        """So many queries a commit, as queries an hour: at the pace of the commits so far."""
+        """That many queries per commit, as queries per hour, at the pace of the commits so far."""
         return queries * self.commits * 3600 / max(time.monotonic() - self.began, 1e-3)
 
 
@@ -43,7 +43,7 @@ Work = Callable[[Bench], object]
 
 @dataclass(frozen=True)
 class Contestant:
-    """``clause`` and ``properties`` go into CREATE TABLE, ``confs`` hold while it works."""
+    """``clause`` and ``properties`` go into CREATE TABLE, ``confs`` apply during its maintenance."""
 
     work: Work
     clause: str = ""
@@ -52,7 +52,7 @@ class Contestant:
 
 
 def contestants(format_: str, key: tuple[str, ...] = ("k",)) -> Mapping[str, Contestant]:
-    """All of one format by name; the first are ours. Curves are for keys of several columns."""
+    """All contestants of one format by name; ours come first. Curves are for keys of several columns."""
     ours = dict(_OURS)
     if len(key) > 1:
         ours["adaptive, hilbert"] = _policy("adaptive", layout="hilbert")
@@ -66,7 +66,7 @@ def _policy(name: str, queries: float = QUERIES, *, final: bool = False, layout:
         given = {
             "queries-per-hour": bench.per_hour(queries),
             "target-file-size-bytes": bench.target,
-            # 128 files of the target size in a group at most, as by default.
+            # At most 128 files of the target size in a group, as by default.
             "max-file-group-size-bytes": 128 * bench.target,
             "commit.quiet-window-ms": 0,
         }
@@ -102,7 +102,7 @@ def _delta(key: str) -> dict[str, Contestant]:
         return {f"{prefix}.minFileSize": target, f"{prefix}.maxFileSize": target}
 
     def cubes(target: int) -> Mapping[str, object]:
-        # 100 and 150 files of the target size, as the defaults are 100 and 150 of theirs
+        # 100 and 150 files of the target size, as the defaults are 100 and 150 of the default size
         return {
             **sizes(target),
             f"{_CUBES}.threshold": 100 * target,
@@ -146,7 +146,7 @@ def _iceberg(key: str) -> dict[str, Contestant]:
 
 @contextmanager
 def confs_of(spark: Any, confs: Mapping[str, object]) -> Iterator[None]:
-    """The session with these confs, and without them again."""
+    """Set these confs on the session, and restore them."""
     for key, value in confs.items():
         spark.conf.set(key, str(value))
     try:

@@ -1,6 +1,6 @@
-"""Courses on paper: one table of ``tests.bench.ingests`` under one kind of maintenance, and what that costs in all.
+"""Simulated courses: one table of ``tests.bench.ingests`` under one kind of maintenance, and its total cost.
 
-The planner that real runs use plays the table commit by commit; maintenance runs after each tenth.
+The planner of real runs is applied commit by commit; maintenance runs after each tenth.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.bench.upserts import world_of
 
 EVERY = 10
 _STEPS = 70
-"""How often a course is measured, at most."""
+"""The maximum number of measurements of a course."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """What one contender did to one table, in bytes where nothing else is said.
+    """The cost of one contender on one table, in bytes unless stated otherwise.
 
-    scans      cost of point queries, one for the mean time between two commits, over all the time
+    scans      cost of point queries, one per mean commit interval, over the whole time
     rewrites   cost of all merges
     """
 
@@ -41,7 +41,7 @@ class Course:
     seconds: float
 
     def cost(self, rate: float) -> float:
-        """In all, at ``rate`` queries a commit."""
+        """The total at ``rate`` queries per commit."""
         return rate * self.scans + self.rewrites
 
 
@@ -53,10 +53,10 @@ def commit_hours(ingest: Ingest) -> float:
 
 
 def looks(ingest: Ingest) -> dict[int, float]:
-    """After which commits queries are asked, and for how many mean times between two commits each look stands."""
+    """The commits after which queries are sampled, and how many mean commit intervals each sample represents."""
     a, gap_ms = ingest.arrivals, commit_hours(ingest) * 3_600_000
     step = max(1, (a.commits - a.present) // _STEPS)
-    while np.gcd(step, EVERY) > 1:  # at no fixed place between two maintenance runs
+    while np.gcd(step, EVERY) > 1:  # at no fixed offset between two maintenance runs
         step += 1
     found = range(a.present + step - 1, a.commits, step)
     return {t: (a.after(t) - a.after(max(t - step, a.present))) / gap_ms for t in found}
@@ -65,7 +65,7 @@ def looks(ingest: Ingest) -> dict[int, float]:
 def play(
     ingest: Ingest, policies: Sequence[Sequence[Policy]], options: Options, *, final: bool = False
 ) -> Course:
-    """One course; ``policies`` are asked one list after another, as the verbs of an automatic run are."""
+    """One course; the lists of ``policies`` run one after another, as the verbs of an automatic run do."""
     started = time.perf_counter()
     a, world = ingest.arrivals, world_of(ingest.arrivals, upserts=ingest.upserts)
     for commit in range(a.present):
@@ -94,7 +94,7 @@ def play(
 def _maintain(
     world: World, policies: Sequence[Policy], options: Options, commit: int, *, rounds: int
 ) -> tuple[int, int]:
-    """Bytes and files that were read for merges."""
+    """Bytes and number of files read for merges."""
     world.parts.clear()
     env = Env(now_ms=world.arrivals.after(commit), parts=world.parts)
     size = files = 0
@@ -111,7 +111,7 @@ def _maintain(
 
 
 def opened_by(world: World, points: Floats) -> Floats:
-    """Of each file, the share of the queries that open it; of a compound key, by the bounds of every column."""
+    """For each file, the share of the queries that open it; for a compound key, by the bounds of every column."""
     if not len(points):
         return np.zeros(len(world))
     if not world.arrivals.digits:

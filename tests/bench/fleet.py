@@ -2,10 +2,10 @@
 
     python -m tests.bench.fleet [tables] [files]
 
-The tables consist of metadata alone: whatever opened a data file would fail, and the table with it. Three passes run
-in a fresh process for each set of verbs. The first, as that of a cron job, loads its classes and reads each table's
-log; the later ones, as those of a service, read what is new, here nothing, and start no Spark job. The bound is 60 s
-on two cores for each of them. On a machine that does other work, CPU-seconds over two is the time without it.
+The tables consist of metadata only: opening a data file would fail, and the table with it. Three passes run in a fresh
+process for each set of verbs. The first, like a cron job, loads its classes and reads each table's log; the later ones,
+like a service, read only new commits, here none, and start no Spark job. The bound is 60 s on two cores for each pass.
+On a busy machine, CPU-seconds divided by two is the time on an idle one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZE, STEP = 128 << 20, 1_000
 
 
 def delta_log(root: Path, files: int) -> None:
-    """A table whose files are full, and do not overlap."""
+    """A table whose files are full and do not overlap."""
     fields = [{"name": "k", "type": "long", "nullable": True, "metadata": {}}]
     meta = {
         "id": root.name,
@@ -100,7 +100,7 @@ def iceberg_logs(catalog: str, warehouse: str, tables: int, files: int) -> None:
 
 
 def passes(home: Path, verbs: str, tables: int) -> int:
-    """Three passes in this process; the number of tables that were not idle, and of passes that broke a bound."""
+    """Three passes in this process; return the number of tables that were not idle, and of passes over a bound."""
     from lakekeeper.spark.session import local_session
 
     started = time.monotonic()
@@ -129,7 +129,7 @@ def passes(home: Path, verbs: str, tables: int) -> int:
 
 
 def main(tables: int, files: int) -> int:
-    """Make the tables and time passes over them; 1 if a table was not idle, or a pass broke the bound."""
+    """Create the tables and time passes over them; return 1 if a table was not idle, or a pass exceeded the bound."""
     home = Path(tempfile.mkdtemp(prefix="lakekeeper-fleet-"))
     started = time.monotonic()
     for number in range(tables // 2):

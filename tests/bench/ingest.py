@@ -1,24 +1,24 @@
-"""Real tables under a stream of commits: what each kind of maintenance rewrites, and what queries would then open.
+"""Real tables under a stream of commits: bytes that each kind of maintenance rewrites, and files that queries open.
 
     python -m tests.bench.ingest [--streams wide,late,…] [--formats delta,iceberg] [--policies adaptive,ZORDER,…]
         [--commits 60] [--files 2] [--file-mb 1] [--target-mb MB] [--every 10] [--json FILE]
 
 The six streams of `lakekeeper simulate`, or those of ``tests.bench.inputs``, are written once as Parquet; each
-contestant appends the same files to a table of its own and is called after each tenth commit, with the same target size
-for files (what one commit brings, unless it is given). The short horizon is the default; ``--commits 200 --files 1`` is
-a long one.
+contestant appends the same files to a table of its own and is called after each tenth commit, with the same target
+file size (the size of one commit, unless given). The short horizon is the default; ``--commits 200 --files 1`` is a
+long one.
 
-    rewritten    bytes of live files that maintenance took out, for each byte that was ingested
+    rewritten    bytes of live files that maintenance removed, per byte ingested
     point, 1 %   files that a query of one key, or of 1 % of the data, opens: from the bounds in the log, after every
                  commit, averaged over time; and MB of those files
-    deletes      files of deletes (Delta: deletion vectors) that a query of one key opens beside them
-    CPU          seconds for each MB rewritten: of the tasks that read data (merge), of all tasks (those that read logs
-                 too), of the whole JVM. The last table has them over all streams, against each format's own sort
-    memory       the most execution memory that the tasks of one stage took
-    largest      MB that one call rewrote at most
+    deletes      delete files (Delta: deletion vectors) that a query of one key opens besides
+    CPU          seconds per MB rewritten: of the tasks that read data (merge), of all tasks (including reads of logs),
+                 of the whole JVM. The last table has them over all streams, relative to each format's own sort
+    memory       the peak execution memory of the tasks of one stage
+    largest      the most MB that one call rewrote
 
-Before any figure counts, rows are compared with the input: by Spark (count, and a hash that no order changes), and by
-Arrow on the files that the log names.
+Before any figure counts, rows are compared with the input: by Spark (count, and an order-independent hash), and by
+Arrow on the files in the log.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Runner:
         return Bench(self.spark, name, target), DeltaLog(self.folder / "bench.db" / f"t{self.made}")
 
     def append(self, bench: Bench, parts: list[str], *, upserts: bool = False) -> None:
-        """One commit, one file for each part; with ``upserts`` its rows replace those of the same keys."""
+        """One commit, one file for each part; with ``upserts`` its rows replace those with the same keys."""
         bench.commits += 1
         frames = [self.spark.read.parquet(part).coalesce(1) for part in parts]
         whole = frames[0]
@@ -172,7 +172,7 @@ class Runner:
         whole.writeTo(bench.name).append()
 
     def _gate(self, bench: Bench, inputs: Inputs, live: Mapping[str, Live], what: str) -> None:
-        """Rows in the table are those of the input, for two readers; ends the program where they are not."""
+        """Two readers compare the table's rows with the input; a difference ends the program."""
         given = self.spark.read.parquet(str(inputs.folder / "*"))
         found = _hash(self.spark.table(bench.name))
         if inputs.upserts:
@@ -200,7 +200,7 @@ def _measure(probe: Probe, files: list[tuple[float, float, int]], commit: int) -
 
 
 def show(results: list[Result]) -> None:
-    """A table for each stream, and one of geometric means over the streams in which something moves."""
+    """A table for each stream, and one of geometric means over the streams that maintenance rewrites."""
     head = ["", "rewritten", "point", "p95", "deletes", "1 %", "point MB", "1 % MB", "merge s/MB", "task s/MB",
             "JVM s/MB", "memory MB", "largest MB", "files", "wall s"]  # fmt: skip
     right = frozenset(range(1, len(head)))
@@ -235,7 +235,7 @@ def _moving(results: list[Result]) -> list[str]:
 
 
 def _means(results: list[Result]) -> list[list[str]]:
-    """Bytes count as at least 0.01 for each byte ingested: a mean of ratios cannot hold a nothing."""
+    """Bytes count as at least 0.01 per byte ingested: a geometric mean cannot contain a zero."""
     rows = []
     for name in dict.fromkeys(r.name for r in results):
         mine = [r for r in results if r.name == name and r.stream in _moving(results)]
@@ -252,14 +252,14 @@ def _means(results: list[Result]) -> list[list[str]]:
 
 
 def _cpu(results: list[Result]) -> list[float | None]:
-    """Seconds of merging, of all tasks and of the JVM for each MB that was rewritten, over all of these."""
+    """Seconds of merging, of all tasks and of the JVM per MB rewritten, over all of these."""
     size = sum(r.rewritten for r in results) / MB
     names = ("merge_seconds", "task_seconds", "jvm_seconds")
     return [sum(getattr(r, n) for r in results) / size if size else None for n in names]
 
 
 def _shares(results: list[Result], sort: str) -> list[list[str]]:
-    """What a MB costs, to what it costs the format's own sort; nothing where that was not asked for."""
+    """The cost of a MB relative to the format's own sort; empty if that did not run."""
     native = _cpu([r for r in results if r.name == sort])
     rows = []
     for name in dict.fromkeys(r.name for r in results):
@@ -281,13 +281,13 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
         help="contestants by name, natives by a part of it, comma-separated; all without",
     )
     parser.add_argument("--commits", type=int, default=60)
-    parser.add_argument("--files", type=int, default=2, help="files of one commit")
+    parser.add_argument("--files", type=int, default=2, help="files in one commit")
     parser.add_argument("--file-mb", type=float, default=1.0)
     parser.add_argument(
-        "--target-mb", type=float, default=0.0, help="target size of files; 0: what a commit brings"
+        "--target-mb", type=float, default=0.0, help="target file size; 0: the size of a commit"
     )
     parser.add_argument("--every", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="all figures, too")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     return parser.parse_args(arguments)
 
 
@@ -328,7 +328,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _meant(name: str, words: list[str]) -> bool:
-    """Is a contestant asked for? A word means the one of that name, or ours no more than by their whole names."""
+    """Whether a contestant is selected: a word selects by name, and our own only by their full names."""
     ours = name.startswith("adaptive")
     return not words or any(word == name if ours else word in name for word in words)
 
@@ -336,7 +336,7 @@ def _meant(name: str, words: list[str]) -> bool:
 def _warm_up(
     runner: Runner, inputs: Inputs, format_: str, chosen: Mapping[str, Contestant], target: int
 ) -> None:
-    """A few commits by everybody: nobody pays for the JVM's first steps."""
+    """A few commits by every contestant, so that none pays for the JVM's warm-up."""
     few = replace(inputs, commits=min(inputs.commits, 4))
     for contestant in chosen.values():
         bench, _ = runner.table(format_, contestant, target)

@@ -1,9 +1,9 @@
-"""Tables under ingest, on paper, for the bench of regret: what is written, when, and where queries ask.
+"""Simulated tables under ingest for the regret bench: what is written, when, and which keys queries look up.
 
-Sizes, places and times are drawn once from a seed. Nothing here was chosen by what a policy makes of it: the second
-set, ``HELD_OUT``, has other seeds and other shapes, and figures are printed for both.
+Sizes, positions and times are drawn once from a seed. Nothing here was chosen by a policy's results: the second set,
+``HELD_OUT``, has other seeds and other shapes, and figures are printed for both.
 
-    ingest ─► arrivals, commit by commit (``core.streams``)     ask(t) ─► where point queries lie after commit t
+    ingest ─► arrivals, commit by commit (``core.streams``)     ask(t) ─► positions of point queries after commit t
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MIB = 1 << 20
 COMMITS = 500
 MINUTE_MS = 60_000
 QUERIES = 200
-_KEPT = 60_000  # keys that queries are drawn from
+_KEPT = 60_000  # keys that queries are sampled from
 
 
 @dataclass(frozen=True, eq=False)
 class Ingest:
     """One table: its arrivals, and the point queries after each commit.
 
-    place      the partition that all queries name, by its code; None where they ask for data as it lies
-    upserts    each commit brings an equality delete for its keys, too: rows of the keys ``0 … universe`` (see
+    place      the code of the partition that all queries filter on; None if queries are spread like the data
+    upserts    each commit also has an equality delete for its keys: rows of the keys ``0 … universe`` (see
                ``tests.bench.upserts``)
     """
 
@@ -41,7 +41,7 @@ class Ingest:
     _sample: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, commit: int) -> Floats:
-        """Positions of the point queries after a commit: at even shares of all data written so far."""
+        """Positions of the point queries after a commit: at even quantiles of all data written so far."""
         keys, block = self._kept()
         a = self.arrivals
         upto = int(np.searchsorted(block, a.edges[commit + 1]))
@@ -54,7 +54,7 @@ class Ingest:
         return np.asarray(there[(shares * len(there)).astype(np.int64)])
 
     def _kept(self) -> tuple[Floats, Ints]:
-        """Some keys of each block, as they come, and the number of its block."""
+        """Some keys of each block, in order, and the number of the block."""
         if not self._sample:
             keys = self.arrivals.keys
             if keys is None:
@@ -80,12 +80,12 @@ def arrivals_of(
     place: Ints | None = None,
     digits: tuple[int, ...] = (),
 ) -> Arrivals:
-    """Arrivals of B blocks with (B, K) keys, ``files`` in a commit unless ``edges`` say otherwise."""
+    """Arrivals of B blocks with (B, K) keys, ``files`` per commit unless ``edges`` are given."""
     keys = np.sort(keys, axis=1)
     n = len(keys)
     where = np.zeros(n, np.int64) if place is None else place
     if place is not None:
-        keys = keys + 2.0 * place[:, None]  # each partition on a stretch of its own
+        keys = keys + 2.0 * place[:, None]  # each partition in a range of its own
     return Arrivals(
         name="",
         edges=np.arange(0, n + 1, files, dtype=np.int64) if edges is None else edges,
@@ -103,7 +103,7 @@ def arrivals_of(
 
 
 def uneven(rng: np.random.Generator, commits: int) -> Ints:
-    """Times of commits: a minute apart on average, by chance, with eight hours of quiet after each sixteen."""
+    """Random commit times: a minute apart on average, with eight quiet hours after each sixteen."""
     at = np.cumsum(rng.exponential(MINUTE_MS, commits))
     return np.asarray(at + (at // (16 * 60 * MINUTE_MS)) * 8 * 60 * MINUTE_MS + MINUTE_MS, np.int64)
 
@@ -112,25 +112,25 @@ def uneven(rng: np.random.Generator, commits: int) -> Ints:
 
 
 def named(name: str, seed: int, commits: int = COMMITS) -> Arrivals:
-    """One of the six streams of ``lakekeeper simulate``, full files."""
+    """One of the six streams of ``lakekeeper simulate``, with full files."""
     return named_stream(name, commits, seed=seed)
 
 
 def wide(seed: int, size: int | Ints, commits: int = COMMITS, keys: int = 128) -> Arrivals:
-    """Each commit one file over the whole key."""
+    """Each commit is one file over the whole key."""
     rng = np.random.default_rng(seed)
     return arrivals_of(rng.random((commits, keys)), size, at_ms=uneven(rng, commits))
 
 
 def lognormal(seed: int, median: int, spread: float) -> Arrivals:
-    """Files over the whole key, of sizes that differ by chance."""
+    """Files over the whole key, of random sizes."""
     rng = np.random.default_rng(seed + 100)
     size = np.maximum(rng.lognormal(np.log(median), spread, COMMITS), 10_000).astype(np.int64)
     return wide(seed, np.minimum(size, 480 * MIB))
 
 
 def mixed(seed: int) -> Arrivals:
-    """Small files, and now and then one large load."""
+    """Small files, and occasionally one large load."""
     rng = np.random.default_rng(seed + 100)
     size = np.where(rng.random(COMMITS) < 0.02, 400 * MIB, MIB).astype(np.int64)
     return wide(seed, size)
@@ -146,7 +146,7 @@ def hot(seed: int, cold: int, low: float, high: float, commits: int = 300) -> Ar
 
 
 def drift(seed: int, width: float = 0.1) -> Arrivals:
-    """Commits cover a tenth of the key, at a place that wanders over it and back."""
+    """Commits cover a tenth of the key, at a position that moves over it and back."""
     rng = np.random.default_rng(seed)
     centre = 0.5 + 0.45 * np.sin(2 * np.pi * 2.5 * np.arange(COMMITS) / COMMITS)
     keys = centre[:, None] + width * (rng.random((COMMITS, 128)) - 0.5)
@@ -154,7 +154,7 @@ def drift(seed: int, width: float = 0.1) -> Arrivals:
 
 
 def zipf(seed: int, power: float, values: int = 2000) -> Arrivals:
-    """Few keys have most of the rows; the hot ones lie anywhere."""
+    """Few keys have most of the rows; the hot keys are anywhere."""
     rng = np.random.default_rng(seed)
     weight = np.arange(1, values + 1, dtype=np.float64) ** -power
     drawn = rng.choice(values, size=(COMMITS, 128), p=weight / weight.sum())
@@ -162,42 +162,42 @@ def zipf(seed: int, power: float, values: int = 2000) -> Arrivals:
 
 
 def compound(seed: int, digits: tuple[int, ...]) -> Arrivals:
-    """Wide commits under a key of several columns, of some tens of values each."""
+    """Wide commits under a key of several columns, with some tens of values each."""
     rng = np.random.default_rng(seed)
     ranks = rng.integers(0, int(np.prod(digits)), (COMMITS, 128)).astype(np.float64)
     return arrivals_of(ranks, digits=digits, at_ms=uneven(rng, COMMITS))
 
 
 def partitions(seed: int, count: int, files: int) -> Arrivals:
-    """A table of ``count`` partitions; each commit brings a file to some of them."""
+    """A table of ``count`` partitions; each commit adds a file to some of them."""
     rng = np.random.default_rng(seed)
     place = np.concatenate([rng.permutation(count)[:files] for _ in range(COMMITS)])
     return arrivals_of(rng.random((len(place), 32)), 32 * MIB, files=files, place=place)
 
 
 def resting(seed: int, commits: int, idle: int) -> Arrivals:
-    """A table that is written for a while, in overlapping stretches, and asked on for much longer."""
+    """A table that is written for a while, in overlapping ranges, and queried for much longer."""
     written = named_stream("windows", commits, seed=seed)
     edges = np.concatenate([written.edges, np.full(idle, written.edges[-1])])
     return replace(written, edges=edges)
 
 
 def small_in_order(seed: int, size: int, commits: int = 2 * COMMITS) -> Arrivals:
-    """Small files in the order of time."""
+    """Small files in time order."""
     rng = np.random.default_rng(seed)
     keys = (np.arange(commits)[:, None] + rng.random((commits, 32))) / commits
     return arrivals_of(keys, size, at_ms=uneven(rng, commits))
 
 
 def loads(seed: int, files: int, every: int) -> Arrivals:
-    """A load of many files over the whole key, once in a while."""
+    """A load of many files over the whole key, occasionally."""
     rng = np.random.default_rng(seed)
     edges = files * -(-np.arange(COMMITS + 1) // every)
     return arrivals_of(rng.random((int(edges[-1]), 64)), edges=edges)
 
 
 def reversed_time(seed: int) -> Arrivals:
-    """History filled in backwards, with rows that are late."""
+    """History backfilled in reverse order, with late rows."""
     forward = named("late", seed)
     if forward.keys is None:
         raise AssertionError("named streams have keys")
@@ -213,10 +213,10 @@ def two_tenants(seed: int) -> Arrivals:
 
 
 def upserts(seed: int, size: int, commits: int = COMMITS) -> Arrivals:
-    """A table of 40 full files in the order of its key; each commit brings rows for keys that are in it already."""
+    """A table of 40 full files in the order of its key; each commit has rows for existing keys."""
     rng = np.random.default_rng(seed)
     base = (np.arange(40)[:, None] + (np.arange(512) + 0.5) / 512) / 40
-    few = 512 * size // (128 * MIB)  # as many keys of a file are kept as there are bytes in it
+    few = 512 * size // (128 * MIB)  # the sampled keys of a file are proportional to its bytes
     fresh = np.full((commits, 512), np.nan)
     fresh[:, :few] = np.sort(rng.choice(base.ravel(), (commits, few)), axis=1)
     edges = np.concatenate([[0], 40 + np.arange(commits + 1)])
@@ -260,7 +260,7 @@ INGESTS: Mapping[str, Callable[[], Ingest]] = MappingProxyType(
         "upserts": _plain("upserts", lambda: upserts(14, 8 * MIB), upserts=True),
     }
 )
-"""What the bench reports on."""
+"""The streams that the bench reports on."""
 
 HELD_OUT: Mapping[str, Callable[[], Ingest]] = MappingProxyType(
     _listed({f"{name}, seed 5": _named(name, 5) for name in ("wide", "late", "windows")})
@@ -285,6 +285,6 @@ HELD_OUT: Mapping[str, Callable[[], Ingest]] = MappingProxyType(
         "upserts of 2 MiB": _plain("upserts of 2 MiB", lambda: upserts(34, 2 * MIB), upserts=True),
     }
 )
-"""What it also reports on, apart."""
+"""The further streams, reported separately."""
 
 ALL: Mapping[str, Callable[[], Ingest]] = MappingProxyType({**INGESTS, **HELD_OUT})

@@ -2,7 +2,7 @@
 
 folder/commit-0000/part-0.parquet   k double, id bigint, payload string      one file of one commit
 
-Beside the named streams there are two with a load before the first commit that counts:
+Besides the named streams there are two with a load before the first counted commit:
 
     hot range    200 files in the order of the key; all commits fall into a hundredth of it
     upserts      40 files with each key once; a commit has new rows for some of these keys
@@ -23,15 +23,15 @@ from lakekeeper.core.simulation.commit_streams import Arrivals, named_stream
 from lakekeeper.core.units import Floats
 from tests.bench.ingests import arrivals_of
 
-ROW_BYTES = 84  # of a file: a double, a bigint, 64 random digits
-_ASKED = 128  # keys of a file that queries are drawn from
+ROW_BYTES = 84  # in a file: a double, a bigint, 64 random digits
+_ASKED = 128  # keys of a file that queries are sampled from
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A stream on disk; ``arrivals`` has a sample of its keys, to draw queries from.
+    """A stream on disk; ``arrivals`` has a sample of its keys, from which queries are drawn.
 
-    With ``upserts`` a commit replaces the rows that have its keys.
+    With ``upserts`` a commit replaces the rows with its keys.
     """
 
     folder: Path
@@ -66,7 +66,7 @@ def _upserts(rng: np.random.Generator, commits: int, count: int) -> tuple[Floats
 LOADED: Mapping[str, Callable[[np.random.Generator, int, int], tuple[Floats, int]]] = MappingProxyType(
     {"hot range": _hot_range, "upserts": _upserts}
 )
-"""Streams with a load: the keys of its files and of each commit's file after it, and how many files it has."""
+"""Streams with a load: the keys of its files and of each later commit's file, and the number of its files."""
 
 
 def _arrivals(stream: str, commits: int, files: int, file_bytes: int, count: int) -> Arrivals:
@@ -80,7 +80,7 @@ def _arrivals(stream: str, commits: int, files: int, file_bytes: int, count: int
 
 
 def write_inputs(folder: Path, stream: str, commits: int, files: int, file_bytes: int) -> Inputs:
-    """Write a named stream as files of about ``file_bytes``, rows in no order."""
+    """Write a named stream as files of about ``file_bytes``, with unsorted rows."""
     count = max(_ASKED, file_bytes // ROW_BYTES)
     arrivals = _arrivals(stream, commits, files, file_bytes, count)
     keys = arrivals.keys
@@ -110,7 +110,7 @@ def write_inputs(folder: Path, stream: str, commits: int, files: int, file_bytes
 def fingerprint(
     k: np.ndarray[tuple[int], np.dtype[np.float64]], ids: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> int:
-    """A number that does not depend on the order of the rows: one that is lost, doubled or mixed up changes it."""
+    """A number independent of row order: a row that is lost, doubled or changed changes it."""
     mixed = k.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids.astype(np.uint64) * np.uint64(
         0xBF58476D1CE4E5B9
     )

@@ -1,12 +1,12 @@
-"""TPC-H's lineitem as it would come in: in order of the receipt date, clustered by ship date, or by part and ship date.
+"""TPC-H's lineitem as it would arrive: in order of the receipt date, clustered by ship date, or by part and ship date.
 
     python -m tests.bench.lineitem [--scale 0.1] [--commits 60] [--formats delta,iceberg] [--keys shipdate,partkey]
         [--policies adaptive,ZORDER,…] [--every 10]
 
-``shipdate``: a line is received 1 to 30 days after it was shipped, so that commits are in order of time, with jitter.
-``partkey``: the key is (partkey, shipdate), of which every commit covers all. Files that a query would open, averaged
-over time: of 1 % of the ship dates, of 1 % of the parts, and of a tenth of both. Rows are compared at the end, by two
-readers. Needs the program tpchgen-cli (python -m pip install tpchgen-cli, or the group `bench`).
+``shipdate``: a line is received 1 to 30 days after it was shipped, so commits are in time order, with jitter.
+``partkey``: the key is (partkey, shipdate), which every commit covers entirely. Shown are the files that a query opens,
+averaged over time: for 1 % of the ship dates, 1 % of the parts, and a tenth of both. Two readers compare the rows at
+the end. Needs the program tpchgen-cli (python -m pip install tpchgen-cli, or the group `bench`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _QUERIES = 200
 
 @dataclass(frozen=True)
 class Lines:
-    """The table in commits; ``parts`` and ``days`` are the two columns, row by row, in the order of arrival."""
+    """The table in commits; ``parts`` and ``days`` are the two columns, row by row, in arrival order."""
 
     folder: Path
     commits: int
@@ -55,7 +55,7 @@ class Lines:
 
 
 def generate(folder: Path, scale: float, commits: int) -> Lines:
-    """Make lineitem, and write it in ``commits`` files in order of the receipt date."""
+    """Generate lineitem, and write it in ``commits`` files in order of the receipt date."""
     rows = plain(pq.read_table(lineitem(folder, scale))).sort_by(
         [(n, "ascending") for n in ("l_receiptdate", "l_orderkey", "l_linenumber")]
     )
@@ -77,7 +77,7 @@ def generate(folder: Path, scale: float, commits: int) -> Lines:
 
 
 class Questions:
-    """Boxes over (part, day), drawn from the rows that are there; files that each would open."""
+    """Boxes over (part, day), sampled from the existing rows; the files that each would open."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
@@ -99,7 +99,7 @@ class Questions:
 
 
 def _ranges(column: npt.NDArray[np.float64], share: float) -> list[tuple[float, float]]:
-    """Ranges that hold so much of the sorted column, at even places."""
+    """Ranges that hold this share of the sorted column, evenly spaced."""
     width = max(1, int(share * len(column)))
     first = np.linspace(0, len(column) - width, _QUERIES).astype(np.int64)
     return list(zip(column[first].tolist(), column[first + width - 1].tolist(), strict=True))
@@ -114,7 +114,7 @@ def _opened(lo: Any, hi: Any, parts: list[tuple[float, float]], days: list[tuple
 
 
 def _create(spark: Any, lines: Lines, format_: str, one: Contestant, bench: Bench) -> list[str]:
-    """An empty table; the names of its columns."""
+    """Create an empty table; return the names of its columns."""
     frame = spark.read.parquet(lines.file(0))
     ddl = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema.fields)
     properties = "TBLPROPERTIES ('write.parquet.compression-codec'='snappy')" if format_ == "iceberg" else ""
@@ -129,7 +129,7 @@ def _append(spark: Any, lines: Lines, bench: Bench, commit: int) -> None:
 
 
 def _warm_up(spark: Any, lines: Lines, format_: str, one: Contestant, bench: Bench) -> None:
-    """A few commits and a call that are not counted: nobody pays for the JVM's first steps."""
+    """A few uncounted commits and a call, so that no contestant pays for the JVM's warm-up."""
     _create(spark, lines, format_, one, bench)
     for commit in range(min(4, lines.commits)):
         _append(spark, lines, bench, commit)
@@ -191,7 +191,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--keys", default=",".join(KEYS))
     parser.add_argument(
-        "--policies", default="", help="parts of contestants' names, comma-separated; all without"
+        "--policies", default="", help="parts of contestants' names, comma-separated; default: all"
     )
     given = parser.parse_args(arguments)
     words = [w for w in given.policies.split(",") if w]

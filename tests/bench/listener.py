@@ -3,12 +3,12 @@
     python -m tests.bench.listener [--rounds 12] [--points 40] [--scans 3]
 
 A block is a number of point queries and of scans with an aggregation, on a Delta and on an Iceberg table of the same
-rows, warm. Blocks run with the listeners attached (A) and without (B) in turns, ABBA, so that drift counts for both.
-Two figures are shown:
+rows, warm. Blocks alternate with (A) and without (B) the listeners, ABBA, so that drift affects both. Two figures are
+shown:
 
-paired      CPU of JVM and Python, and wall time, of each A over the B next to it: the median, and the middle half
-measured    CPU of the threads that run the listeners: that of Spark's bus which calls them, less its own work in the
-            blocks B, and those of Python that py4j calls; as a share of all CPU of the blocks B
+paired      CPU of JVM and Python, and wall time, of each A relative to the adjacent B: the median, and the middle half
+measured    CPU of the threads that run the listeners: the thread of Spark's bus that calls them, minus its own work in
+            the blocks B, and the Python threads that py4j calls; as a share of all CPU of the blocks B
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUS = "spark-listener-group-shared"
 
 @dataclass(frozen=True)
 class Block:
-    """One block: seconds of the clock, of all CPU, and of the threads of the listeners (JVM, Python)."""
+    """One block: wall seconds, all CPU seconds, and those of the listener threads (JVM, Python)."""
 
     wall: float
     used: float
@@ -55,7 +55,7 @@ class Bench:
         self._threads = spark._jvm.java.lang.management.ManagementFactory.getThreadMXBean()
         self._tables = (f"delta.`{root}/delta`", "ice.db.t")
         self._next = 0
-        self._sampling = Sampling()  # past the queries that are all read when the warm-up ends
+        self._sampling = Sampling()  # after the warm-up, past the queries that are always read
         rows = spark.range(0, ROWS, 1, FILES).selectExpr(
             "id", "id % 1000 AS k", "sha1(cast(id AS STRING)) AS v"
         )
@@ -108,11 +108,11 @@ class Bench:
 
 
 def _ignored(_text: str) -> None:
-    """What was written starts no pass here."""
+    """Writes start no pass here."""
 
 
 def _others() -> float:
-    """CPU of all threads of this process but the one that runs the queries."""
+    """CPU of all threads of this process except the one that runs the queries."""
     own, total = threading.get_native_id(), 0
     for task in Path("/proc/self/task").iterdir():
         if int(task.name) != own:

@@ -1,4 +1,4 @@
-"""Live files of a table and their bounds, from the log as it grows: without Spark, and without lakekeeper."""
+"""Live files of a table and their bounds, from the growing log: without Spark, and without lakekeeper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True)
 class Live:
-    """One live file; bounds of the columns asked for, dates as days; ``deletes`` files of deletes apply to it."""
+    """One live file; bounds of the requested columns, dates as days; the number of delete files that apply to it."""
 
     path: str
     lo: tuple[float, ...]
@@ -117,11 +117,11 @@ class IcebergLog:
 
 
 _FILE_PATH = 2147483546
-"""Id of the column of a position delete file that names the data file (Iceberg's reserved field ids)."""
+"""Id of the column of a position delete file that holds the data file's path (a reserved field id of Iceberg)."""
 
 
 def _referenced(delete: Any) -> str:
-    """The data file that a position delete file is for: its bounds name one where deletes are kept by file."""
+    """The data file of a position delete file: with file granularity, its bounds contain just one."""
     low, high = (bounds[_FILE_PATH] for bounds in (delete.lower_bounds, delete.upper_bounds))
     if low != high:
         raise SystemExit(f"{delete.file_path}: deletes of several data files")
@@ -129,7 +129,7 @@ def _referenced(delete: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    """Numbers as they are, dates as days."""
+    """Numbers unchanged, dates as days."""
     if value is None:
         raise SystemExit("a file without statistics of the key: nothing could be compared")
     day = date.fromisoformat(value) if isinstance(value, str) else value

@@ -1,10 +1,10 @@
-"""What a byte costs to merge: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
+"""The cost of merging a byte: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
 
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
 
 All merge the same rows: ten files of six columns, by one BIGINT key of random values. Core-seconds are the CPU of the
-driver, the JVM and all Python workers. Each contestant first merges a small table three times. DuckDB and
-Polars take part if they are installed.
+driver, the JVM and all Python workers. Each contestant first merges a small table three times. DuckDB and Polars run
+if they are installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import lakekeeper as lk
 from lakekeeper.core.text.formatting import table as page
 from tests.bench.processes import Cpu, cpu, peak_of_workers_mb
 
-FILES, ROW_BYTES = 10, 29  # bytes of a row, compressed
+FILES, ROW_BYTES = 10, 29  # compressed bytes per row
 WARM_UPS = 3
 
 
@@ -156,7 +156,7 @@ _PATHS = (("by rows", "spark"), ("by columns", "auto"))
 
 
 def alone() -> list[tuple[str, Callable[[Sequence[str], Path], int]]]:
-    """Columnar engines without Spark, as far as they are installed: read, sort, write."""
+    """Columnar engines without Spark, if installed: read, sort, write."""
     found: list[tuple[str, Callable[[Sequence[str], Path], int]]] = []
     if importlib.util.find_spec("duckdb"):
         found.append(("DuckDB", _duckdb))
@@ -166,7 +166,7 @@ def alone() -> list[tuple[str, Callable[[Sequence[str], Path], int]]]:
 
 
 def _duckdb(paths: Sequence[str], out: Path) -> int:
-    import duckdb  # installed for this bench alone
+    import duckdb  # installed for this bench only
 
     shutil.rmtree(out, ignore_errors=True)
     duckdb.sql(
@@ -176,7 +176,7 @@ def _duckdb(paths: Sequence[str], out: Path) -> int:
 
 
 def _polars(paths: Sequence[str], out: Path) -> int:
-    import polars as pl  # installed for this bench alone
+    import polars as pl  # installed for this bench only
 
     pl.read_parquet(list(paths)).sort("k").write_parquet(f"{out}.parquet", compression="zstd")
     return 1
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--inputs", default="unsorted,sorted")
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--memory", default="3g", help="of the driver")
+    parser.add_argument("--memory", default="3g", help="memory of the driver")
     given = parser.parse_args()
     from lakekeeper.spark.session import local_session
 

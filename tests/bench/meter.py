@@ -1,7 +1,7 @@
-"""What a stretch of work costs a session: CPU of its tasks, CPU of its JVM, and the memory that its tasks took.
+"""The cost of some work in a session: CPU of its tasks, CPU of its JVM, and the memory of its tasks.
 
-Tasks either read a table's files (sampling, sorting and writing included) or its log: the first is what merging costs,
-the second what it costs to look, also where there is nothing to merge. Iceberg's own procedures look in the driver.
+Tasks either read a table's files (sampling, sorting and writing included) or its log: the first is the cost of merging,
+the second the cost of planning, even if there is nothing to merge. Iceberg's own procedures plan in the driver.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 from tests.bench.processes import cpu
 
-# How plans name the reading of data files. That of logs: DeltaLogFileIndex, Delta Table State, ice.db.t.entries.
+# How plans name scans of data files. Scans of logs: DeltaLogFileIndex, Delta Table State, ice.db.t.entries.
 _DATA = ("TahoeBatchFileIndex", "IcebergStagedScan")
 
 
 @dataclass
 class Meter:
-    """Sums over all stretches.
+    """Sums over all measured blocks.
 
     task_seconds   CPU of the tasks (executorCpuTime) and of their Python workers, in which columnar merges run
-    merge_seconds  CPU of those tasks whose SQL execution reads data files of a table, and of Python workers
+    merge_seconds  CPU of the tasks whose SQL execution reads data files of a table, and of Python workers
     jvm_seconds    CPU of the whole JVM: planning, commits, compilation and garbage collection too
-    peak_bytes     the most execution memory that the tasks of one stage took at their peaks
+    peak_bytes     the peak execution memory of the tasks of one stage
     """
 
     spark: Any
@@ -39,7 +39,7 @@ class Meter:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Measure what happens inside."""
+        """Measure the block."""
         self._stages()
         before = cpu()
         yield

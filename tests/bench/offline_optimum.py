@@ -1,14 +1,14 @@
 """The exact optimum on streams where every commit is one block over the whole key: a lower bound for every policy.
 
-Components are what lies over one another: a fresh commit is one, and so is the sorted run that a merge of the newest
-components leaves. What lies below adds its price to each commit, whatever is done above it. So with ``n`` commits to
-come, of which the lowest component holds the first ``m`` when it is last merged,
+The table is a stack of components: a fresh commit is one, and so is the sorted run that a merge of the newest
+components leaves. Each lower component adds its price to each commit, whatever happens above it. So with ``n`` commits
+to come, of which the lowest component holds the first ``m`` when it is last merged,
 
     G(n) = min over m of  G(m - 1) + m·[m > 1] + price·(n - m + 1) + G(n - m)
 
-is the least of (commits' worth rewritten + price × depth summed over time), knowing the future. Own derivation;
-``tests/bench/test_offline_optimum.py`` tries all ways to merge on small cases. Where maintenance only comes
-every so often, m > 1 must end on such a commit, and G depends on where in the interval it begins.
+is the minimum of (commits' worth rewritten + price × depth summed over time), knowing the future. Own derivation;
+``tests/bench/test_offline_optimum.py`` tries all possible merges on small cases. If maintenance runs only after every
+n-th commit, m > 1 must end on such a commit, and G depends on the offset in the interval at which it begins.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PRICES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """At ``price``: rewritten bytes per byte ingested, and mean depth, of the cheapest course."""
+    """The cheapest course at ``price``: rewritten bytes per byte ingested, and mean depth."""
 
     price: float
     rewritten: float
     depth: float
 
     def ratio(self, rewritten: float, depth: float) -> float:
-        """How many times the optimum's cost another course has, at this price."""
+        """The cost of another course relative to the optimum's, at this price."""
         return (rewritten + self.price * depth) / (self.rewritten + self.price * self.depth)
 
 
@@ -52,9 +52,9 @@ def optimum(commits: int, prices: Sequence[float] = PRICES, *, every: int = 1) -
 
 
 def courses(commits: int, prices: Sequence[float], *, every: int = 1) -> tuple[Floats, Floats]:
-    """Per price and number of commits from 0 on, commits' worth rewritten, and depth summed, of the cheapest course."""
+    """For each price and number of commits from 0: commits' worth rewritten and summed depth of the cheapest course."""
     price = np.asarray(prices, dtype=np.float64)[:, None, None]
-    # Per price, place in the interval, and commits to come.
+    # By price, offset in the interval, and commits to come.
     rewritten, depth = (np.zeros((len(prices), every, commits + 1)) for _ in range(2))
     start, of_price = np.arange(every)[:, None], np.arange(len(prices))[:, None]
     for n in range(1, commits + 1):
@@ -69,9 +69,9 @@ def courses(commits: int, prices: Sequence[float], *, every: int = 1) -> tuple[F
 
 
 def _ways(n: int, every: int) -> tuple[Ints, Floats]:
-    """Per place in the interval, what m may be with ``n`` commits to come, and what a merge of that many costs.
+    """For each offset in the interval: the possible m with ``n`` commits to come, and the cost of merging that many.
 
-    A place that has fewer ways than another repeats m = 1, the commit that is left alone.
+    An offset with fewer possible m than another repeats m = 1, the commit that is not merged.
     """
     start = np.arange(every)[:, None]
     m = np.arange(0, n // every + 2)[None, :] * every - start
@@ -81,6 +81,6 @@ def _ways(n: int, every: int) -> tuple[Ints, Floats]:
 
 
 def nearest_optimum(rewritten: float, depth: float, commits: int, *, every: int = 1) -> tuple[float, Optimum]:
-    """(ratio, optimum) at the price at which this course comes nearest to it."""
+    """(ratio, optimum) at the price at which this course is nearest to it."""
     candidates = [(found.ratio(rewritten, depth), found) for found in optimum(commits, every=every)]
     return min(candidates, key=lambda pair: pair[0])

@@ -1,8 +1,8 @@
 """How planning scales: CPU seconds and memory at 10⁶ blocks in the core, and at 10⁵ real log entries per format.
 
-    python tests/bench/plan_scale.py [core] [delta] [iceberg]
+python tests/bench/plan_scale.py [core] [delta] [iceberg]
 
-The logs are made without writing data files: planning must not open one.
+The logs are written without data files: planning must not open one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def blocks_of(count: int, depth: int, kind: str = "int") -> Snapshot:
 
 
 def cpu(work: Any, rounds: int = 3) -> float:
-    """The least CPU seconds of a few rounds, of this one thread."""
+    """The minimum CPU seconds of a few rounds, of this thread."""
     taken = []
     for _ in range(rounds):
         start = time.thread_time()
@@ -108,7 +108,7 @@ def core() -> None:
 
 
 def adaptive(snapshot: Snapshot, depth: int) -> None:
-    """The default policy, all overlap due: from the snapshot to what ``t.plan()`` returns, and its text."""
+    """The default policy with all overlap due: from the snapshot to the result of ``t.plan()``, and its text."""
     options = resolve({"queries-per-hour": 1_000_000})
 
     def bare() -> Plan:
@@ -120,7 +120,7 @@ def adaptive(snapshot: Snapshot, depth: int) -> None:
     for what, work in (("plan", bare), ("plan, explained", whole), ("and printed", lambda: str(whole()))):
         taken = []
         for _ in range(3):
-            fresh = replace(snapshot)  # what a plan ranks is kept with its snapshot
+            fresh = replace(snapshot)  # a plan's ranks are cached with its snapshot
             taken.append(cpu(work, 1))
         print(f"  adaptive, {depth:>2} deep, {what:<15} {min(taken):.3f} s CPU (bound 2 s)")
     print(f"    {len(whole().tasks):,} groups of {whole().input_files:,} blocks")
@@ -241,7 +241,7 @@ def real_metadata(formats: list[str]) -> None:
 
 
 def _jvm_peak() -> float:
-    """Peak resident memory of the Java child, in MB."""
+    """Peak resident memory of the Java child process, in MB."""
     peaks = [0.0]
     for status in Path("/proc").glob("[0-9]*/status"):
         try:

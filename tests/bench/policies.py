@@ -1,13 +1,13 @@
-"""Policies on paper tables: bytes rewritten against files that queries open, ours and others', stream by stream.
+"""Policies on simulated tables: bytes rewritten against files that queries open, ours and others', stream by stream.
 
     python -m tests.bench.policies [--quick] [--commits 500] [--seeds 3] [--every 10] [--policies adaptive,ranges …]
 
-Every commit brings one file of the target size; every policy is asked at the same commits, through the planner that
-real runs use. Cells are bytes rewritten per byte ingested @ files opened by a query of one key, averaged over time.
-The second table has geometric means over the streams but ``time``, on which whoever looks at ranges rewrites nothing.
-The last lines compare courses on the wide stream, asked after every commit, with the exact offline optimum: at the
-price of a scan at which each comes nearest to it, for all commits; and ours at the price that they were given, as the
-mean of the ratios at each end from the 100th commit on. No one knows the end but the optimum.
+Every commit adds one file of the target size; every policy plans at the same commits, through the planner of real runs.
+Cells are bytes rewritten per byte ingested @ files opened by a query of one key, averaged over time. The second table
+has geometric means over the streams except ``time``, on which a policy that compares ranges rewrites nothing. The last
+lines compare courses on the wide stream, planned after every commit, with the exact offline optimum: at the scan price
+at which each is nearest to it, for all commits; and ours at their configured price, as the mean of the ratios at each
+end from the 100th commit on. Only the optimum knows the end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOVING = tuple(name for name in STREAMS if name != "time")
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy with its options; ``final`` asks it until nothing is left; ``queries`` a commit that it is given."""
+    """A policy with its options; ``final`` repeats it until nothing is left; it is given ``queries`` per commit."""
 
     policy: Callable[[], Policy]
     options: Options
@@ -53,7 +53,7 @@ class Contender:
 
 
 def contenders() -> dict[str, Contender]:
-    """All of them by the name in the table; the first is the baseline."""
+    """All contenders by their name in the table; the first is the baseline."""
     plain, whole = resolve(), resolve(_WHOLE)
     return {
         "full sort": Contender(lambda: FULL, whole),
@@ -75,7 +75,7 @@ def contenders() -> dict[str, Contender]:
 def compare(
     chosen: Mapping[str, Contender], streams: tuple[str, ...], commits: int, seeds: int, every: int
 ) -> dict[tuple[str, str], list[SimulationReport]]:
-    """Reports by contender and stream, one a seed."""
+    """Reports by contender and stream, one for each seed."""
     found: dict[tuple[str, str], list[SimulationReport]] = {}
     for stream in streams:
         for seed in range(seeds):
@@ -94,7 +94,7 @@ def mean(reports: list[SimulationReport], what: str) -> float:
 def geometric(
     found: Mapping[tuple[str, str], list[SimulationReport]], name: str, against: str, what: str
 ) -> float:
-    """Geometric mean over the streams of ``name``'s figure by that of ``against``; nothing counts as a thousandth."""
+    """Geometric mean over the streams of ``name``'s figure relative to ``against``'s; zero counts as a thousandth."""
     ratios = [
         mean(found[name, stream], what) / mean(found[against, stream], what)
         for stream in _MOVING
@@ -104,7 +104,7 @@ def geometric(
 
 
 def show(found: Mapping[tuple[str, str], list[SimulationReport]], chosen: Mapping[str, Contender]) -> None:
-    """Both tables."""
+    """Print both tables."""
     streams = [name for name in STREAMS if any(stream == name for _, stream in found)]
     rows: list[list[str]] = [["policy", *streams, "p95 on jitter"]]
     for name in chosen:
@@ -129,8 +129,10 @@ def show(found: Mapping[tuple[str, str], list[SimulationReport]], chosen: Mappin
 
 
 def against_optimum(chosen: Mapping[str, Contender], commits: int, seeds: int) -> None:
-    """Ratios of cost to the exact optimum, the worst of the seeds; maintenance after every commit."""
-    print(f"\nwide, {commits} commits, asked after every commit: times the cost of the exact offline optimum")
+    """Cost ratios to the exact optimum, the worst of the seeds; maintenance after every commit."""
+    print(
+        f"\nwide, {commits} commits, planned after every commit: times the cost of the exact offline optimum"
+    )
     for name, one in chosen.items():
         played = [course(one, named_stream("wide", commits, seed=s)) for s in range(seeds)]
         means = [(float(rewritten.sum()) / commits, float(depth.mean())) for rewritten, depth in played]
@@ -143,7 +145,7 @@ def against_optimum(chosen: Mapping[str, Contender], commits: int, seeds: int) -
 
 
 def course(one: Contender, arrivals: Arrivals) -> tuple[Floats, Floats]:
-    """After each commit, commits' worth rewritten then, and files that a point query opens."""
+    """After each commit: commits' worth rewritten, and files that a point query opens."""
     world, policy = World.empty(arrivals), one.policy()
     if arrivals.keys is None:
         raise AssertionError("named streams have keys")
@@ -166,13 +168,13 @@ def course(one: Contender, arrivals: Arrivals) -> tuple[Floats, Floats]:
 
 
 def price_of(queries: float) -> float:
-    """What so many queries a commit pay for one more file of the target size, in rewrites of it."""
+    """The price that this many queries per commit set for one more file of the target size, in rewrites of it."""
     size, c = resolve().files.target_bytes, DEFAULTS
     return queries * (c.open_bytes + c.column_share * size) / (c.rewrite * size + c.open_bytes)
 
 
 def anytime(price: float, rewritten: Floats, depth: Floats) -> float:
-    """Cost by the optimum's, the mean over all ends from the 100th commit on."""
+    """Cost relative to the optimum's, the mean over all ends from the 100th commit on."""
     best = courses(len(depth), [price])
     ours, least = np.cumsum(rewritten + price * depth), best[0][0] + price * best[1][0]
     return float((ours / least[1:])[_FIRST_END - 1 :].mean())

@@ -1,15 +1,15 @@
-"""How well files per query are predicted: against what Spark says it read, on real tables of both formats.
+"""How well files per query are predicted: against the files that Spark reports, on real tables of both formats.
 
     python -m tests.bench.prediction [--formats delta,iceberg] [--streams wide,nulls,…] [--commits 60] [--file-mb 0.25]
 
 The streams of the ingest benchmark, and three more made of ``wide`` (``SHAPES``): eight partitions, a key of which a
 third is NULL, and a Hilbert curve over two columns. The default policy maintains them after each tenth commit. Before
-the last maintenance, queries are observed, a plan is made for them and carried out; then the same queries run again.
+the last maintenance, queries are observed, and a plan is made for them and executed; then the same queries run again.
 Three predictions are compared with the scans' own metrics ("number of files read", "result data files"):
 
     now        each query on the table as it is, from the bounds of its files
-    after      the mean over the queries once the plan is carried out, as the plan said before it was
-    no log     the mean of the 1 % ranges on the table as it is, by a plan that knew no query
+    after      the mean over the queries after the plan is executed, as the plan predicted it
+    no log     the mean of the 1 % ranges on the table as it is, by a plan without a workload
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SPREAD = "(xxhash64(id) & 1048575) / 1048576D"
 
 @dataclass(frozen=True)
 class Shape:
-    """A table made of the rows of a stream, and what is asked of it.
+    """A table made of the rows of a stream, and its queries.
 
     columns     SQL of its columns, over those of the input
     clause      of CREATE TABLE
-    key, layout   what it is clustered by
-    asked       WHERE clauses, which the queries take in turn; "{row}" is a condition for one key, "{range}" and
+    key, layout   how it is clustered
+    ``asked``   WHERE clauses, which the queries use in turn; "{row}" is a condition for one key, "{range}" and
                 "{tenth}" for 1 % and 10 % of the keys, and "{n}" the number of the query
-    no_query    those of them that are as queries are taken to be where no workload is known, by number
+    no_query    numbers of the clauses that match the queries assumed without a workload
     """
 
     stream: str
@@ -90,7 +90,7 @@ SHAPES = {
 
 
 def ask(spark: Any, table: str, shape: Shape, keys: np.ndarray, seed: int) -> None:
-    """The queries of a shape, each around a row, as the data lies."""
+    """The queries of a shape, each around a row, spread like the data."""
     rng = np.random.default_rng(seed)
 
     def between(at: int, around: int) -> str:
@@ -116,7 +116,7 @@ def seen(table: lk.Table, after: int) -> tuple[Scan, ...]:
 
 
 def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options: Mapping[str, Any]) -> str:
-    """A table that all commits came to, maintained after each tenth but the last; its name."""
+    """A table that received all commits, maintained after each tenth except the last; return its name."""
     spark = runner.spark
     runner.made += 1
     name = f"{'ice' if provider == 'iceberg' else 'spark_catalog'}.bench.t{runner.made}"

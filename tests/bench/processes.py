@@ -1,4 +1,4 @@
-"""CPU and memory of the processes of a session: this driver, its JVM, and the Python workers below it."""
+"""CPU and memory of the processes of a session: the driver, its JVM, and the Python workers below it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cpu:
 
 
 def cpu() -> Cpu:
-    """What all processes of the session have used so far."""
+    """CPU used by all processes of the session so far."""
     used = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
     for pid in _tree():
         kind = "driver" if pid == os.getpid() else "jvm" if _name(pid) == "java" else "workers"
@@ -36,12 +36,12 @@ def cpu() -> Cpu:
 
 
 def peak_of_workers_mb() -> int:
-    """The most memory that one Python worker has held so far."""
+    """The peak memory of a single Python worker so far."""
     return max([0, *(_peak_mb(pid) for pid in _tree()[1:] if _name(pid).startswith("python"))])
 
 
 def peak_mb() -> tuple[int, int]:
-    """The most memory that this driver and its JVM have held so far."""
+    """The peak memory of this driver and its JVM so far."""
     return _peak_mb(os.getpid()), max([0, *(_peak_mb(pid) for pid in _tree()[1:] if _name(pid) == "java")])
 
 

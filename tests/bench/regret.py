@@ -1,23 +1,23 @@
-"""Regret: what the default policy costs in all, against the best that one could have chosen in hindsight.
+"""Regret: the total cost of the default policy, relative to the best choice in hindsight.
 
     python -m tests.bench.regret [--held-out] [--streams wide,late,…] [--jobs 2]
 
-The planner that real runs use plays every table of ``tests.bench.ingests`` commit by commit on paper; maintenance runs
-after each tenth. A course costs, by the project's one cost model (``core.costs``),
+The planner of real runs simulates every table of ``tests.bench.ingests`` commit by commit; maintenance runs after each
+tenth. A course costs, by the project's cost model (``core.costs``),
 
-    scans       Σ over time · queries a commit · Σ over the files that a point query opens (O + φ·bytes + its deletes)
+    scans       Σ over time · queries per commit · Σ over the files that a point query opens (O + φ·bytes + its deletes)
     rewrites    Σ over merges · (ρ·bytes + O·files)
 
-and is compared at 0.1, 1, 10 and 100 point queries a commit with the cheapest of five contenders: ``universal``,
-``ranges`` and ``peaks`` (asked until nothing is left), ``full``, and nothing at all; where rows are deleted, each with
-and without ``deletes``. What holds a group's size back is lifted for ``full`` and ``universal``: a sort is a sort.
-The default runs with default options, but for the rate:
+and is compared at 0.1, 1, 10 and 100 point queries per commit with the cheapest of five contenders: ``universal``,
+``ranges`` and ``peaks`` (repeated until nothing is left), ``full``, and no maintenance; if rows are deleted, each with
+and without ``deletes``. ``full`` and ``universal`` have no limit on a group's size, so that they sort everything. The
+default runs with default options, except the rate:
 
     known        ``queries-per-hour`` is the true rate
-    unknown      it is not set, and so 60 an hour whatever the truth
-    ×10, ÷10     it is wrong by ten either way
+    unknown      it is not set, so the default of 60 per hour applies
+    ×10, ÷10     it is wrong by a factor of ten
 
-The second table has what no policy can stay under that does not know the rate (``tests.bench.bounds``).
+The second table has the lower bound for a policy that does not know the rate (``tests.bench.bounds``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Job:
-    """One course to play: ``rate`` is what the default takes the queries a commit to be."""
+    """One course to simulate; ``rate`` is the number of queries per commit that the default assumes."""
 
     stream: str
     who: str
@@ -66,7 +66,7 @@ class Job:
 
 
 def run(job: Job) -> Course:
-    """Play one job."""
+    """Simulate one job."""
     ingest = ALL[job.stream]()
     if job.who == DEFAULT:
         options = resolve({"queries-per-hour": job.rate / commit_hours(ingest)} if job.rate else {})
@@ -78,7 +78,7 @@ def run(job: Job) -> Course:
 
 
 def jobs_of(stream: str, rates: Sequence[float]) -> Iterator[Job]:
-    """All courses of one table; those that take longest come first."""
+    """All courses of one table; the longest come first."""
     ingest = ALL[stream]()
     for name in CONTENDERS:
         yield Job(stream, name)
@@ -90,13 +90,13 @@ def jobs_of(stream: str, rates: Sequence[float]) -> Iterator[Job]:
 
 
 def files_of_stream(stream: str) -> Files:
-    """What a bound on all policies needs to know of one table."""
+    """The input of the bound on all policies for one table."""
     return files_of(ALL[stream]())
 
 
 @dataclass(frozen=True)
 class Regret:
-    """The default's cost at one rate, by what it took the rate to be, over the cheapest contender's."""
+    """The default's cost at one rate, by its assumed rate, relative to the cheapest contender's."""
 
     stream: str
     rate: float
@@ -122,7 +122,7 @@ def regrets(found: Mapping[Job, Course]) -> list[Regret]:
 
 
 def _ten(rate: float, way: int = 1) -> float:
-    """A rate wrong by ten."""
+    """A rate wrong by a factor of ten."""
     return float(f"{rate * 10.0**way:.6g}")
 
 
@@ -132,7 +132,7 @@ def summary(values: Sequence[float]) -> str:
 
 
 def show(found: Mapping[Job, Course]) -> None:
-    """The table, the figures behind it, and the summary."""
+    """Print the table, the figures behind it, and the summary."""
     rows = [
         ["stream", "queries", "known", "unknown", "×10", "÷10", "best", "WA @ files", "default's WA @ files"]
     ]
@@ -150,7 +150,7 @@ def show(found: Mapping[Job, Course]) -> None:
 
 
 def show_bounds(found: Mapping[Job, Course], files: Mapping[str, Files]) -> None:
-    """Per stream the default's worst regret without the true rate, and what no policy can stay under."""
+    """For each stream, the default's worst regret without the true rate, and the lower bound for any policy."""
     rows = [["stream", "unknown", "at least", "wrong by ten", "at least"]]
     told = regrets(found)
     for stream, each in files.items():

@@ -1,13 +1,13 @@
-"""What a race costs: replaying against redoing, few lost rows against many rows, and a stream of deletes.
+"""The cost of a race: replay against rewrite, few lost rows against many rows, and a stream of deletes.
 
     python -m tests.bench.replay [cost] [points] [stream] [--rows N,N] [--calls N] [--kinds delta,iceberg-v3]
 
-``cost``    one recluster for each kind, wall seconds of the rewrite and of the replay that a DELETE of 1 % of the rows
-            in its last moment makes necessary, and their ratio
+``cost``    one recluster for each kind: wall seconds of the rewrite, of the replay of a DELETE of 1 % of the rows just
+            before its commit, and their ratio
 ``points``  seconds of the replay of five deleted rows, for tables of two sizes, and their ratio
-``stream``  a user deletes five random rows again and again; the same number of calls of the format's own rewrite and of
-            ours: how many landed, and how many of the user's statements failed, with idle cores and with busy ones
-            (``--who native,ours,lk.sql``: in the last case, the user's statements go through ``lakekeeper.sql``)
+``stream``  a user repeatedly deletes five random rows; the same number of calls of the format's own rewrite and of
+            ours: how many landed, and how many of the user's statements failed, with idle and with busy cores
+            (``--who native,ours,lk.sql``: in the last case, the user's statements run through ``lakekeeper.sql``)
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import lakekeeper as lk
 
 KINDS = ("delta", "delta-row-ids", "iceberg-v2", "iceberg-v3")
 _FILES = 20
-_FEW = 5  # rows of one small delete
-_BEFORE = 3  # statements of a user before the first call
+_FEW = 5  # rows in one small delete
+_BEFORE = 3  # a user's statements before the first call
 
 
 @dataclass
@@ -62,14 +62,14 @@ class Lake:
             "timestamp_micros(id * 1000003) AS c", "cast(id % 100000 / 100 AS decimal(18,2)) AS d",
             "concat('city-', id % 4000) AS e",
         ).writeTo(name).append()  # fmt: skip
-        lk.table(self.spark, name).cluster_by("k", native=not iceberg)  # OPTIMIZE goes by a native key
+        lk.table(self.spark, name).cluster_by("k", native=not iceberg)  # OPTIMIZE uses a native key
         return name
 
     def drop(self, name: str) -> None:
         self.spark.sql(f"DROP TABLE {name}{' PURGE' if self.kind.startswith('iceberg') else ''}")
 
     def native(self, name: str) -> None:
-        """The format's own rewrite of everything, sorted by the key."""
+        """The format's own rewrite of the whole table, sorted by the key."""
         if self.kind.startswith("iceberg"):
             catalog, _, rest = name.partition(".")
             self.spark.sql(
@@ -77,10 +77,10 @@ class Lake:
                 "sort_order => 'k', options => map('rewrite-all', 'true'))"
             ).collect()
         else:
-            self.spark.sql(f"OPTIMIZE {name} FULL").collect()  # the key is the table's own, so no ZORDER BY
+            self.spark.sql(f"OPTIMIZE {name} FULL").collect()  # the table has a native key, so no ZORDER BY
 
     def deletes_of(self, seed: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """DELETE statements of a few random rows each, for a table named ``{t}``, with the ids that they mean."""
+        """DELETE statements of a few random rows each, for a table named ``{t}``, with the ids of these rows."""
         ids = random.Random(seed)
         while True:
             some = tuple(sorted(ids.sample(range(self.rows), _FEW)))
@@ -89,7 +89,7 @@ class Lake:
 
 @dataclass(frozen=True)
 class Raced:
-    """One recluster that a DELETE in its last moment made replay: seconds of the rewrite, the replay and the commit."""
+    """One recluster with a replay for a DELETE just before its commit: seconds of rewrite, replay and commit."""
 
     rewrite: float
     replay: float
@@ -98,7 +98,7 @@ class Raced:
 
 
 def raced(lake: Lake, name: str, where: str) -> Raced:
-    """Recluster all of a table while somebody deletes; the rows are counted afterwards."""
+    """Recluster a table during a concurrent delete; the rows are counted afterwards."""
     times: dict[str, float] = {}
 
     def observe(phase: str, info: Mapping[str, Any]) -> None:
@@ -144,7 +144,7 @@ def points(lake: Lake, times: int) -> tuple[float, float]:
 
 @dataclass
 class User:
-    """Somebody who deletes rows every ``pause`` seconds until told to stop; failures are counted by class."""
+    """A user who deletes rows every ``pause`` seconds until stopped; failures are counted by class."""
 
     statements: Iterator[tuple[str, tuple[int, ...]]]
     delete: Callable[[str], object]
@@ -182,7 +182,7 @@ class User:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many processes that take all the CPU they get."""
+    """Run ``count`` processes that use all the CPU they get."""
     command = [sys.executable, "-c", "while True: pass"]
     started = [subprocess.Popen(command) for _ in range(processes)]
     try:
@@ -204,7 +204,7 @@ def stream(lake: Lake, who: str, calls: int, pause: float, others: int) -> str:
     with ExitStack() as stack:
         stack.enter_context(busy(others))
         stack.enter_context(user.running())
-        while len(user.seconds) < _BEFORE:  # a stream that goes on, not one that begins with the call
+        while len(user.seconds) < _BEFORE:  # a stream in progress, not one that begins with the call
             time.sleep(0.01)
         for _ in range(calls):
             start = time.monotonic()
@@ -238,7 +238,7 @@ def main(arguments: list[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", default=["cost", "points", "stream"])
-    parser.add_argument("--rows", default="", help="of the tables; two numbers for points and stream")
+    parser.add_argument("--rows", default="", help="rows of the tables; two numbers for points and stream")
     parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--pauses", default="1.0,0.3", help="seconds between the user's statements")
     parser.add_argument("--busy", default="0,2", help="numbers of other processes that take CPU")
@@ -271,7 +271,7 @@ def _costs(spark: Any, kinds: list[str], sizes: list[int]) -> None:
     print(f"{'kind':<14} {'rewrite s':>9} {'replay s':>9} {'ratio':>7} {'deleted rows':>12}", flush=True)
     for kind in kinds:
         for rows in sizes:
-            cost(Lake(spark, kind, rows // 20))  # warms the JVM up, for the rewrite as well
+            cost(Lake(spark, kind, rows // 20))  # warms up the JVM, for the rewrite too
             print(cost(Lake(spark, kind, rows)), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What others do, as policies of the paper table: only to compare with."""
+"""Other tools' choices of files, as policies for the simulated tables: for comparison only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakekeeper.core.planning.policy import Env
 class Cubes:
     """Delta's liquid clustering: new files and cubes still under ``least`` files' worth fill cubes of 1.5 times that.
 
-    It never looks at ranges or depth. A block's level is used for the number of its cube.
+    It ignores ranges and depth. A block's level holds the number of its cube.
     """
 
     least: float = 100.0
@@ -45,7 +45,7 @@ class Cubes:
 
 @dataclass(frozen=True)
 class SortAll:
-    """Iceberg's rewrite-all sort: everything, in groups of ``most`` files' worth, in the order of the files."""
+    """Iceberg's rewrite-all sort: everything, in groups of ``most`` files' worth, in file order."""
 
     most: float = 100.0
     name: str = "rewrite-all"
@@ -59,7 +59,7 @@ class SortAll:
 
 
 def _bins(at: Index, size: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> list[Index]:
-    """Consecutive groups of at most so many files' worth."""
+    """Consecutive groups of at most this many files' worth."""
     bins: list[list[int]] = [[]]
     filled = 0.0
     for i, worth in zip(at.tolist(), size[at].tolist(), strict=True):

@@ -1,9 +1,9 @@
-"""What a call costs on a table of a few megabytes, beside the native call that does the same.
+"""The cost of a call on a table of a few megabytes, beside the equivalent native call.
 
     python -m tests.bench.small_calls [--formats delta,iceberg] [--verbs recluster,compact,merge_deletes] [--runs 5]
 
 The table has twelve files of 20,000 rows that all span the key; for ``merge_deletes`` a hundredth of its rows are
-deleted by deletion vectors or position deletes. Both take turns on the same state, warm. Shown are medians: wall
+deleted by deletion vectors or position deletes. Both run in turn on the same state, warm. Shown are medians: wall
 seconds, core-seconds of the driver, the JVM and the Python workers, and Spark jobs.
 """
 

@@ -1,10 +1,10 @@
-"""Maintenance beside a writer that never rests: does each call end with its work done?
+"""Maintenance beside a writer that never pauses: does each call finish its work?
 
     python -m tests.bench.steady [--kinds delta,jdbc,rest] [--seconds 120] [--every 1.0] [--rows 200000]
 
-A writer appends a hundred rows ``every`` second, as a stream does, and deletes one row in every fifth commit. Beside it
-the verbs run in turn until the time is over. Shown for each verb: calls, those that ended with their work done, the
-median and the longest call in seconds, retries, and what went wrong. The rows are counted at the end.
+A writer appends a hundred rows each ``every`` seconds, as a stream does, and deletes one row in every fifth commit.
+Beside it the verbs run in turn until the time is up. Shown for each verb: calls, those that finished their work, the
+median and the longest call in seconds, retries, and errors. The rows are counted at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOW: dict[str, Any] = {
 
 @dataclass
 class Writer:
-    """Appends and deletes until it is stopped; ``rows`` is what the table holds by its account."""
+    """Appends and deletes until it is stopped; ``rows`` is the expected number of rows."""
 
     spark: Any
     table: str
@@ -79,7 +79,7 @@ class Writer:
     def _run(self, statement: str, rows: int) -> None:
         try:
             self.spark.sql(statement).collect()
-        except Exception as error:  # counted; the bench goes on
+        except Exception as error:  # counted; the bench continues
             self.failed.append(reason(error)[:160])
             return
         self.commits += 1
@@ -104,7 +104,7 @@ class Seen:
 
 
 def verbs(table: lk.Table) -> Iterator[tuple[str, Callable[[int], Any]]]:
-    """Each verb as a call; it is given its number, and returns a report."""
+    """Each verb as a call; it receives its number, and returns a report."""
     yield "recluster", lambda _: table.recluster("k", policy="full", options={"depth-threshold": 1})
     yield "compact", lambda _: table.compact(options={"min-input-files": 2})
     yield "delete", lambda n: table.delete(f"id = {n}")
@@ -113,7 +113,7 @@ def verbs(table: lk.Table) -> Iterator[tuple[str, Callable[[int], Any]]]:
 
 
 def finished(report: Any) -> str:
-    """Why a call has not done its work; empty where it has."""
+    """Why a call did not finish its work; empty if it did."""
     groups = [g for g in getattr(report, "groups", ()) if g.status not in ("committed", "skipped")]
     if groups:
         return f"{groups[0].status}: {groups[0].detail}"
@@ -142,7 +142,7 @@ def beside(
                     writer.rows -= (
                         int(getattr(report, "deleted_rows_count", 0) or 0) if verb == "delete" else 0
                     )
-                except Exception as error:  # counted; the bench goes on
+                except Exception as error:  # counted; the bench continues
                     why = f"{type(error).__name__}: {error}"
                 one.seconds.append(time.monotonic() - began)
                 one.done += not why

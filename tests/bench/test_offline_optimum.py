@@ -1,4 +1,4 @@
-"""The exact optimum against all ways to merge that there are."""
+"""The exact optimum against all possible merges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.offline_optimum import courses, nearest_optimum, optimum
 
 
 def _cheapest(commits: int, price: float, every: int) -> float:
-    """Cost of the cheapest course, by trying every merge of newest components after every commit."""
+    """Cost of the cheapest course, by trying every merge of the newest components after every commit."""
 
     @cache
     def after(number: int, components: tuple[int, ...]) -> float:
@@ -35,7 +35,7 @@ def test_no_course_is_cheaper_and_one_is_as_cheap(price: float, every: int) -> N
 
 def test_a_longer_horizon_without_maintenance_is_as_deep_as_its_interval() -> None:
     found = optimum(90, [0.1, 20.0], every=90)
-    assert [o.rewritten for o in found] == [0.0, 1.0], "at the very end a merge saves one look at 89 files"
+    assert [o.rewritten for o in found] == [0.0, 1.0], "at the very end a merge saves one scan of 89 files"
     assert found[0].depth == pytest.approx(45.5)
 
 
@@ -52,7 +52,7 @@ def test_nothing_beats_the_optimum_at_any_price() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 4])
-def test_the_optimum_of_each_shorter_course_comes_with_that_of_a_long_one(every: int) -> None:
+def test_a_long_course_includes_the_optimum_of_each_shorter_one(every: int) -> None:
     rewritten, depth = courses(40, [0.5], every=every)
     for commits in (1, 7, 40):
         short = optimum(commits, [0.5], every=every)[0]

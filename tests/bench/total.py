@@ -1,15 +1,15 @@
-"""What maintenance brings in total, after LST-Bench: the CPU of appends, deletes, maintenance and queries, summed.
+"""The total benefit of maintenance, after LST-Bench: the summed CPU of appends, deletes, maintenance and queries.
 
     python -m tests.bench.total [--scale 1] [--rounds 20] [--arrivals generated,receipt] [--formats delta,iceberg]
         [--engines lakekeeper,ZORDER,…] [--sets 1,10,100] [--every 2] [--target-mb 16]
 
 TPC-H's lineitem arrives in rounds of two appends, a delete of a thousandth of the orders and eleven queries, as
 generated or by receipt date (``tests/bench/tpch.py``); maintenance runs after each ``every`` rounds, by ship date. One
-set of queries a round is run, and its CPU is counted 1, 10 and 100 times. ``lakekeeper`` is run once for each of these
-rates, and once without the rate. Every answer is compared with that of the first engine. Needs tpchgen-cli
-(the group ``bench``). A run of all engines at scale 1 takes hours; ``--engines`` and ``--formats`` pick a slice.
+query set runs per round, and its CPU counts 1, 10 and 100 times. ``lakekeeper`` runs once for each of these rates, and
+once without the rate. Every answer is compared with that of the first engine. Needs tpchgen-cli (the group ``bench``).
+A run of all engines at scale 1 takes hours; ``--engines`` and ``--formats`` pick a slice.
 
-Core-seconds of the driver, the JVM and the Python workers; ``best`` is the total over the lowest total of the table.
+Core-seconds of the driver, the JVM and the Python workers; ``best`` is the total divided by the table's lowest total.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _PROPERTIES = {
     "iceberg": "'format-version'='2', 'write.delete.mode'='merge-on-read'",
 }
 _WARM_UP_ROUNDS = 4
-_DEFAULT_TARGET = 512 << 20  # of Iceberg
+_DEFAULT_TARGET = 512 << 20  # Iceberg's
 Answers = list[list[tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How a table is maintained; ``sets`` are those for which its totals hold, None for all."""
+    """How a table is maintained; ``sets`` are the numbers of query sets that its totals are for, None for all."""
 
     name: str
     work: Callable[[Bench], object]
@@ -90,12 +90,12 @@ def _ours(sets: int | None, *, deletes: bool) -> Engine:
 
 
 def _native(one: Contestant) -> Callable[[Bench], object]:
-    """Its call; Iceberg's procedures are given their default target where none is asked for."""
+    """The format's own call; Iceberg's procedures get their default target unless one is given."""
     return lambda bench: one.work(replace(bench, target=bench.target or _DEFAULT_TARGET))
 
 
 def engines(format_: str, sets: list[int]) -> list[Engine]:
-    """Doing nothing first: its answers are the ones that all are compared with."""
+    """No maintenance first: its answers are those that all others are compared with."""
     natives = contestants(format_, (KEY,))
     found = [Engine("nothing", lambda _: None)]
     for name in _NATIVE[format_]:
@@ -107,7 +107,7 @@ def engines(format_: str, sets: list[int]) -> list[Engine]:
 
 
 def play(bench: Bench, format_: str, engine: Engine, rows: Stream, every: int) -> tuple[Spent, Answers]:
-    """All rounds; what they took, and the answers."""
+    """All rounds; their cost, and the answers."""
     spark, spent, answers = bench.spark, Spent(), []
     columns = spark.read.parquet(rows.files(0)[0]).schema
     ddl = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns.fields)
@@ -135,7 +135,7 @@ def play(bench: Bench, format_: str, engine: Engine, rows: Stream, every: int) -
 
 
 def compare(spark: Any, format_: str, rows: Stream, warm: Stream, given: argparse.Namespace) -> str:
-    """The table of one format and one order of arrival."""
+    """The table of one format and one arrival order."""
     sets, words = [int(n) for n in given.sets.split(",")], [w for w in given.engines.split(",") if w]
     target = int(given.target_mb * 1e6)
     catalog = "ice" if format_ == "iceberg" else "spark_catalog"
@@ -181,9 +181,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--arrivals", default=",".join(ARRIVALS))
     parser.add_argument("--formats", default="delta,iceberg")
-    parser.add_argument("--engines", default="", help="parts of engines' names; all without")
-    parser.add_argument("--sets", default="1,10,100", help="sets of queries a round")
-    parser.add_argument("--every", type=int, default=2, help="rounds from one maintenance to the next")
+    parser.add_argument("--engines", default="", help="parts of engines' names; default: all")
+    parser.add_argument("--sets", default="1,10,100", help="query sets per round")
+    parser.add_argument("--every", type=int, default=2, help="rounds between two maintenance runs")
     parser.add_argument("--target-mb", type=float, default=16.0, help="0 for each engine's own default")
     given = parser.parse_args(arguments)
     from lakekeeper.spark.session import local_session

@@ -3,8 +3,8 @@
     round 1             round 2
     A A D q q … q       A A D q q … q        A append   D delete of a thousandth of the orders   q one of eleven queries
 
-Each round asks Q1, Q6, Q12, Q14 and Q15, as far as they read lineitem, two days, two weeks and two orders. All choices
-are drawn from what has arrived, with one seed: every engine sees the same statements.
+Each round queries Q1, Q6, Q12, Q14 and Q15, the parts that read lineitem, and two days, two weeks and two orders. All
+choices are drawn from the rows so far, with one seed: every engine runs the same statements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 ARRIVALS = ("generated", "receipt")
 APPENDS = 2
-_DELETED = 0.001  # of the orders that have arrived, as TPC-H's RF2
+_DELETED = 0.001  # share of the orders so far, as in TPC-H's RF2
 _EPOCH = date(1970, 1, 1)
 _REVENUE = "sum(l_extendedprice * (1 - l_discount))"
 
@@ -53,9 +53,9 @@ def plain(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Stream:
-    """The rows in the order of arrival, in ``rounds * APPENDS`` files of one size.
+    """The rows in arrival order, in ``rounds * APPENDS`` files of one size.
 
-    days, orders   ship date (days since the epoch) and order key of each row, in that order
+    days, orders: ship date (days since the epoch) and order key of each row, in that order
     """
 
     folder: Path
@@ -64,7 +64,7 @@ class Stream:
     orders: npt.NDArray[np.int64]
 
     def files(self, round_: int) -> list[str]:
-        """The files that are appended in a round, from 0."""
+        """The files that a round appends, from 0."""
         return [
             str(self.folder / f"{n:04d}.parquet") for n in range(APPENDS * round_, APPENDS * (round_ + 1))
         ]

@@ -1,11 +1,11 @@
-"""Upserts on paper, as Flink writes them to Iceberg: each commit brings rows, and an equality delete for their keys.
+"""Simulated upserts, as Flink writes them to Iceberg: each commit has rows, and an equality delete for their keys.
 
     commit 1   base files             |---------|---------|---------|
-    commit 2   rows of some keys        ·   ·     ·    ·     ·  ·      and a delete that applies to all that is older
+    commit 2   rows of some keys        ·   ·     ·    ·     ·  ·      and a delete that applies to all older rows
     commit 3   …
 
-A merge at a commit has applied every delete up to it, so none of these applies to its outputs; a row whose key was
-upserted later is gone from them. Each reader of an older block opens every delete that may apply to it.
+A merge at a commit has applied every delete up to it, so none of these applies to its outputs, and they lack rows whose
+key was upserted later. Each reader of an older block opens every delete that may apply to it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lakekeeper.core.simulation.commit_streams import Arrivals
 from lakekeeper.core.simulation.simulated_table import Made, World
 from lakekeeper.core.units import Floats, Ints
 
-KEY_BYTES = 16  # of one row of an equality delete
-ROW_BYTES = 1024  # of one row of the table
+KEY_BYTES = 16  # per row of an equality delete
+ROW_BYTES = 1024  # per row of the table
 
 
 @dataclass(slots=True, eq=False)
 class UpsertWorld(World):
-    """A world in which ``seq`` says of each block with which commit it came: only later deletes apply to it."""
+    """A world in which ``seq`` is the commit that added each block: only later deletes apply to it."""
 
     seq: dict[int, int] = field(default_factory=dict)
     upserted: dict[float, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class UpsertWorld(World):
         for number in range(first, self.numbered):
             self.seq[number] = commit
         for i in range(len(self.keys) - (self.numbered - first), len(self.keys)):
-            self.keys[i] = self.keys[i][~np.isnan(self.keys[i])]  # files of fewer keys are filled up with NaN
+            self.keys[i] = self.keys[i][~np.isnan(self.keys[i])]  # files with fewer keys are padded with NaN
             if commit >= self.arrivals.present:
                 self.upserted.update(dict.fromkeys(self.keys[i].tolist(), commit))
         return size
@@ -47,7 +47,7 @@ class UpsertWorld(World):
     def columns(self, key: ClusterKey) -> dict[str, Any]:
         columns = super(UpsertWorld, self).columns(key)
         a, seq = self.arrivals, self._seqs(np.arange(len(self)))
-        size = np.zeros(a.commits + 1, np.int64)  # rows that the deletes up to a commit name, summed
+        size = np.zeros(a.commits + 1, np.int64)  # cumulative rows in the deletes up to a commit
         rows = [
             int(a.bytes[a.edges[t] : a.edges[t + 1]].sum()) // ROW_BYTES for t in range(a.present, a.commits)
         ]
@@ -106,5 +106,5 @@ class UpsertWorld(World):
 
 
 def world_of(arrivals: Arrivals, *, upserts: bool) -> World:
-    """An empty paper table for these arrivals."""
+    """An empty simulated table for these arrivals."""
     return UpsertWorld.empty(arrivals) if upserts else World.empty(arrivals)

@@ -1,11 +1,11 @@
-"""What a vacuum costs as a table grows: the same 1,000 dead files among 10⁴, 10⁵ and 10⁶ live ones, and the natives'.
+"""The cost of a vacuum as a table grows: the same 1,000 dead files among 10⁴, 10⁵ and 10⁶ live ones; and the natives.
 
     python -m tests.bench.vacuum [--sizes 10000,100000,1000000] [--formats delta,iceberg] [--natives]
 
-Live files stand in the log only, unless ``--natives`` asks for the formats' own vacuums: these list, so files are put
-on the disk for them (empty ones). Dead files are always there. For each size a warm-up vacuum with dead files of its
-own comes first. Seconds are wall seconds and CPU seconds of driver and JVM together; memory is what the JVM had live
-at most after a collection, and what Python allocated at most.
+Live files exist in the log only, except with ``--natives``, the formats' own vacuums: these list, so (empty) files are
+written for them. Dead files always exist. Each size begins with a warm-up vacuum with dead files of its own. Seconds
+are wall seconds and CPU seconds of driver and JVM together; memory is the JVM's peak of live memory after a collection,
+and Python's peak of allocated memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Cost:
-    """What one call took."""
+    """The cost of one call."""
 
     name: str
     live: int
@@ -73,7 +73,7 @@ def _remove(path: str, size: int, at: float) -> str:
 
 @dataclass
 class DeltaBench:
-    """A Delta table made by hand; every commit is 30 days old and a bit younger than the one before."""
+    """A Delta table written by hand; every commit is about 30 days old, each slightly younger than the previous one."""
 
     spark: Any
     root: Path
@@ -99,7 +99,7 @@ class DeltaBench:
         if on_disk:
             for i in range(self.live):
                 (self.root / _name(i)).touch()
-        # Readers, ours among them, start from a checkpoint, as on any real table of that size.
+        # Readers, including ours, start from a checkpoint, as on any real table of that size.
         jvm = self.spark._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, str(self.root))
         log.checkpoint(
@@ -107,7 +107,7 @@ class DeltaBench:
         )
 
     def kill(self, batch: int) -> None:
-        """One commit that adds files, one that removes them."""
+        """One commit that adds files, and one that removes them."""
         names = [f"dead-{batch}-{i:05d}.parquet" for i in range(DEAD)]
         old = _now() - 20 * _DAY
         for name in names:
@@ -123,7 +123,7 @@ class DeltaBench:
         return self.root / "_delta_log" / f"{version:020d}.json"
 
     def _commit(self, lines: list[str]) -> None:
-        while self._file(self.version).exists():  # the native VACUUM makes commits of its own
+        while self._file(self.version).exists():  # the native VACUUM commits, too
             self.version += 1
         at = self._at()
         info = json.dumps({"commitInfo": {"timestamp": int(at * 1000), "operation": "WRITE"}})
@@ -131,7 +131,7 @@ class DeltaBench:
         with path.open("w") as out:
             out.writelines(f"{line}\n" for line in [info, *lines])
         os.utime(path, (at, at))
-        # As Delta's own writers leave it: what the table is, without reading its state.
+        # As Delta's own writers leave it: the table's totals, without a read of its state.
         known = {"tableSizeBytes": self.live << 20, "numFiles": self.live, "numMetadata": 1, "numProtocol": 1}
         summary = known | {"metadata": self.meta, "protocol": _PROTOCOL}
         path.with_suffix(".crc").write_text(json.dumps(summary))
@@ -158,7 +158,7 @@ class DeltaBench:
 
 @dataclass
 class IcebergBench:
-    """An Iceberg table whose live files are appended through pyiceberg, 50,000 to a commit."""
+    """An Iceberg table whose live files are appended through pyiceberg, 50,000 per commit."""
 
     spark: Any
     root: Path
@@ -184,7 +184,7 @@ class IcebergBench:
                 self._path(f"live-{i:08d}.parquet").touch()
 
     def kill(self, batch: int) -> None:
-        """One append, and one commit that takes the same files out again."""
+        """One append, and one commit that removes the same files."""
         names = [f"dead-{batch}-{i:05d}.parquet" for i in range(DEAD)]
         for name in names:
             self._path(name).write_bytes(b"x" * 1000)
@@ -224,7 +224,7 @@ class IcebergBench:
                     equality_ids=None,
                     key_metadata=None,
                 )
-                file._spec_id = 0  # which pyiceberg's own writers set
+                file._spec_id = 0  # pyiceberg's own writers set this
                 append.append_data_file(file)
                 files.append(file)
         return files
@@ -240,7 +240,7 @@ class IcebergBench:
         def act() -> object:
             self.spark.sql(
                 f"REFRESH TABLE {self.name}"
-            )  # the session remembers it as it was before others committed
+            )  # the session caches it from before the other commits
             return self.spark.sql(call).collect()
 
         return {"expire_snapshots": act}
@@ -260,7 +260,7 @@ class IcebergBench:
 
 @contextmanager
 def costs(spark: Any, name: str, live: int, into: list[Cost]) -> Iterator[Cost]:
-    """Measure what happens inside."""
+    """Measure the block."""
     pid = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
     cost = Cost(name, live, 0.0, 0.0, 0.0, 0)
     tracemalloc.start()
@@ -278,13 +278,11 @@ def _cpu(pid: int) -> float:
 
 
 def run(spark: Any, bench: DeltaBench | IcebergBench, natives: bool, found: list[Cost]) -> None:
-    """Ours, then each native, each on dead files of its own."""
+    """Run our vacuum, then each native one, each on dead files of its own."""
     kind = type(bench).__name__.removesuffix("Bench")
     bench.make(on_disk=natives)
-    lk.table(spark, bench.name).vacuum(
-        retention_hours=None
-    )  # the first reads the whole log, whatever it costs
-    for batch in range(2):  # the first of these warms up
+    lk.table(spark, bench.name).vacuum(retention_hours=None)  # the first reads the whole log, at any cost
+    for batch in range(2):  # the first one is a warm-up
         bench.kill(batch)
         act = bench.ours()
         with costs(spark, f"{kind}, ours", bench.live, found if batch else []) as cost:

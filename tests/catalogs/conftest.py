@@ -26,7 +26,7 @@ from tests.oracles.rest_catalog import rest_catalog
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what the catalogs keep."""
+    """The folder of the catalogs' data."""
     return tmp_path_factory.mktemp("catalogs")
 
 
@@ -50,7 +50,7 @@ def hive(spark: SparkSession, metastore: str, home: Path) -> Iterator[SparkSessi
 def catalogs(
     request: pytest.FixtureRequest, spark: SparkSession, home: Path
 ) -> Iterator[Callable[[str], Catalog]]:
-    """Sets up a catalog once; the session is left as it was."""
+    """Sets up each catalog once; the session's confs are restored."""
     before = set(all_confs(spark))
     made: dict[str, Catalog] = {}
 

@@ -4,7 +4,7 @@
     rest             a server on loopback                        session-iceberg  SparkSessionCatalog on Hive
     session          Delta's, in memory                          session-delta    Delta's, on Hive
 
-The last two of the right column are ``spark_catalog`` of a session of their own, since that name is taken.
+The last two of the right column are the ``spark_catalog`` of a separate session, since that name is taken.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.opening import adapter_of
 from tests.tables import TableUnderTest
 
 DELTA = "catalogs"
-"""The namespace of Delta's tables, beside the ones of other tests."""
+"""The namespace of Delta's tables, beside those of other tests."""
 ICEBERG = "db"
-"""That of Iceberg's, as in all tests."""
+"""The namespace of Iceberg's tables, as in all tests."""
 KINDS = ("sqlite", "hadoop", "rest", "hive", "session-iceberg", "session", "session-delta")
 _PACE = ("spark.lakekeeper.commit.quiet-window-ms", "spark.lakekeeper.queries-per-hour")
 
@@ -41,13 +41,13 @@ class NamedDelta(DeltaScene):
     def sql(self) -> str:
         return f"spark_catalog.{DELTA}.{self.name}"
 
-    def adapter(self) -> Adapter[Any]:  # type: ignore[override]  # opened as users open it
+    def adapter(self) -> Adapter[Any]:  # type: ignore[override]  # opened as a user opens it
         return adapter_of(self.spark, self.sql)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """A catalog of a session. ``home`` is the place of its managed tables, where that is Delta's to say."""
+    """A catalog of a session. ``home`` is the location of its managed tables, if Delta chooses it."""
 
     kind: str
     spark: SparkSession
@@ -87,8 +87,8 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
 def hive_session(spark: SparkSession, metastore: str) -> Iterator[SparkSession]:
     """A session with Hive's tables beside one without, in the same application.
 
-    Spark reads which of the two it is from static confs, when the first session of an application is made; this one is
-    made as if it were the first.
+    Spark chooses between them by static confs, when the first session of an application is created; this one is created
+    as if it were the first.
     """
     context: Any = spark.sparkContext
     confs, hadoop = context._jsc.sc().conf(), context._jsc.hadoopConfiguration()
@@ -99,7 +99,7 @@ def hive_session(spark: SparkSession, metastore: str) -> Iterator[SparkSession]:
     view: Any = spark._jvm
     try:
         made = SparkSession(context, view.org.apache.spark.sql.classic.SparkSession(context._jsc.sc()))
-        made.sql("SHOW NAMESPACES").collect()  # now it has read them
+        made.sql("SHOW NAMESPACES").collect()  # the static confs are read now
     finally:
         confs.set(implementation, before)
         hadoop.unset(uris)
@@ -108,14 +108,14 @@ def hive_session(spark: SparkSession, metastore: str) -> Iterator[SparkSession]:
 
 
 def at_the_pace_of(spark: SparkSession, made: SparkSession) -> SparkSession:
-    """A session with the confs that the session of the tests has beyond its defaults."""
+    """A session with the confs of the tests' session that differ from the defaults."""
     for key in _PACE:
         made.conf.set(key, str(spark.conf.get(key)))
     return made
 
 
 def activate(spark: SparkSession) -> None:
-    """Make this the session of calls that name none: Iceberg's own, for example."""
+    """Make this the session of calls that take none, such as Iceberg's own."""
     java: Any = spark._jsparkSession
     view: Any = spark._jvm
     view.org.apache.spark.sql.classic.SparkSession.setActiveSession(java)

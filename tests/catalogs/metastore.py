@@ -1,4 +1,4 @@
-"""A Hive metastore on loopback: the server of the jars that PySpark brings, with an empty Derby in memory."""
+"""A Hive metastore on loopback: the server of the jars in PySpark, with an empty in-memory Derby."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hive_metastore(home: Path) -> Iterator[str]:
     try:
         hive = gateway.jvm.org.apache.hadoop.hive
         conf = hive.conf.HiveConf()
-        hive.metastore.txn.TxnDbUtil.prepDb(conf)  # the tables of the locks that Iceberg takes
+        hive.metastore.txn.TxnDbUtil.prepDb(conf)  # the tables for Iceberg's locks
         port = free_port()
         bridge = hive.thrift.HadoopThriftAuthBridge23()
         threading.Thread(target=_serve, args=(hive, port, bridge, conf), daemon=True).start()
@@ -60,6 +60,6 @@ def hive_metastore(home: Path) -> Iterator[str]:
 
 
 def _serve(hive: Any, port: int, bridge: Any, conf: Any) -> None:
-    """Serve until the process ends, with which the call breaks off."""
+    """Serve until the process ends, which aborts the call."""
     with suppress(Exception):
         hive.metastore.HiveMetaStore.startMetaStore(port, bridge, conf)

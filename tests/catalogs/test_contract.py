@@ -1,4 +1,4 @@
-"""The adapter contract's races, deletes of files and undos, on tables of each kind of catalog (make deep)."""
+"""The adapter contract's races, file deletes and undos, on tables of each kind of catalog (make deep)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TestCatalogs(StorageContract, RaceContract, UndoContract):
     def harness(
         self, request: pytest.FixtureRequest, spark: SparkSession, catalogs: Callable[[str], Catalog]
     ) -> Iterator[CatalogHarness]:
-        """SQLite, and Delta in memory, are those of `tests.iceberg.test_contract` and `tests.contract.test_delta`."""
+        """SQLite, and Delta in memory, are covered by `tests.iceberg.test_contract` and `tests.contract.test_delta`."""
         found = catalogs(request.param)
         activate(found.spark)
         yield CatalogHarness(found)

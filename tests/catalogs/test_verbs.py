@@ -1,4 +1,4 @@
-"""Each verb on tables of each kind of catalog: the rows are those that Spark's own statements leave, by two readers."""
+"""Each verb on tables of each kind of catalog: by two readers, the rows are those that Spark's statements leave."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_rewrite_keeps_the_rows(catalog: Catalog, table: TableUnderTest, verb:
     assert Counter(map(text, table.spark_records(version))) == rows
 
 
-def test_a_users_commits_while_we_work_stay(catalog: Catalog, table: TableUnderTest) -> None:
+def test_concurrent_commits_of_a_user_are_kept(catalog: Catalog, table: TableUnderTest) -> None:
     rows = rows_of(table)
 
     def race(phase: str, _: Any) -> None:
@@ -122,7 +122,7 @@ def test_undo(catalog: Catalog, table: TableUnderTest) -> None:
     assert blocks_of(table) == blocks
 
 
-def test_a_dropped_table_comes_back(catalog: Catalog, table: TableUnderTest) -> None:
+def test_a_dropped_table_can_be_restored(catalog: Catalog, table: TableUnderTest) -> None:
     opened(catalog, table).recluster("k")
     rows, name = rows_of(table), table.sql
     if not catalog.renames:
@@ -142,7 +142,9 @@ def test_a_dropped_table_comes_back(catalog: Catalog, table: TableUnderTest) -> 
     assert not catalog.spark.catalog.tableExists(kept.kept_as)
 
 
-def test_a_pattern_finds_the_table_and_a_wrong_name_is_named(catalog: Catalog, table: TableUnderTest) -> None:
+def test_a_pattern_finds_the_table_and_a_wrong_name_is_reported(
+    catalog: Catalog, table: TableUnderTest
+) -> None:
     [found] = expand(catalog.spark, (f"{table.sql}*",))
     assert table.sql in str(found)
     missing = f"{catalog.namespace}.no_such"

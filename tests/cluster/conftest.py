@@ -1,4 +1,4 @@
-"""The tests of this folder run where they are asked for (-m cluster, make cluster): they take minutes."""
+"""The tests of this folder run on demand (-m cluster, make cluster): they take minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service under test: ``lakekeeper auto --every …`` as a process, its passes and its log as they come."""
+"""The service under test: ``lakekeeper auto --every …`` as a process, with its passes and its log as they arrive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Service:
             reader.start()
 
     def await_that(self, found: Callable[[], Any], what: str) -> Any:
-        """The first true result of ``found``, looked for at each line that the service prints."""
+        """The first true result of ``found``, evaluated at each line that the service prints."""
         end = time.monotonic() + _PATIENCE_S
         with self._changed:
             while not (result := found()):
@@ -56,11 +56,11 @@ class Service:
         return result
 
     def await_passes(self, number: int) -> None:
-        """Wait until so many passes have ended."""
+        """Wait until that many passes have ended."""
         self.await_that(lambda: len(self.passes) >= number, "the end of the pass")
 
     def await_work(self) -> Mapping[str, Any]:
-        """Wait until the lane begins a merge: the record of its plan, which names the application."""
+        """Wait until the lane begins a merge; return the record of its plan, which names the application."""
         seen = len(self.records)
 
         def begun() -> Mapping[str, Any] | None:
@@ -74,12 +74,12 @@ class Service:
         return found
 
     def kill(self) -> None:
-        """SIGKILL; what it started has to end by itself."""
+        """SIGKILL; its child processes must end by themselves."""
         self.process.kill()
         self._wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """SIGTERM; return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self._wait()
 
@@ -96,7 +96,7 @@ class Service:
                 log.flush()
                 try:
                     found = json.loads(line)
-                except ValueError:  # a line of Java
+                except ValueError:  # a line from Java
                     continue
                 with self._changed:
                     (self.failures if "error" in found else to).append(found)
@@ -106,7 +106,7 @@ class Service:
 
 
 def end(process: int) -> None:
-    """SIGKILL to a process of the test's own that may have ended."""
+    """Send SIGKILL to a process of the test, which may have ended."""
     try:
         os.kill(process, signal.SIGKILL)
     except ProcessLookupError:

@@ -23,11 +23,11 @@ HOME = Path(__file__).parents[2]
 _SPARK = Path(pyspark.__file__).parent
 _WORKERS = 2
 BOUND = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
-"""Before a command: its process ends when that of the tests ends, even if that is killed."""
+"""Prefix of a command: its process ends when the tests' process ends, even if that is killed."""
 
 
 def environment() -> dict[str, str]:
-    """Of the cluster's processes and of the programs that use it: executors import lakekeeper, too."""
+    """The environment of the cluster's processes and of the programs that use it: executors import lakekeeper, too."""
     prepare_environment()
     return {
         **os.environ,
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The master's address, and the port of its page."""
+    """The master's address, and the port of its web page."""
 
     master: str
     page: int
@@ -105,7 +105,7 @@ def _daemon(ending: ExitStack, folder: Path, name: str, *arguments: str) -> subp
 
 
 def processes(parent: int | None = None, *words: str) -> list[int]:
-    """Processes whose command lines have all of these words, children of ``parent`` if it is given."""
+    """Processes whose command lines contain all of these words, children of ``parent`` if it is given."""
     found = []
     for place in Path("/proc").iterdir():
         if not place.name.isdecimal():
@@ -113,7 +113,7 @@ def processes(parent: int | None = None, *words: str) -> list[int]:
         try:
             command = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
             owner = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
+        except OSError:  # it ended meanwhile
             continue
         if parent in (None, owner) and all(word in command for word in words):
             found.append(int(place.name))

@@ -1,6 +1,6 @@
 """A service with its lane on a real standalone cluster, over ten tables that users write; three processes are killed.
 
-    users     append, delete and stream ────────────────────────────────► stop              rows are right
+    users     append, delete and stream ────────────────────────────────► stop              check rows
     service   ── executor killed ── lane killed ── service killed, another ───► until nothing is due, then idle
 
 ``make cluster`` runs it for ten minutes of writing; ``LAKEKEEPER_CLUSTER_SECONDS`` sets another time.
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.cluster
 SECONDS = float(os.environ.get("LAKEKEEPER_CLUSTER_SECONDS", "600"))
 IDLE_S = 5
 BUDGET = 3_000_000
-_PASSES = 200  # to drain what is left when the users have stopped
+_PASSES = 200  # to finish the remaining work after the users stopped
 _LANE = "lakekeeper-heavy"
 _PATIENCE_S = 900.0
 
@@ -111,7 +111,7 @@ def _conf(folder: Path, master: str) -> Path:
         "spark.master": "local[1]",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        # As in the session of the tests: starting a stage costs more than its rows.
+        # As in the session of the tests: starting a stage costs more than processing its rows.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
@@ -125,7 +125,7 @@ def _conf(folder: Path, master: str) -> Path:
 
 @pytest.fixture(scope="module")
 def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
-    """What happened, from the first write to the last pass."""
+    """The events from the first write to the last pass."""
     conf, users = _conf(folder, standalone.master), Users(folder)
     passes: list[Mapping[str, Any]] = []
     failures: list[Mapping[str, Any]] = []
@@ -139,7 +139,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
         passes += service.passes
         failures += service.failures
         service = Service(conf, folder / "service.log")
-        threading.Event().wait(max(until - time.monotonic(), 0))  # the users write at least as long
+        threading.Event().wait(max(until - time.monotonic(), 0))  # the users write at least this long
         users.say("stop")
         stopped = users.hears("stopped")
         seen = len(service.passes)
@@ -160,7 +160,7 @@ def story(folder: Path, standalone: Cluster) -> Mapping[str, Any]:
 
 
 def _show(users: Any, tables: Any, passes: list[Mapping[str, Any]]) -> None:
-    """What happened to each table, for a reader of the full run."""
+    """The history of each table, for a reader of the full run."""
     rewritten: dict[str, int] = {}
     for each in passes:
         for table in each["tables"]:
@@ -200,7 +200,7 @@ def _kill_executor(service: Service, cluster: Cluster) -> None:
 
 
 def _kill_lane(service: Service) -> None:
-    """Until it was in the middle of a task: the commit may be faster."""
+    """Retry until it is killed during a task: the commit may be faster."""
     for _ in range(5):
         seen = len(service.passes)
         service.await_work()
@@ -209,16 +209,16 @@ def _kill_lane(service: Service) -> None:
         service.await_passes(seen + 1)
         if any("signal 9" in each["reason"]["text"] for each in service.passes[seen]["tables"]):
             return
-    raise AssertionError("the lane was never killed in the middle of a task")
+    raise AssertionError("the lane was never killed during a task")
 
 
 def _kill_service(service: Service, cluster: Cluster) -> str:
-    """The lane of a service that is killed ends by itself: its application, as the master names it."""
+    """The lane of a killed service ends by itself; return its application, as the master lists it."""
     service.await_work()
     (child,) = processes(service.process.pid, "lakekeeper.heavy.application")
     lane = _running_lane(cluster)
     service.kill()
-    assert gone(child), "the lane outlived its service"
+    assert gone(child), "the lane is still running after its service"
     return lane
 
 
@@ -228,7 +228,7 @@ def _settled(passes: list[Mapping[str, Any]]) -> bool:
 
 
 def _at_rest(table: Mapping[str, Any]) -> bool:
-    """Whether nothing is due on a table, or its budget of a day is used up."""
+    """Whether nothing is due on a table, or its daily budget is used up."""
     return table["status"] == "idle" or _over_its_day(table)
 
 
@@ -237,14 +237,14 @@ def _over_its_day(table: Mapping[str, Any]) -> bool:
 
 
 def _await_idle(cluster: Cluster) -> None:
-    """Until the master has no lane: that it ends in time is what a test asserts by the master's own times."""
+    """Wait until the master has no lane: a test asserts by the master's own times that it ends in time."""
     limit = time.monotonic() + _PATIENCE_S
     while _running_lane(cluster):
-        assert time.monotonic() < limit, "the lane does not end"
-        time.sleep(0.5)  # no race is made here: the master has no way to tell
+        assert time.monotonic() < limit, "the lane did not end"
+        time.sleep(0.5)  # not a race: the master sends no notification
 
 
-def test_rows_are_those_that_the_users_wrote(story: Mapping[str, Any]) -> None:
+def test_rows_are_those_the_users_wrote(story: Mapping[str, Any]) -> None:
     wrong = ("duplicates", "missing", "extra", "changed", "too_few_batches")
     found = {
         name: {key: table[key] for key in wrong if table[key]} for name, table in story["tables"].items()
@@ -274,8 +274,8 @@ def _delta_rows(path: Path) -> list[dict[str, Any]]:
     return [row for add in state.adds.values() for row in delta_log.file_rows(path, add, state.metadata)]
 
 
-def test_no_job_of_a_user_failed_but_by_conflicts_of_deletes(story: Mapping[str, Any]) -> None:
-    """Conflicts are those of native maintenance, too (tests.cluster.writers.CONFLICTS), and a repeated job succeeds."""
+def test_users_jobs_failed_only_by_conflicts_of_deletes(story: Mapping[str, Any]) -> None:
+    """Conflicts with native maintenance count too (tests.cluster.writers.CONFLICTS), and a repeated job succeeds."""
     assert {table["name"]: table["errors"] for table in story["users"] if table["errors"]} == {}
     appended = [table for table in story["users"] if not table["deletes"]]
     assert {table["name"]: table["conflicts"] for table in appended if table["conflicts"]} == {}
@@ -299,18 +299,18 @@ def test_each_table_is_under_its_thresholds_or_over_its_budget(
     assert sum(files.values()) < sum(commits.values()) / 2, f"maintenance merged little: {files} of {commits}"
 
 
-def test_passes_hold_their_budget(story: Mapping[str, Any]) -> None:
-    """A task may exceed what is left by one group, and two tables run at once: the largest two are not counted."""
+def test_passes_stay_within_their_budget(story: Mapping[str, Any]) -> None:
+    """A task may exceed the remaining budget by one group, and two tables run at once: the two largest are exempt."""
     waited = 0
     for each in story["passes"]:
         sizes = sorted(table["rewritten_bytes_count"] for table in each["tables"])
         assert sum(sizes[:-2]) <= BUDGET, each
         waited += any("auto.budget-bytes" in table["reason"]["text"] for table in each["tables"])
-    assert waited, "no pass reached the budget: the test shows nothing"
+    assert waited, "no pass reached the budget: the test proves nothing"
 
 
-def test_the_budget_of_a_day_holds_over_all_processes(folder: Path, story: Mapping[str, Any]) -> None:
-    """The rule of bytes: one group may exceed what is left, and once nothing is left no group is begun."""
+def test_the_daily_budget_applies_across_processes(folder: Path, story: Mapping[str, Any]) -> None:
+    """The byte budget: one group may exceed the rest, and once nothing is left no group begins."""
     limited = {
         table.name.rpartition("/" if table.format == "delta" else ".")[2]: table for table in fleet(folder)
     }
@@ -320,12 +320,12 @@ def test_the_budget_of_a_day_holds_over_all_processes(folder: Path, story: Mappi
             runs.setdefault(operation.table.name, []).append(operation)
     assert len(runs) == 2
     waited = {table["table"] for each in story["passes"] for table in each["tables"] if _over_its_day(table)}
-    assert waited, "no table reached its budget of a day: the test shows nothing"
+    assert waited, "no table reached its daily budget: the test proves nothing"
     for name, found in runs.items():
         spent, largest = 0, 0
         for operation in sorted(found, key=lambda each: each.start_ms):
             size = int(operation.operation_metrics.get("rewritten_bytes_count", 0))
-            assert not size or spent < A_DAY, f"{name}: rewritten after its day was over"
+            assert not size or spent < A_DAY, f"{name}: rewritten after its daily budget was used up"
             spent += size
             largest = max([largest, *(group.bytes_in for group in operation.groups)])
         assert 0 < spent <= A_DAY + largest, name

@@ -1,9 +1,10 @@
 """Users of a fleet, who append, delete and stream: ``python -m tests.cluster.writers FOLDER``.
 
-    stdin   stop       end all jobs                        stdout  {"tables": …} once they are there
+    stdin   stop       end all jobs                        stdout  {"tables": …} once they exist
             verify     compare the tables with the record          {"stopped": …}, {"verified": …}
 
-What each table must hold is recorded as sets of ids; a job that fails with a conflict is repeated, as a user would.
+The expected rows of each table are recorded as sets of ids; a job that fails with a conflict is retried, as a user
+would do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CONFLICTS = (
     "ConcurrentTransactionException", "ConcurrentWriteException", "CommitFailedException", "ValidationException",
     "DELTA_CONCURRENT",
 )  # fmt: skip
-"""What Delta's OPTIMIZE and Iceberg's rewrite_data_files may make a user's DELETE fail with."""
+"""Errors of a user's DELETE that Delta's OPTIMIZE and Iceberg's rewrite_data_files may cause."""
 
 
 def iceberg_catalog(folder: Path) -> dict[str, str]:
@@ -46,10 +47,10 @@ def iceberg_catalog(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Written:
-    """One table, and what its users have done.
+    """One table, and the record of its users.
 
-    deletes    whether they delete, too
-    stream     whether a stream writes it
+    deletes    whether they also delete
+    stream     whether a stream writes to it
     a_day      bytes that maintenance may rewrite in 24 hours
     """
 
@@ -102,7 +103,7 @@ class Users:
         self._threads: list[threading.Thread] = []
 
     def create(self) -> None:
-        """The tables, with two files each."""
+        """Create the tables, with two files each."""
         self._spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
         for table in self.tables:
             self._spark.sql(
@@ -111,7 +112,7 @@ class Users:
             )
 
     def start(self) -> None:
-        """Streams, and two threads for all other jobs."""
+        """Start streams, and two threads for all other jobs."""
         for table in self.tables:
             if table.stream:
                 self._queries.append((table, self._stream(table)))
@@ -122,7 +123,7 @@ class Users:
             thread.start()
 
     def stop(self) -> None:
-        """End all jobs; a batch of a stream is in the table as a whole, or not at all."""
+        """End all jobs; a batch of a stream is committed entirely or not at all."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -162,7 +163,7 @@ class Users:
 
     def _delete(self, table: Written) -> None:
         rest = (table.jobs * 7) % 11
-        last = table.next_id // 2  # rows that maintenance has merged, and newer ones
+        last = table.next_id // 2  # rows already merged by maintenance, and newer ones
         where = f"id >= {last - ROWS} AND id < {last + ROWS} AND id % 11 = {rest}"
         if self._do(table, lambda: self._spark.sql(f"DELETE FROM {table.sql} WHERE {where}")):
             table.live.difference_update(
@@ -170,7 +171,7 @@ class Users:
             )
 
     def _do(self, table: Written, job: Callable[[], object]) -> bool:
-        """Run a job, again after a conflict; whether it succeeded."""
+        """Run a job, again after a conflict; return whether it succeeded."""
         for _ in range(_ATTEMPTS):
             table.jobs += 1
             try:
@@ -189,7 +190,7 @@ class Users:
         return False
 
     def verified(self, table: Written) -> dict[str, Any]:
-        """Differences between what a table holds and what it must hold, and its number of files."""
+        """Differences between a table's rows and its expected rows, and its number of files."""
         rows = [row.id for row in self._spark.sql(f"SELECT id FROM {table.sql}").collect()]
         if table.stream:
             complete = len(rows) // _STREAMED

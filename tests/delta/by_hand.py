@@ -1,4 +1,4 @@
-"""Delta tables written by hand, without Spark: any path, any descriptor, at no cost."""
+"""Delta tables written by hand, without Spark: any path and any descriptor, cheaply."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def now_ms() -> int:
 
 @dataclass
 class ByHand:
-    """A table with a column ``k``, and ``p`` where it is partitioned; each commit is the next version."""
+    """A table with a column ``k``, and ``p`` if it is partitioned; each commit is the next version."""
 
     scene: Scene
     partition: str = ""
@@ -65,7 +65,7 @@ class ByHand:
         }
 
     def commit(self, *actions: Mapping[str, Any], version: int | None = None, at: int | None = None) -> int:
-        """Write a commit; its version."""
+        """Write a commit and return its version."""
         self._version = self._version + 1 if version is None else version
         info = {"commitInfo": {"timestamp": now_ms() if at is None else at, "operation": "WRITE"}}
         text = "".join(json.dumps(action) + "\n" for action in (info, *actions))
@@ -78,7 +78,7 @@ class ByHand:
     def add(
         self, name: str, keys: Sequence[int] = (1,), *, value: str = "", **changed: Any
     ) -> dict[str, Any]:
-        """Write a data file under its plain name; its add action, spelled as Delta spells it."""
+        """Write a data file under its plain name; return its add action, with the path as Delta encodes it."""
         place = self.path / name
         place.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"k": pa.array(keys, pa.int32())}), place)
@@ -93,7 +93,7 @@ class ByHand:
         return {"add": {**action, **changed}}
 
     def vectors(self, *deleted: Sequence[int]) -> tuple[Path, list[dict[str, Any]]]:
-        """One file with a deletion vector for each list of positions; its place, and their descriptors."""
+        """Write one file with a deletion vector for each list of positions; return its path and the descriptors."""
         name = uuid.uuid4()
         place = self.path / f"deletion_vector_{name}.bin"
         content, descriptors = b"\x01", []
@@ -113,7 +113,7 @@ class ByHand:
         return place, descriptors
 
     def stray(self, name: str, *, modified: float | None = None) -> Path:
-        """A file that no commit names."""
+        """A file that no commit references."""
         self.add(name)
         if modified is not None:
             os.utime(self.path / name, (modified, modified))

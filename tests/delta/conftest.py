@@ -13,13 +13,13 @@ from tests.delta.scene import Scene
 
 @pytest.fixture
 def scene(spark: SparkSession, tmp_path: Path) -> Scene:
-    """A place for a table; the test creates it."""
+    """A path for a table; the test creates it."""
     return Scene(spark, tmp_path / "table")
 
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> ByHand:
-    """Three files, of which the second version drops one."""
+    """Three files, of which version 2 removes one."""
     made = by_hand(spark, tmp_path / "table")
     adds = [made.add(f"{name}.parquet", [n]) for n, name in enumerate("abc")]
     made.commit(*adds)

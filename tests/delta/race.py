@@ -1,4 +1,4 @@
-"""A rewrite and those who commit before it does: what the tests of replay and of row deletes share."""
+"""A rewrite and concurrent commits that land before it: shared by the tests of replay and of row deletes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COPIES = "'delta.enableDeletionVectors'='false'"
 
 @dataclass
 class Race:
-    """A rewrite of all blocks that was read and written, and others who commit before it does."""
+    """A finished rewrite of all blocks that is not committed yet, and concurrent writers that commit before it."""
 
     scene: Scene
     adapter: DeltaTable
@@ -39,7 +39,7 @@ class Race:
         return cls(scene, adapter, snapshot, [rewritten(adapter, t) for t in tasks_of(snapshot, **task)])
 
     def replay(self, most_gone: float = 0.5) -> list[Rewrite]:
-        """What the engine does after a conflict; the rewrites that may be committed now."""
+        """Do what the engine does after a conflict; return the rewrites that may be committed now."""
         changes = self.adapter.changes_since(self.snapshot)
         rebased = rebase(self.rewrites, changes, most_gone=most_gone)
         assert not rebased.drop, rebased.drop
@@ -48,7 +48,7 @@ class Race:
         return self.rewrites
 
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
-        """Both ways to find the rows have to find as many, unless the short one declines."""
+        """Both ways of finding the rows must find the same number, unless the point lookup declines."""
         runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
         lost = deletes.lost(rewrite, self.snapshot, changes)
         assert lost.rows is not None
@@ -76,11 +76,11 @@ class Race:
         return commit
 
     def won(self, run_id: str = "run-1", most_gone: float = 0.5) -> Commit:
-        """Replay and commit; every promise about the table is checked."""
+        """Replay and commit, then check every guarantee of the table."""
         scene = self.scene
         before = {v: scene.log_rows(v) for v in delta_log.versions(scene.path)}
         expected, files = scene.spark_rows(), set(delta_log.replay(scene.path).adds)
-        # Delta's own DELETE leaves the vectors of files that it then takes out as a whole.
+        # Delta's own DELETE leaves the vectors of files that it then removes entirely.
         ours = {o.path for r in self.rewrites for o in r.written.outputs}
         ours |= {path for r in self.rewrites for path in (*r.extra, *r.stale)}
         theirs = leftovers(scene) - set(map(unquote, ours))
@@ -115,7 +115,7 @@ class Race:
 
 
 def leftovers(scene: Scene) -> set[str]:
-    """Data files, vectors and change files on disk that no version names."""
+    """Data files, deletion vectors and change files on disk that no version references."""
     named = set()
     for version in delta_log.versions(scene.path):
         for action in scene.actions(version):
@@ -143,7 +143,7 @@ def table(
 
 
 def filled(scene: Scene, properties: str = VECTORS) -> Scene:
-    """Three files of 40 rows; each row of the first is in the second once more."""
+    """Three files of 40 rows; the second repeats each row of the first."""
     insert = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id % 7, concat('%s', id) FROM range(40)"
     return table(scene, properties).run(*[insert.replace("%s", letter) for letter in "vvw"])
 

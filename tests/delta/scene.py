@@ -1,4 +1,4 @@
-"""Tables for the tests of the Delta adapter, and both readers of them."""
+"""Tables for the tests of the Delta adapter, and the two readers of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Scene:
         return FORMAT.open(self.spark, self.table_name)
 
     def log(self) -> Log:
-        """The table's log, as an adapter opens it."""
+        """The table's log, opened as an adapter opens it."""
         jvm = Jvm(self.spark)
         return Log(jvm, str(self.path), *load(jvm, self.table_name))
 
@@ -63,7 +63,7 @@ class Scene:
         return self.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more} {given}")
 
     def run(self, *steps: Step) -> Scene:
-        """Statements in which ``{t}`` stands for the table, or functions that give a builder of it."""
+        """Run statements, in which ``{t}`` is replaced by the table, or functions that return a builder for it."""
         for step in steps:
             if isinstance(step, str):
                 self.spark.sql(step.replace("{t}", self.sql))
@@ -72,11 +72,11 @@ class Scene:
         return self
 
     def builder(self, verb: str = "create") -> Any:
-        """Delta's own builder (``create`` or ``replace``), for what its SQL does not know at a path."""
+        """Delta's own builder (``create`` or ``replace``), for what SQL cannot express for a table at a path."""
         return getattr(DeltaTable, verb)(self.spark).location(str(self.path))
 
     def features(self) -> set[str]:
-        """Features in force, also those that old writer versions imply."""
+        """Features in force, including those that old writer versions imply."""
         detail = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").first()
         assert detail is not None
         writer = detail["minWriterVersion"]
@@ -84,11 +84,11 @@ class Scene:
         return set(detail["tableFeatures"]) | implied
 
     def spark_rows(self, version: int | None = None, columns: str = "*") -> Counter[str]:
-        """All rows as canonical texts, as Spark reads them."""
+        """All rows as canonical texts, read by Spark."""
         return Counter(delta_log.canonical(row) for row in self.spark_records(version, columns))
 
     def spark_records(self, version: int | None = None, columns: str = "*") -> list[Row]:
-        """All rows, as Spark reads them."""
+        """All rows, read by Spark."""
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -96,11 +96,11 @@ class Scene:
         return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:
-        """All rows as canonical texts, as the replayer of the log reads them."""
+        """All rows as canonical texts, read by the log replayer."""
         return delta_log.rows(self.path, version)
 
     def log_records(self, version: int | None = None) -> list[Row]:
-        """All rows, as the replayer of the log reads them."""
+        """All rows, read by the log replayer."""
         state = delta_log.replay(self.path, version)
         return [
             row for add in state.adds.values() for row in delta_log.file_rows(self.path, add, state.metadata)
@@ -117,17 +117,17 @@ class Scene:
         return delta_log.commit(self.path, self.version if version is None else version)
 
     def data_files(self) -> set[str]:
-        """Parquet files under the table, whether a version names them or not."""
+        """Parquet files under the table, referenced by a version or not."""
         found = self.path.rglob("*.parquet")
         return {str(p.relative_to(self.path)) for p in found if "_delta_log" not in p.parts}
 
     def files(self) -> set[str]:
-        """Full paths of data files and deletion vector files, whether a version names them or not."""
+        """Full paths of data files and deletion vector files, referenced by a version or not."""
         found = [p for p in self.path.rglob("*") if p.suffix in (".parquet", ".bin")]
         return {str(p) for p in found if "_delta_log" not in p.parts}
 
     def unreferenced(self) -> set[str]:
-        """Those that no action of any commit names."""
+        """Files that no action of any commit references."""
         named: set[str] = set()
         for version in self.versions():
             for action in delta_log.commit(self.path, version):

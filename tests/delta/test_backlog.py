@@ -1,4 +1,4 @@
-"""Vacuum of tables whose log forgets a commit before what it dropped may go."""
+"""Vacuum of tables whose log deletes a commit before the files that it removed may be deleted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _OPTIONS = {"vacuum.max-share": 1}
 
 
 def at(scene: Scene, days: float, **request: Any) -> VacuumReport:
-    """A vacuum so many days from now."""
+    """Run a vacuum ``days`` from now."""
     clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + round(days * DAY))
     return vacuum(scene.adapter(), VacuumRequest(resolve(_OPTIONS), **request), clock=clock)
 
 
 def clean(scene: Scene) -> None:
-    """Append, write a checkpoint and take all commits before it away, as Delta does."""
+    """Append, write a checkpoint and remove all earlier commits, as Delta's log cleanup does."""
     scene.run("INSERT INTO {t} VALUES (1000, 'later')")
     log = scene.log()
     state = log.latest()
@@ -43,14 +43,14 @@ def clean(scene: Scene) -> None:
 
 
 def rows_by_the_log(scene: Scene) -> Counter[str]:
-    """By a reader that needs the commits which were taken away."""
+    """Rows by a reader that needs the removed commits."""
     for commit in scene.path.parent.glob("0*.json"):
         commit.rename(scene.path / "_delta_log" / commit.name)
     return scene.log_rows()
 
 
 def rewritten(scene: Scene, log: str) -> set[str]:
-    """A table that keeps its log for so long; the files that a recluster dropped."""
+    """Recluster a table with the given log retention; return the files that the recluster removed."""
     scene.run(
         "CREATE TABLE {t} (k int, s string) USING delta TBLPROPERTIES "
         f"('delta.logRetentionDuration' = 'interval {log}', 'delta.enableDeletionVectors' = true)",
@@ -67,8 +67,8 @@ def notes(scene: Scene) -> set[str]:
     return {path.name for path in (scene.path / "_lakekeeper" / "vacuum").glob("*.json")}
 
 
-def test_what_waited_goes_though_its_commits_are_cleaned(scene: Scene) -> None:
-    """Loss L23: nothing was ever freed where the log is kept no longer than the files."""
+def test_removed_files_are_deleted_after_their_commits_were_cleaned_up(scene: Scene) -> None:
+    """Loss L23: no file was ever deleted if the log retention was no longer than the file retention."""
     dropped = rewritten(scene, "7 days")
     assert at(scene, 0).deleted_files_count == 0
     clean(scene)
@@ -84,7 +84,7 @@ def test_what_waited_goes_though_its_commits_are_cleaned(scene: Scene) -> None:
     assert scene.spark_rows() == rows == rows_by_the_log(scene)
 
 
-def test_what_was_brought_back_and_is_live_stays(scene: Scene) -> None:
+def test_restored_files_are_kept(scene: Scene) -> None:
     dropped = rewritten(scene, "7 days")
     at(scene, 0)
     scene.run("RESTORE TABLE {t} TO VERSION AS OF 3")
@@ -97,7 +97,7 @@ def test_what_was_brought_back_and_is_live_stays(scene: Scene) -> None:
     assert scene.spark_rows() == rows == rows_by_the_log(scene)
 
 
-def test_a_log_that_is_kept_long_needs_no_note(scene: Scene) -> None:
+def test_a_long_log_retention_needs_no_note(scene: Scene) -> None:
     dropped = rewritten(scene, "30 days")
     at(scene, 0)
     assert notes(scene) == {"cursor.json"}
@@ -108,7 +108,7 @@ def test_a_log_that_is_kept_long_needs_no_note(scene: Scene) -> None:
 
 @pytest.mark.parametrize("kind", ["list", "backlog"])
 def test_a_note_does_not_shorten_the_retention(scene: Scene, kind: str) -> None:
-    """A cursor that somebody else set, and a note that names files which kept versions need."""
+    """A cursor that another program wrote, and a note that lists files which kept versions need."""
     dropped = rewritten(scene, "7 days")
     adapter = scene.adapter()
     uuid = adapter.version().table_uuid
@@ -134,11 +134,11 @@ def test_a_note_does_not_shorten_the_retention(scene: Scene, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[["a"]]', '[["/etc/passwd", "data", 1, 1, ""]]', '"x"'])
-def test_a_backlog_that_is_none(scene: Scene, text: str) -> None:
+def test_an_invalid_backlog_is_ignored(scene: Scene, text: str) -> None:
     rewritten(scene, "7 days")
     at(scene, 0)
     (scene.path / "_lakekeeper" / "vacuum" / "backlog-0000.json").write_text(text)
-    assert at(scene, 7.1).deleted_files_count > 0  # by the log, which is still there
+    assert at(scene, 7.1).deleted_files_count > 0  # from the log, whose commits still exist
 
 
 def _write(place: Path, plain: Any) -> None:

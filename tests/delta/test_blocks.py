@@ -1,4 +1,4 @@
-"""Bounds are never narrower than the data, for every kind of key, whatever Delta does to its statistics."""
+"""Bounds are never narrower than the data, for every kind of key, however Delta truncates its statistics."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _make(
 
 
 def _order(value: Any) -> Any:
-    """Spark's order, as Python compares: NaN last, text by bytes."""
+    """Spark's order as a Python sort key: NaN last, text by bytes."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return value.encode() if isinstance(value, str) else value
@@ -114,7 +114,7 @@ def _check_block(block: Block, values: list[Any]) -> None:
     lo, hi = block.lo[0], block.hi[0]
     assert (lo is None) == (hi is None)
     if lo is None:
-        return  # the whole domain, or nothing but NULL
+        return  # unbounded, or only NULL
     assert present
     assert _order(lo) <= min(present)
     assert _order(hi) >= max(present)
@@ -130,7 +130,7 @@ def test_bounds_hold_all_values(spark: SparkSession, scene: Scene, kind: str) ->
     assert len(snapshot.blocks) == len(CASES[kind])
     _check(scene, snapshot)
     known = [b for b in snapshot.blocks if b.lo[0] is not None]
-    assert len(known) >= len(CASES[kind]) - 2, "bounds are missing where Delta has them"
+    assert len(known) >= len(CASES[kind]) - 2, "bounds are missing although Delta has them"
     rows = scene.spark_rows()
     recluster(scene, target_rows=2)
     assert scene.spark_rows() == rows == scene.log_rows()
@@ -159,7 +159,7 @@ def test_the_end_of_time(scene: Scene) -> None:
     assert all(v >= 0 for v in highest)
 
 
-def test_bytes_that_are_no_text(scene: Scene) -> None:
+def test_bytes_that_are_not_text(scene: Scene) -> None:
     scene.run(
         "CREATE TABLE {t} (k STRING) USING delta",
         "INSERT INTO {t} SELECT cast(X'80FF' AS STRING)",
@@ -246,7 +246,7 @@ def test_bounds_stay_wide_under_deletes(scene: Scene) -> None:
         ("`k", "column name"),
     ],
 )
-def test_columns_that_can_be_no_key(scene: Scene, column: str, expected: str) -> None:
+def test_columns_that_cannot_be_a_key(scene: Scene, column: str, expected: str) -> None:
     scene.run(
         "CREATE TABLE {t} (k BIGINT, bin BINARY, flag BOOLEAN, arr ARRAY<INT>, mp MAP<INT,INT>, st STRUCT<x:INT>) "
         "USING delta"
@@ -263,7 +263,7 @@ def test_columns_that_can_be_no_key(scene: Scene, column: str, expected: str) ->
         ("delta.dataSkippingStatsColumns", "a", "delta.dataSkippingStatsColumns"),
     ],
 )
-def test_a_column_without_statistics_says_what_to_set(
+def test_a_column_without_statistics_reports_the_property_to_set(
     scene: Scene, prop: str, value: str, expected: str
 ) -> None:
     scene.run(f"CREATE TABLE {{t}} (a INT, b INT) USING delta TBLPROPERTIES ('{prop}'='{value}')")

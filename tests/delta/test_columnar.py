@@ -1,4 +1,4 @@
-"""The columnar path of Delta tables against the path by rows: the same rows, statistics and marks; what is refused."""
+"""The columnar path of Delta tables against the row path: the same rows, statistics and tags; and what it declines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = (
     "k BIGINT, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, f FLOAT, d DOUBLE, n9 DECIMAL(9,2), n18 DECIMAL(18,4), "
     "n38 DECIMAL(38,10), s STRING, raw BINARY, day DATE, at TIMESTAMP, wall TIMESTAMP_NTZ"
 )
-# NULLs, NaN, infinities, both zeros, the ends of each type, text that is cut, and times of the Julian calendar.
+# NULLs, NaN, infinities, both zeros, the ends of each type, text that is truncated, and times before 1582.
 VALUES = (
     """
 (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
@@ -50,7 +50,7 @@ def filled(scene: Scene, columns: str = COLUMNS, more: str = "") -> Scene:
 
 
 def both(scene: Scene, *columns: str, **changed: Any) -> tuple[Rewrite, Rewrite]:
-    """The rewrites of the whole table by columns and by rows."""
+    """Rewrite the whole table with the columnar path and with the row path."""
     adapter = scene.adapter()
     (task,) = tasks_of(adapter.snapshot(columns), **changed)
     planned = adapter.columnar.plan(task, "run-1")
@@ -69,7 +69,7 @@ def stats_of(action: dict[str, Any]) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Values of statistics that Delta reads as equal: numbers by value, and times by instant."""
+    """Whether Delta reads both statistics as equal: numbers by value, timestamps by instant."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, str) and isinstance(other, str):
@@ -120,7 +120,7 @@ def test_rows_and_their_order_are_those_of_spark(scene: Scene, column: str) -> N
         state = log.latest()
         rows = log.scan(state, log.jvm.array_list(rewrite.native.outputs)).collect()
         found.append(sorted(map(str, rows)))
-        keys.append([str(row[column]).replace("-0.0", "0.0") for row in rows])  # the two are equal in order
+        keys.append([str(row[column]).replace("-0.0", "0.0") for row in rows])  # the two zeros sort as equal
     assert keys[0] == keys[1]
     assert found[0] == found[1]
     recluster(scene, (column,))
@@ -192,7 +192,7 @@ def test_the_codec_of_the_inputs_is_kept(scene: Scene, codec: str) -> None:
     assert pq.read_metadata(scene.path / output.path).row_group(0).column(0).compression == "ZSTD"
 
 
-def test_a_codec_that_is_not_proven_is_left_to_spark(scene: Scene) -> None:
+def test_an_unsupported_codec_is_left_to_spark(scene: Scene) -> None:
     scene.run(
         "CREATE TABLE {t} (k BIGINT) USING delta", "INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)"
     )
@@ -223,7 +223,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_proven_is_merged_by_rows_for_a_reason(scene: Scene, name: str) -> None:
+def test_unsupported_tables_are_merged_by_rows_with_a_reason(scene: Scene, name: str) -> None:
     columns, more, cause = REFUSED[name]
     scene.run(f"CREATE TABLE {{t}} ({columns}) USING delta {more}")
     for k in (2, 1):
@@ -235,7 +235,7 @@ def test_what_is_not_proven_is_merged_by_rows_for_a_reason(scene: Scene, name: s
     assert refused["cause"] == cause
 
 
-def test_a_curve_is_followed_by_rows(scene: Scene) -> None:
+def test_a_curve_is_merged_by_rows(scene: Scene) -> None:
     scene.run(
         "CREATE TABLE {t} (k BIGINT, v BIGINT) USING delta",
         "INSERT INTO {t} VALUES (1, 2)",

@@ -1,4 +1,4 @@
-"""When the table was committed to, by the names and times of the log's files."""
+"""When the table was committed to, from the names and times of the log's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.rewrites import recluster
 
 
 class Files:
-    """A Scala collection of FileStatus, as far as it is looked at."""
+    """A Scala collection of FileStatus, as far as the code reads it."""
 
     def __init__(self, *told: str) -> None:
         self._told = told
@@ -42,7 +42,7 @@ def test_only_commit_files_count_whatever_the_file_system_calls_its_status() -> 
     assert found == {3: 1003, 5: 1007}
 
 
-def test_a_commit_that_brought_merged_blocks_only_is_ours() -> None:
+def test_a_commit_that_added_only_merged_blocks_is_ours() -> None:
     columns = {
         "path": ["a", "b", "c", "d"],
         "rows": [1, 1, 1, 1],
@@ -52,19 +52,21 @@ def test_a_commit_that_brought_merged_blocks_only_is_ours() -> None:
     }
     blocks = make_blocks(columns, None)
     commits = np.array([10, 20, 30, 40], np.int64)
-    # ours is 30; at 20 a writer's block came too; 40 only deleted rows
+    # 30 is ours; a writer's block was added at 20 too; 40 only deleted rows
     assert without_ours(commits, blocks).tolist() == [10, 20, 40]
-    late = replace(blocks, added_at=blocks.added_at + 100)  # clocks differ: nothing is known to be ours
+    late = replace(
+        blocks, added_at=blocks.added_at + 100
+    )  # the clocks differ, so no commit is known to be ours
     assert without_ours(commits, late).tolist() == commits.tolist()
 
 
 @pytest.mark.delta
-def test_commits_of_writers_are_told_and_a_rewrite_of_ours_is_none(scene: Scene) -> None:
+def test_commits_of_writers_count_and_our_rewrite_does_not(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (k BIGINT, v STRING) USING delta")
     for i in range(3):
         scene.run(f"INSERT INTO {{t}} VALUES ({i}, 'a'), ({i + 10}, 'b')")
     before = scene.adapter().snapshot(["k"]).commits_ms.tolist()
-    assert len(before) == 4  # and the commit that made the table
+    assert len(before) == 4  # and the commit that created the table
     assert before == sorted(before)
     recluster(scene)
     after = scene.adapter().snapshot(["k"])

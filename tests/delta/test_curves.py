@@ -1,4 +1,4 @@
-"""Keys along a curve on Delta: where layout and ranges are kept, and what outlives what."""
+"""Keys along a curve on Delta: where layout and ranges are stored, and which changes they survive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def native_columns(scene: Scene) -> list[str]:
     return list(row[0])
 
 
-def test_the_layout_stands_beside_a_native_key_and_holds_for_it_alone(scene: Scene) -> None:
+def test_the_layout_is_stored_beside_a_native_key_and_applies_to_it_only(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (a INT, b INT) USING delta CLUSTER BY (a, b)", "INSERT INTO {t} " + SQUARE)
     assert str(scene.adapter().snapshot().key) == "(a, b)"
     scene.adapter().set_cluster_key(["a", "b"], "hilbert")
@@ -37,7 +37,7 @@ def test_the_layout_stands_beside_a_native_key_and_holds_for_it_alone(scene: Sce
     assert str(scene.adapter().snapshot().key) == "(a, b)"
 
 
-def test_a_layout_outlives_a_rename(scene: Scene) -> None:
+def test_a_layout_survives_a_rename(scene: Scene) -> None:
     mapped = "TBLPROPERTIES ('delta.columnMapping.mode'='name')"
     scene.run(f"CREATE TABLE {{t}} (a INT, b INT) USING delta {mapped}", "INSERT INTO {t} " + SQUARE)
     scene.adapter().set_cluster_key(["a", "b"], "hilbert", native=True)
@@ -50,14 +50,14 @@ def test_a_layout_outlives_a_rename(scene: Scene) -> None:
     assert after.key_id == before.key_id
 
 
-def test_a_partitioned_table_keeps_columns_and_layout_in_one_property(scene: Scene) -> None:
+def test_a_partitioned_table_stores_columns_and_layout_in_one_property(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (a INT, b INT, p INT) USING delta PARTITIONED BY (p)")
     scene.adapter().set_cluster_key(["a", "b"], "zorder")
     assert scene.adapter().properties()["lakekeeper.cluster-by"] == "zorder(a, b)"
     assert str(scene.adapter().snapshot().key) == "zorder(a, b)"
 
 
-def test_tags_tell_where_on_the_curve_the_rows_of_each_file_lie(scene: Scene) -> None:
+def test_tags_hold_the_curve_range_of_each_file(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (a INT, b INT) USING delta", "INSERT INTO {t} " + SQUARE)
     adapter = scene.adapter()
     adapter.set_cluster_key(["a", "b"], "hilbert")
@@ -76,7 +76,7 @@ def test_tags_tell_where_on_the_curve_the_rows_of_each_file_lie(scene: Scene) ->
         assert places.tolist() == sorted(places.tolist())
 
 
-def test_a_tag_that_makes_no_sense_is_no_range(scene: Scene) -> None:
+def test_an_invalid_tag_is_not_a_range(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (a INT, b INT) USING delta", "INSERT INTO {t} " + SQUARE)
     for bad in ("0-aaaaaaaa:9:3", "0-aaaaaaaa:x:3", "0-aaaaaaaa", "", "a:b:c:d"):
         retagged(scene, bad)
@@ -85,7 +85,7 @@ def test_a_tag_that_makes_no_sense_is_no_range(scene: Scene) -> None:
 
 
 def retagged(scene: Scene, tag: str) -> None:
-    """The file that was added last, with another tag, in a version of its own, as the log's text."""
+    """Add the most recently added file again, with another tag, in a new version; return the commit's text."""
     versions = sorted((scene.path / "_delta_log").glob("*.json"))
     adds = [
         json.loads(line)["add"]

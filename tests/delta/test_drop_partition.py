@@ -1,4 +1,4 @@
-"""Partitions that are dropped and come back, where Delta alone has the case."""
+"""Dropping partitions and restoring them, in the cases that only Delta has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.delta
 def three_days(
     scene: Scene, properties: str = "'delta.enableDeletionVectors'='true'", more: str = ""
 ) -> lk.Table:
-    """Ten rows a day."""
+    """Three days of ten rows each."""
     scene.run(
         f"CREATE TABLE {{t}} (day INT, v BIGINT{more}) USING delta PARTITIONED BY (day) TBLPROPERTIES ({properties})",
         "INSERT INTO {t} (day, v) SELECT id % 3, id FROM range(30)",
@@ -61,7 +61,7 @@ def test_a_table_whose_identity_column_takes_no_values(scene: Scene) -> None:
         ("ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT", "column v, whose type was integer and is long"),
     ],
 )
-def test_what_would_come_back_as_something_else_is_refused(scene: Scene, change: str, said: str) -> None:
+def test_rows_that_would_be_restored_differently_are_refused(scene: Scene, change: str, said: str) -> None:
     scene.run(
         "CREATE TABLE {t} (day INT, v INT, s STRUCT<a: INT, b: INT>) USING delta PARTITIONED BY (day) "
         "TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.enableTypeWidening'='true')",
@@ -86,7 +86,7 @@ FEEDS = {
 @pytest.mark.parametrize("properties", FEEDS.values(), ids=FEEDS)
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 OR v = 2", "v < 2", "day IS NOT NULL"])
 def test_the_change_feed_has_each_row_once(scene: Scene, properties: str, where: str) -> None:
-    """Where files leave whole, where rows of others go with them, and where a row was deleted before."""
+    """For files that are dropped whole, files that keep other rows, and a row that was deleted before."""
     table = three_days(scene, f"{properties}, 'delta.enableChangeDataFeed'='true'")
     scene.run("DELETE FROM {t} WHERE v = 4")
     doomed = sorted((r.day, r.v) for r in scene.spark.table(scene.sql).where(where).collect())
@@ -102,7 +102,7 @@ def test_the_change_feed_has_each_row_once(scene: Scene, properties: str, where:
     assert scene.spark_rows() == scene.log_rows()
 
 
-def test_constraints_and_defaults_hold_for_rows_that_come_back(scene: Scene) -> None:
+def test_constraints_and_defaults_apply_to_restored_rows(scene: Scene) -> None:
     table = three_days(scene)
     table.drop_partition("day = 1")
     [entry] = table.trash()
@@ -116,7 +116,7 @@ def test_constraints_and_defaults_hold_for_rows_that_come_back(scene: Scene) -> 
 
 
 def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) -> None:
-    """Both looked before either committed: Delta commits a transaction of one application once."""
+    """Both checked before either committed: Delta commits each application transaction once."""
     table = three_days(scene)
     rows = scene.spark_rows()
     report = table.drop_partition("day = 1")
@@ -130,7 +130,7 @@ def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) ->
     state = scene.log().latest()
     adapters[0].restores.commit(made[0], report.version_after, "back")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Log, "latest", lambda _: state)  # the second one has read the version before
+        patched.setattr(Log, "latest", lambda _: state)  # the second restore read the version before
         with pytest.raises(Conflict, match="ConcurrentTransaction"):
             adapters[1].restores.commit(made[1], report.version_after, "back")
     again = adapters[1].restores.commit(made[1], report.version_after, "back")

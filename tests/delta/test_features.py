@@ -1,4 +1,4 @@
-"""What Delta itself does not open is Unsupported, by the feature's name, wherever it is met."""
+"""A feature that Delta itself does not support raises Unsupported with its name, wherever it appears."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.rewrites import rewritten, tasks_of
 pytestmark = pytest.mark.delta
 
 PROTOCOLS: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
-    # the protocol action, what the metadata switches on, the feature that is named
+    # the protocol action, the configuration that enables the feature, the feature that the error names
     ({"r": 3, "w": 7, "readerFeatures": ["quantum"], "writerFeatures": ["quantum"]}, {}, "quantum"),
     ({"r": 3, "w": 7, "readerFeatures": ["zeta", "beta"], "writerFeatures": ["zeta", "beta"]}, {}, "beta"),
     ({"r": 1, "w": 7, "writerFeatures": ["quantum"]}, {}, "quantum"),
@@ -45,7 +45,7 @@ def table(scene: Scene) -> Scene:
 
 
 def commit(scene: Scene, protocol: Mapping[str, Any], configuration: Mapping[str, str]) -> None:
-    """Another engine's commit: this protocol, and with a configuration new metadata."""
+    """Commit this protocol as another engine would, with new metadata if there is a configuration."""
     short = {"r": "minReaderVersion", "w": "minWriterVersion"}
     actions: list[dict[str, Any]] = [{"protocol": {short.get(k, k): v for k, v in protocol.items()}}]
     if configuration:
@@ -104,7 +104,7 @@ def test_a_type_that_spark_does_not_know(table: Scene) -> None:
         lk.table(table.spark, str(table.path)).clustering_information("k")
 
 
-def test_a_log_that_is_damaged_is_told_as_such(table: Scene) -> None:
+def test_a_damaged_log_is_reported_as_damaged(table: Scene) -> None:
     (table.path / "_delta_log" / f"{table.version + 1:020d}.json").write_text(
         '{"protocol": {"minReaderVersion": "x"}}'
     )
@@ -113,7 +113,7 @@ def test_a_log_that_is_damaged_is_told_as_such(table: Scene) -> None:
         lk.table(table.spark, str(table.path))
 
 
-def test_a_feature_that_comes_while_we_work_costs_the_group_and_leaves_nothing(table: Scene) -> None:
+def test_a_feature_enabled_during_a_rewrite_fails_the_group_and_leaves_no_file(table: Scene) -> None:
     adapter = table.adapter()
     snapshot = adapter.snapshot(["k"])
     before = table.data_files()

@@ -1,4 +1,4 @@
-"""The replay of a log against the plain meaning of versions: what goes is what no kept version names, and all of it.
+"""Replay of a log against the definition: a file is deleted if a removed version references it and no kept one does.
 
 No JVM: commits are dictionaries.
 """
@@ -50,7 +50,7 @@ def _descriptor(vector: int | None) -> dict[str, Any]:
 
 @dataclass
 class Line:
-    """Commits and what each version names."""
+    """Commits and the files that each version references."""
 
     commits: list[list[dict[str, Any]]] = field(default_factory=list)
     states: list[Live] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Line:
 
 @st.composite
 def lines(draw: st.DrawFn) -> Line:
-    """Histories in which files come, go, come back, and change and share files of vectors."""
+    """Histories that add, remove and restore files, and change and share their deletion vector files."""
     line = Line()
     live: Live = {}
     for version in range(draw(st.integers(1, 7))):
@@ -98,9 +98,9 @@ def garbage(
     times: bool = False,
     cutoff: int = 10,
 ) -> Garbage:
-    """What goes, read from ``since`` on; the live state that can be asked for is that of ``memory``.
+    """Garbage found by reading from ``since`` on; the live state that can be queried is that of ``memory``.
 
-    Commits before ``cut`` are gone; with ``times`` each was made at its own number.
+    Commits before ``cut`` are gone; with ``times`` the commit time of each version is its number.
     """
     newest = len(line.commits) - 1
     first = max(since, cut, 0)
@@ -123,7 +123,7 @@ def garbage(
 
 
 def dead(line: Line, oldest: int, since: int = 0) -> set[str]:
-    """By the plain meaning: named by a version that went, and by none that stays."""
+    """By definition: files that a removed version references and no kept version does."""
     newest = len(line.commits) - 1
     needed = {name for v in range(oldest, newest + 1) for name in line.names(v) | line.feeds(v)}
     went = {name for v in range(since, oldest) for name in line.names(v) | line.feeds(v)}
@@ -135,7 +135,9 @@ def paths(found: Garbage) -> set[str]:
 
 
 @given(lines(), st.data())
-def test_what_goes_is_what_went_and_no_kept_version_names(line: Line, data: st.DataObject) -> None:
+def test_garbage_is_what_removed_versions_reference_and_kept_ones_do_not(
+    line: Line, data: st.DataObject
+) -> None:
     oldest = data.draw(st.integers(0, len(line.commits) - 1))
     found = garbage(line, oldest)
     assert paths(found) == dead(line, oldest)
@@ -143,8 +145,8 @@ def test_what_goes_is_what_went_and_no_kept_version_names(line: Line, data: st.D
 
 
 @given(lines(), st.data())
-def test_a_look_from_the_cursor_on_tells_the_rest(line: Line, data: st.DataObject) -> None:
-    """The commits before are not read, and the state in memory may be older than the newest."""
+def test_reading_from_the_cursor_on_finds_the_rest(line: Line, data: st.DataObject) -> None:
+    """Earlier commits are not read, and the state in memory may be older than the newest version."""
     newest = len(line.commits) - 1
     since = data.draw(st.integers(0, newest))
     oldest = data.draw(st.integers(since, newest))
@@ -154,7 +156,7 @@ def test_a_look_from_the_cursor_on_tells_the_rest(line: Line, data: st.DataObjec
 
 
 @given(lines(), st.data())
-def test_a_hint_goes_only_if_nothing_names_it(line: Line, data: st.DataObject) -> None:
+def test_a_hint_is_deleted_only_if_no_version_references_it(line: Line, data: st.DataObject) -> None:
     newest = len(line.commits) - 1
     since, memory = data.draw(st.integers(0, newest)), data.draw(st.integers(0, newest))
     since = min(since, memory)
@@ -167,8 +169,8 @@ def test_a_hint_goes_only_if_nothing_names_it(line: Line, data: st.DataObject) -
 
 
 @given(lines(), st.data())
-def test_a_backlog_stands_for_commits_that_were_cleaned(line: Line, data: st.DataObject) -> None:
-    """Loss L23: nothing was ever freed where the log is kept no longer than the files."""
+def test_a_backlog_replaces_commits_that_were_cleaned_up(line: Line, data: st.DataObject) -> None:
+    """Loss L23: no file was ever deleted if the log retention was no longer than the file retention."""
     newest = len(line.commits) - 1
     seen = data.draw(st.integers(0, newest))
     before = data.draw(st.integers(0, seen))
@@ -187,8 +189,8 @@ def test_a_backlog_stands_for_commits_that_were_cleaned(line: Line, data: st.Dat
     assert {file.path for file in first.backlog.files} - logged >= paths(second) - logged
 
 
-def test_what_commits_did_that_nobody_read_counts_as_done_by_the_last_of_them() -> None:
-    """Version 2 may have brought the file back, and 3 dropped it again, to readers that are at work still."""
+def test_changes_of_unread_commits_get_the_time_of_the_last_of_them() -> None:
+    """Commit 2 may have restored the file, and 3 removed it again, while readers of version 2 are still running."""
     line = Line([[{"add": add("a", None)}], [{"remove": remove("a", None)}]], [{"a": None}, {}])
     noted = garbage(line, 0).backlog
     assert [(file.path, file.version, file.at_ms) for file in noted.files] == [(f"{ROOT}/a", 1, 1)]
@@ -200,7 +202,7 @@ def test_what_commits_did_that_nobody_read_counts_as_done_by_the_last_of_them() 
         assert {file.path for file in found.backlog.files} == (set() if gone else {f"{ROOT}/a"})
 
 
-def test_what_was_dropped_after_the_cutoff_is_found_the_next_time() -> None:
+def test_files_removed_after_the_cutoff_are_found_next_time() -> None:
     line = Line([[{"add": add("a", None)}, {"add": add("b", None)}]], [{"a": None, "b": None}])
     line.commits += [[{"remove": remove("a", None, at=11)}], [{"remove": remove("b", None)}]]
     line.states += [{"b": None}, {}]

@@ -1,4 +1,4 @@
-"""Which files of a Delta table's folder a Delta writer made, by place and name."""
+"""Which files in a Delta table's folder were written by a Delta writer, recognized by path and name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key on a Delta table: no other engine is locked out by it unless that was asked for, and said."""
+"""Setting a key on a Delta table locks out no other engine, unless the user requested it and was warned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.delta
 
 @pytest.fixture
 def plain(scene: Scene) -> Scene:
-    """A table of the oldest protocol that Delta writes, in three overlapping files."""
+    """A table with the oldest protocol that Delta writes, with three overlapping files."""
     rows = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, id %% 10 AS k FROM range(%d, %d)"
     inserts = [rows % (start, start + 20) for start in (0, 20, 40)]
     return scene.run("CREATE TABLE {t} (id BIGINT, k BIGINT) USING delta", *inserts)
@@ -49,7 +49,7 @@ def test_delta_rs_writes_on_after_cluster_by_and_recluster(plain: Scene) -> None
     assert protocol(plain) == before
 
 
-def test_what_native_changes_is_said_before_and_is_what_it_does(
+def test_native_reports_its_changes_beforehand_and_makes_exactly_these(
     plain: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = lk.table(plain.spark, str(plain.path))
@@ -68,14 +68,14 @@ def test_what_native_changes_is_said_before_and_is_what_it_does(
     for text in (str(told), str(done), caplog.text):
         assert "writer version: 2 -> 7" in text
         assert "clustering, domainMetadata" in text
-    assert table.cluster_by("id").changes == (), "nothing more changes on a table that has CLUSTER BY"
+    assert table.cluster_by("id").changes == (), "a table that has CLUSTER BY needs no further change"
     assert done.to_dict()["changes"][0] == {"what": "writer version", "before": "2", "after": "7"}
 
 
 @pytest.mark.parametrize(
     "properties", ["", "'delta.enableDeletionVectors'='true'", "'delta.columnMapping.mode'='name'"]
 )
-def test_the_protocol_that_is_told_is_the_one_that_comes(scene: Scene, properties: str) -> None:
+def test_the_reported_protocol_is_the_resulting_one(scene: Scene, properties: str) -> None:
     scene.run(f"CREATE TABLE {{t}} (id BIGINT, k BIGINT) USING delta TBLPROPERTIES ({properties})".replace(
         " TBLPROPERTIES ()", ""
     ))  # fmt: skip
@@ -87,8 +87,8 @@ def test_the_protocol_that_is_told_is_the_one_that_comes(scene: Scene, propertie
     assert after["writer features"] == ", ".join(sorted(features))
 
 
-def test_a_key_kept_before_column_mapping_outlives_a_rename_after_it(plain: Scene) -> None:
-    """Old files call the column by its old name: that is its physical name from then on."""
+def test_a_key_set_before_column_mapping_survives_a_later_rename(plain: Scene) -> None:
+    """Old files use the column's old name, which is its physical name from then on."""
     lk.table(plain.spark, str(plain.path)).cluster_by("k")
     mapping = "'delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5'"
     plain.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({mapping})", "ALTER TABLE {t} RENAME COLUMN k TO kk")

@@ -1,4 +1,4 @@
-"""Level and key id in the tags: what keeps them, what resets them."""
+"""Level and key id in the tags: what preserves them and what resets them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_they_survive_deletes_checkpoints_and_schema_changes(filled: Scene) -> N
     assert _levels(filled, "kk") == [0, 3, 3]
 
 
-def test_under_another_key_they_are_nothing(filled: Scene) -> None:
+def test_levels_do_not_apply_to_another_key(filled: Scene) -> None:
     recluster(filled, level=3)
     assert _levels(filled, "v") == [0]
 
@@ -74,7 +74,7 @@ def test_other_tags_are_kept_and_no_provider_without_clustering(filled: Scene) -
 
 
 def by_hand(scene: Scene, **changes: object) -> None:
-    """A commit that adds a file again, with some fields of its AddFile changed; None: without the field."""
+    """Commit a file again, with some fields of its AddFile changed; None removes the field."""
     add = next(a["add"] for a in scene.actions() if "add" in a) | changes
     kept = {name: value for name, value in add.items() if value is not None}
     actions = {"commitInfo": {"operation": "TAG"}}, {"add": kept}
@@ -84,7 +84,7 @@ def by_hand(scene: Scene, **changes: object) -> None:
 
 @pytest.mark.parametrize("tags", [None, {}, {"lakekeeper.level": "high", "lakekeeper.key": "else"}])
 def test_without_tags_they_are_found_by_the_path(filled: Scene, tags: dict[str, str] | None) -> None:
-    """Trino's DELETE writes the AddFile of a file that it masks without its tags."""
+    """Trino's DELETE drops the tags from the AddFile of a file whose rows it masks."""
     recluster(filled, level=3)
     before = filled.adapter().snapshot(["k"])
     by_hand(filled, tags=tags)

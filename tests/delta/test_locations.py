@@ -1,4 +1,4 @@
-"""A path of the log is decoded once: twice, and vacuum takes another file for it (delta-rs 4646, delta 6813).
+"""A path in the log is decoded once: decoded twice, it means another file to vacuum (delta-rs 4646, delta 6813).
 
 No JVM.
 """
@@ -24,7 +24,7 @@ NAMES = st.lists(
 
 
 def check_once(steps: list[str]) -> None:
-    """What a writer spells is what is there: relative, from the root on, and with its scheme."""
+    """Each spelling that writers use resolves to the file on disk: relative, absolute, with a scheme."""
     plain = "/".join(steps)
     spelled = quote(plain)
     for path in (spelled, f"/lake/t/{spelled}", f"file:/lake/t/{spelled}", f"file:///lake/t/{spelled}"):
@@ -34,18 +34,18 @@ def check_once(steps: list[str]) -> None:
 
 
 @given(NAMES)
-def test_what_a_writer_spells_is_what_is_there(steps: list[str]) -> None:
+def test_each_spelling_resolves_to_the_file_on_disk(steps: list[str]) -> None:
     check_once(steps)
 
 
 @pytest.mark.parametrize(
     "path", ["%2e%2e/%2e%2e/other/x", "..%2F..%2Fother/x", "%2e%2e/x", "file:/lake/t/..%2Fx"]
 )
-def test_what_leads_out_once_decoded_is_refused(path: str) -> None:
+def test_a_path_that_leaves_the_table_once_decoded_is_refused(path: str) -> None:
     assert refusal(str(LOCATOR.of(path)), GROUNDS) == "it is outside the table's location"
 
 
-def test_a_path_that_is_decoded_twice_is_found() -> None:
+def test_a_path_that_is_decoded_twice_is_detected() -> None:
     once = locations.decoded_path
     with (
         patch.object(locations, "decoded_path", lambda path: once(once(path))),

@@ -3,7 +3,7 @@
     ours (s3a://)   ── is 3.json there? no ──┐            ┌── put 3.json          the later put replaces the earlier
     users (s3://)   ── is 3.json there? no ──┴─ barrier ──┴── put 3.json
 
-Two schemes of one folder stand for two drivers: Delta's store has one lock for each path, within one JVM.
+Two schemes of one folder simulate two drivers: Delta's store has one lock for each path, within one JVM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ONE = {"single-driver": True}
 
 @pytest.fixture
 def bucket(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
-    """A folder that s3:// and s3a:// show as an object store does."""
+    """A folder that s3:// and s3a:// present as an object store does."""
     with object_store(spark):
         yield tmp_path
 
@@ -66,7 +66,7 @@ def on_disk(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("last,lost", [("s3a", "the batch of the users"), ("s3", "the rewrite")])
 def test_two_drivers_lose_a_commit(spark: SparkSession, table: str, last: str, lost: str) -> None:
-    """What the refusal is for: both commits succeed, and one of them never was."""
+    """Why lakekeeper refuses: both commits succeed, and one of them is lost."""
     fs: Any = Jvm(spark).view.org.apache.hadoop.fs
     opened = lk.table(spark, table)
     opened.options()
@@ -100,7 +100,7 @@ VERBS: dict[str, Callable[[lk.Table], Any]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_without_the_operators_word_nothing_is_written(
+def test_nothing_is_written_without_the_operators_declaration(
     spark: SparkSession, table: str, bucket: Path, verb: str
 ) -> None:
     before = on_disk(bucket)
@@ -109,7 +109,7 @@ def test_without_the_operators_word_nothing_is_written(
     assert on_disk(bucket) == before
 
 
-def test_what_only_reads_is_not_refused(spark: SparkSession, table: str, bucket: Path) -> None:
+def test_reads_are_not_refused(spark: SparkSession, table: str, bucket: Path) -> None:
     before = on_disk(bucket)
     opened = lk.table(spark, table)
     assert opened.clustering_information("k").total_partition_count == 3
@@ -121,7 +121,7 @@ def test_what_only_reads_is_not_refused(spark: SparkSession, table: str, bucket:
     assert on_disk(bucket) == before
 
 
-def test_with_the_operators_word_it_works(spark: SparkSession, table: str) -> None:
+def test_the_operators_declaration_permits_commits(spark: SparkSession, table: str) -> None:
     before = ids(spark, table)
     assert lk.table(spark, table).recluster("k", options={**ONE, "policy": "full"}).commits == 1
     spark.conf.set("spark.lakekeeper.single-driver", "true")
@@ -146,8 +146,8 @@ def test_a_table_does_not_say_how_many_drivers_there_are(spark: SparkSession, ta
         lk.table(spark, table).delete("id = 3")
 
 
-def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, table: str) -> None:
-    """The last line: whoever calls an adapter by himself."""
+def test_a_commit_without_the_check_before_it_is_rejected(spark: SparkSession, table: str) -> None:
+    """The last check: for code that calls an adapter directly."""
     scene = Scene(spark, Path(table))
     adapter = FORMAT.open(spark, open_adapter(spark, table).name)
     snapshot = adapter.snapshot(["k"])
@@ -162,7 +162,7 @@ def test_a_commit_that_was_not_asked_for_first_is_rejected(spark: SparkSession, 
     "store,refused",
     [
         ("io.delta.storage.S3SingleDriverLogStore", True),
-        ("io.delta.storage.HDFSLogStore", True),  # its rename is a copy on S3
+        ("io.delta.storage.HDFSLogStore", True),  # on S3 its rename copies
         ("acme.AcmeStore", False),
     ],
 )
@@ -190,7 +190,9 @@ def test_the_store_that_is_configured_counts(
     assert ("not one of Delta's" in line) != refused
 
 
-def test_each_scheme_has_a_line(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_the_log_store_of_each_scheme(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["doctor", "--session"])
     lines = [line for line in capsys.readouterr().out.splitlines() if "delta log store" in line]
     assert [line.split(", ")[1].split(":")[0] for line in lines] == [

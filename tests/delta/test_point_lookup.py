@@ -1,4 +1,4 @@
-"""Lost rows are found without a Spark job where that is exact, and by a scan where it is not."""
+"""Lost rows are found without a Spark job where that is exact, and by a scan otherwise."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.delta.scene import Scene
 
 pytestmark = pytest.mark.delta
 
-# Each pair of rows is alike but in the column that the winner's predicate names: (columns, further properties,
-# statements, predicate).
+# Two rows of each pair differ only in the column that the winner filters on: (columns, further properties, statements,
+# predicate).
 Case = tuple[str, str, list[str], str]
 EXACT: dict[str, Case] = {
     "decimals": (
@@ -19,7 +19,7 @@ EXACT: dict[str, Case] = {
         ["INSERT INTO {t} VALUES (1, 1.001), (1, 1.002), (1, null)"],
         "v = 1.001",
     ),
-    "moments": (
+    "timestamps": (
         "k INT, v TIMESTAMP, n TIMESTAMP_NTZ",
         "",
         [

@@ -1,4 +1,4 @@
-"""Commits between our read and our commit: who loses, what is told, and that nothing comes back."""
+"""Commits between our read and our commit: who loses, what is reported, and that no deleted row reappears."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_a_changed_input_is_a_conflict_that_names_the_winner(
     rebased = rebase(done, changes)
     assert not rebased.keep
     assert operation in str(why(*touched(done[0], changes), changes))
-    assert bool(rebased.drop) == (operation == "OPTIMIZE"), "a replay would find nothing left to put in"
+    assert bool(rebased.drop) == (operation == "OPTIMIZE"), "a replay would find no input left to replace"
 
 
-def test_the_other_groups_of_a_lost_one_commit(scene: Scene) -> None:
+def test_the_groups_without_a_conflict_commit(scene: Scene) -> None:
     scene.run(
         "CREATE TABLE {t} (k BIGINT, p INT) USING delta PARTITIONED BY (p) "
         "TBLPROPERTIES ('delta.enableDeletionVectors'='true')",
@@ -109,7 +109,7 @@ def test_the_other_groups_of_a_lost_one_commit(scene: Scene) -> None:
 
 
 def test_a_winner_within_the_commit_itself(filled: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The winner comes after our own check: Delta's conflict check has the last word."""
+    """The winner commits after our own check: Delta's conflict check decides."""
     adapter, snapshot, done = _prepared(filled)
     _between(monkeypatch, lambda: filled.run("DELETE FROM {t} WHERE v = 'v3'"))
     with pytest.raises(Conflict) as lost:
@@ -127,7 +127,7 @@ def test_an_append_within_the_commit_itself(filled: Scene, monkeypatch: pytest.M
 
 
 def _between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something after the inputs were checked and the transaction started, before it commits."""
+    """Run ``act`` after the inputs were checked and the transaction started, before it commits."""
     real = commit_module.operation_of
 
     def operation(*args: Any) -> Any:
@@ -160,7 +160,7 @@ def test_obstacles(filled: Scene, statement: Step, obstacle: Code) -> None:
     assert filled.spark_rows() == rows
 
 
-def test_a_table_made_anew_in_the_same_place(filled: Scene) -> None:
+def test_a_table_created_again_at_the_same_path(filled: Scene) -> None:
     import shutil
 
     adapter, snapshot, done = _prepared(filled)
@@ -209,7 +209,7 @@ def test_an_error_after_the_log_was_written_is_unknown(
     real = Log.transaction
 
     class Torn:
-        """A transaction whose commit lands and whose answer is lost."""
+        """A transaction that commits but whose response is lost."""
 
         def __init__(self, inner: Any) -> None:
             self.inner = inner
@@ -274,10 +274,10 @@ def test_a_running_stream_sees_no_row_twice(filled: Scene, tmp_path: Path) -> No
     assert Scene(filled.spark, target).spark_rows() == filled.spark_rows()
 
 
-def test_a_look_reads_only_the_commits_since_the_one_before(
+def test_a_check_reads_only_the_commits_since_the_previous_check(
     filled: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loss L19: each look read all commits since the run began, beside a stream thousands of them."""
+    """Loss L19: each check read all commits since the run began, thousands of them beside a stream."""
     adapter, read, real = filled.adapter(), [], json_commits.parsed
     snapshot = adapter.snapshot(["k"])
     adapter.changes_since(snapshot)

@@ -1,4 +1,4 @@
-"""Deletes that won the race are in what we commit: contents by two readers, on real tables."""
+"""Deletes that won the race are applied to our commit: rows by two readers, on real tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_delete_that_won_is_in_our_commit(scene: Scene, winners: list[str]) ->
 
 
 def test_winners_one_after_the_other(scene: Scene) -> None:
-    """Each replay starts from the outputs as written; what it wrote before is taken away."""
+    """Each replay starts from the outputs as first written; files of the previous replay are removed."""
     race = Race.start(filled(scene))
     scene.run(*WINNERS["delete"])
     race.replay()
@@ -77,7 +77,7 @@ def test_a_row_that_was_dead_already_is_not_counted_again(scene: Scene) -> None:
     assert commit.removed_delete_files == 3
 
 
-def test_rows_that_came_back_are_a_conflict(scene: Scene) -> None:
+def test_restored_rows_are_a_conflict(scene: Scene) -> None:
     filled(scene).run("DELETE FROM {t} WHERE v IN ('v1', 'w2')")
     race = Race.start(scene)
     scene.run(f"RESTORE {{t}} TO VERSION AS OF {scene.version - 1}")
@@ -105,8 +105,8 @@ def test_a_file_that_is_restored_after_a_replay_is_taken_out(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("properties", [VECTORS, COPIES], ids=["vectors", "copies"])
-def test_copies_of_others(scene: Scene, properties: str) -> None:
-    """Winners that write files anew: a delete by copies, and a foreign OPTIMIZE of some inputs."""
+def test_winners_that_rewrite_files(scene: Scene, properties: str) -> None:
+    """Winners that rewrite files: a copy-on-write delete, and a foreign OPTIMIZE of some inputs."""
     table(scene, properties)
     for letter, rows in (("a", 4000), ("b", 4000), ("c", 20), ("d", 20), ("e", 4000)):
         scene.run(
@@ -150,13 +150,13 @@ def test_outputs_are_copied_where_vectors_may_not_be_written(scene: Scene, track
 
 
 def _stored(scene: Scene, path: str) -> list[str]:
-    """Column v of a file, as the rows lie in it."""
+    """Column v of a file, in the order in which its rows are stored."""
     found: list[str] = pq.ParquetFile(scene.path / unquote(path)).read()["v"].to_pylist()
     return found
 
 
 @pytest.mark.parametrize("winner", ["delete of a range", "merge", "whole file"])
-def test_row_ids_and_versions_stay(scene: Scene, winner: str) -> None:
+def test_row_ids_and_versions_are_kept(scene: Scene, winner: str) -> None:
     race = Race.start(filled(scene, f"{VECTORS}, 'delta.enableRowTracking'='true'"))
     scene.run(*WINNERS[winner])
     before = row_ids(scene)
@@ -167,7 +167,7 @@ def test_row_ids_and_versions_stay(scene: Scene, winner: str) -> None:
 
 @pytest.mark.parametrize("tail", ["", "PARTITIONED BY (p)"], ids=["plain", "partitioned"])
 def test_values_of_all_kinds(scene: Scene, tail: str) -> None:
-    """Rows alike but for a zero's sign, a NULL or a NaN are told apart; names of columns can be any."""
+    """Rows that differ only in the sign of a zero, a NULL or a NaN are distinguished; columns may have any name."""
     scene.run(
         f"CREATE TABLE {{t}} USING delta {tail} TBLPROPERTIES ({VECTORS}, 'delta.columnMapping.mode'='name') "
         f"AS SELECT * EXCEPT (k), 0 AS k FROM ({VALUES})",
@@ -188,7 +188,7 @@ def test_values_of_all_kinds(scene: Scene, tail: str) -> None:
 
 
 def test_a_column_with_the_name_of_the_metadata(scene: Scene) -> None:
-    """Delta itself can delete its rows by copies only."""
+    """Delta itself can delete rows of such a table only by copying."""
     table(scene, COPIES, "k BIGINT, `_metadata` STRUCT<file_path: STRING, row_index: BIGINT>")
     insert = (
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, named_struct('a', 'x', 'b', id %% 3) FROM range(%d)"
@@ -199,8 +199,8 @@ def test_a_column_with_the_name_of_the_metadata(scene: Scene) -> None:
     race.won()
 
 
-def test_vectors_are_switched_on_meanwhile(scene: Scene) -> None:
-    """The version that was read knows of no vectors: a scan by it would not heed them."""
+def test_deletion_vectors_are_enabled_during_the_rewrite(scene: Scene) -> None:
+    """Vectors were off in the version that was read: a scan of it would ignore them."""
     race = Race.start(filled(scene, COPIES))
     scene.run(
         "ALTER TABLE {t} SET TBLPROPERTIES (" + VECTORS + ")", "DELETE FROM {t} WHERE v IN ('v3', 'w5')"
@@ -228,7 +228,7 @@ def test_variants(scene: Scene) -> None:
     assert scene.spark_rows(columns=told) == expected
 
 
-def test_vectors_lie_below_random_prefixes(scene: Scene) -> None:
+def test_vectors_are_written_below_random_prefixes(scene: Scene) -> None:
     race = Race.start(filled(scene, f"{VECTORS}, 'delta.randomizeFilePrefixes'='true'"))
     scene.run("DELETE FROM {t} WHERE v = 'v3'")
     (rewrite,) = race.replay()
@@ -237,7 +237,7 @@ def test_vectors_lie_below_random_prefixes(scene: Scene) -> None:
     race.won()
 
 
-def test_places_that_are_no_rows_of_the_outputs(scene: Scene) -> None:
+def test_positions_that_are_not_rows_of_the_outputs(scene: Scene) -> None:
     race = Race.start(filled(scene))
     scene.run("DELETE FROM {t} WHERE v = 'v3'")
     changes = race.adapter.changes_since(race.snapshot)

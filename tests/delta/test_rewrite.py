@@ -1,4 +1,4 @@
-"""A rewrite changes no row of any version, on tables with every feature that is on the allow-list."""
+"""A rewrite changes no row of any version, on tables with every supported feature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILL = "INSERT INTO {t} SELECT /*+ REPARTITION(2) */ id %% 7 AS k, concat('v', 
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make a table of some feature, and what can read it beside Spark."""
+    """How to create a table with a feature, and which readers besides Spark support it."""
 
     steps: tuple[Step, ...]
     key: tuple[str, ...] = ("k",)
@@ -208,7 +208,7 @@ DEEP = (
     "allowColumnDefaults",
     "v2Checkpoint",
 )
-"""Kinds that differ from another one by a name in the protocol, or by how it is spelt."""
+"""Kinds that differ from another one only by a name in the protocol, or by how it is spelled."""
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_target_bytes_cut_by_the_inputs_bytes_per_row(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("partitioned", [True, False])
-def test_rows_lie_in_key_order_within_a_file(scene: Scene, partitioned: bool) -> None:
+def test_rows_are_in_key_order_within_a_file(scene: Scene, partitioned: bool) -> None:
     scene.run(
         f"CREATE TABLE {{t}} (k BIGINT, p STRING) USING delta {'PARTITIONED BY (p)' if partitioned else ''}",
-        # A constraint makes Delta convert text partitions, which hides the order of the rows from its writer.
+        # A constraint makes Delta convert text partitions, which hides the row order from its writer.
         "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (k >= 0)",
         "INSERT INTO {t} SELECT hash(id) & 1048575, 'a b' FROM range(5000)",
         "INSERT INTO {t} SELECT hash(id) & 1048575, 'a b' FROM range(5000, 9000)",
@@ -275,7 +275,7 @@ def test_rows_lie_in_key_order_within_a_file(scene: Scene, partitioned: bool) ->
         assert keys == sorted(keys)
 
 
-def test_codec_by_rows_is_zstd_unless_told_otherwise(scene: Scene) -> None:
+def test_the_row_path_writes_zstd_unless_configured(scene: Scene) -> None:
     """Columnar workers keep the codec of the inputs: see test_columnar."""
     scene.run(*_plain(_DV))
     recluster(scene, columnar=False)
@@ -288,7 +288,7 @@ def test_codec_by_rows_is_zstd_unless_told_otherwise(scene: Scene) -> None:
     assert all(".gz." in b.path for b in scene.adapter().snapshot().blocks)
 
 
-def test_the_users_session_is_left_as_it_was(scene: Scene) -> None:
+def test_the_users_session_is_unchanged(scene: Scene) -> None:
     scene.run(*_plain(_DV))
     scene.spark.conf.set("spark.databricks.delta.stats.collect", "false")
     try:
@@ -302,7 +302,7 @@ def test_the_users_session_is_left_as_it_was(scene: Scene) -> None:
     assert all(b.lo != (None,) for b in scene.adapter().snapshot(["k"]).blocks)
 
 
-def test_row_ids_and_commit_versions_stay(scene: Scene) -> None:
+def test_row_ids_and_commit_versions_are_kept(scene: Scene) -> None:
     scene.run(*KINDS["rowTracking"].steps)
     ids = "to_json(struct(*, _metadata.row_id AS r, _metadata.row_commit_version AS c)) AS j"
     before = scene.spark_rows(columns=ids)
@@ -312,7 +312,7 @@ def test_row_ids_and_commit_versions_stay(scene: Scene) -> None:
     assert scene.adapter().capabilities.row_lineage
 
 
-def test_the_change_feed_says_nothing(scene: Scene) -> None:
+def test_the_change_feed_is_empty(scene: Scene) -> None:
     scene.run(*KINDS["changeDataFeed"].steps)
     version = recluster(scene).version
     feed = (
@@ -341,12 +341,12 @@ def test_all_rows_deleted(scene: Scene) -> None:
     assert not scene.spark_rows()
 
 
-def test_a_file_whose_rows_are_all_masked_goes_without_a_trace(scene: Scene) -> None:
+def test_a_file_whose_rows_are_all_masked_is_removed(scene: Scene) -> None:
     scene.run(
         f"CREATE TABLE {{t}} (k BIGINT) USING delta TBLPROPERTIES ({_DV})", "INSERT INTO {t} VALUES (1)"
     )
     add = next(a["add"] for a in scene.actions() if "add" in a)
-    # Delta drops such a file; other writers may not: position 0 masked by an inline vector.
+    # Delta removes such a file; other writers may not: an inline vector masks position 0.
     bitmap = struct.pack("<iqiIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0)
     vector = {
         "storageType": "i",
@@ -383,7 +383,7 @@ def _z85(blob: bytes) -> str:
     return text
 
 
-def test_discard_takes_back_all_outputs_and_nothing_else(scene: Scene) -> None:
+def test_discard_deletes_all_outputs_and_nothing_else(scene: Scene) -> None:
     scene.run(*KINDS["partitioned"].steps)
     files = scene.data_files()
     adapter = scene.adapter()

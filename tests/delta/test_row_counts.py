@@ -1,4 +1,4 @@
-"""Files whose log entry lacks their number of rows: these are counted, or it is an error; none is taken for empty."""
+"""Files whose log entry lacks the row count: the rows are counted, or the call fails; no file is taken for empty."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def no_statistics(spark: SparkSession) -> Iterator[None]:
 
 
 def filled(spark: SparkSession, path: Path, *, by: str = "", more: str = "") -> Scene:
-    """Three files of ten rows each; none tells how many."""
+    """Three files of ten rows each, without row counts."""
     scene = Scene(spark, path)
     scene.run(f"CREATE TABLE {{t}} (k BIGINT, p STRING) USING delta {by} {more}")
     for n in range(3):
@@ -60,7 +60,7 @@ def filled(spark: SparkSession, path: Path, *, by: str = "", more: str = "") -> 
 
 
 def unharmed(scene: Scene, act: Any) -> Any:
-    """What ``act`` gives; each version reads the same before and after it, by two readers, and so does the newest."""
+    """Return what ``act`` returns; each version and the newest state read the same before and after, by two readers."""
     before = {v: (scene.spark_rows(v), scene.log_rows(v)) for v in delta_log.versions(scene.path)}
     newest = scene.spark_rows()
     done = act()
@@ -80,7 +80,7 @@ def test_a_compaction_keeps_every_row(spark: SparkSession, tmp_path: Path, root:
 
 
 class ByText(DeltaTable):
-    """The adapter before the fix: addresses of files are compared as text, and a file without a match has no row."""
+    """The adapter before the fix: it compares file addresses as text, and takes a file without a match for empty."""
 
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         seen = super().snapshot(columns, where)
@@ -101,10 +101,10 @@ class ByText(DeltaTable):
 
 @pytest.mark.usefixtures("no_statistics")
 @pytest.mark.parametrize("root, left", [("plain", 30), ("a%20b", 0)])
-def test_the_loss_is_found_where_the_fix_is_taken_out(
+def test_the_loss_is_detected_without_the_fix(
     spark: SparkSession, tmp_path: Path, root: str, left: int
 ) -> None:
-    """All rows went with a commit of removes only, without an error; :func:`unharmed` has to see it."""
+    """A commit of removes only dropped all rows without an error; :func:`unharmed` must detect it."""
     scene = filled(spark, tmp_path / root / "t")
     place = str(scene.path)
     name = TableName(place, "delta", scene.sql, path=place)
@@ -117,7 +117,7 @@ def test_the_loss_is_found_where_the_fix_is_taken_out(
 
 
 @pytest.mark.usefixtures("no_statistics")
-def test_partitions_whose_names_are_spelled_oddly(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitions_with_encoded_names(spark: SparkSession, tmp_path: Path) -> None:
     scene = filled(spark, tmp_path / "x%25y" / "t", by="PARTITIONED BY (p)")
     assert unharmed(scene, lk.table(spark, str(scene.path)).compact).added_data_files_count == 1
 
@@ -132,8 +132,8 @@ def test_rows_deleted_from_such_files(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("no_statistics")
-def test_a_file_without_a_row_counts_none_and_costs_none(spark: SparkSession, tmp_path: Path) -> None:
-    """A scan shows no row of it, just as of a file whose path it spells in another way."""
+def test_an_empty_file_counts_zero_rows_and_loses_none(spark: SparkSession, tmp_path: Path) -> None:
+    """A scan shows no row of it, which is also how a file looks whose path the scan spells differently."""
     scene = filled(spark, tmp_path / "t")
     empty = spark.range(0).selectExpr("id AS k", "'x' AS p").coalesce(1)
     empty.write.parquet(str(tmp_path / "empty"))
@@ -147,7 +147,7 @@ def test_a_file_without_a_row_counts_none_and_costs_none(spark: SparkSession, tm
 
 @pytest.mark.usefixtures("no_statistics")
 @pytest.mark.parametrize("lenient", ["false", "true"])
-def test_a_file_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path, lenient: str) -> None:
+def test_a_missing_file_is_an_error(spark: SparkSession, tmp_path: Path, lenient: str) -> None:
     scene = filled(spark, tmp_path / "t")
     gone = next(iter(sorted(scene.data_files())))
     (scene.path / gone).unlink()
@@ -162,7 +162,7 @@ def test_a_file_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path, le
 
 
 def adopted(scene: Scene, file: Path, name: str) -> None:
-    """A foreign writer adds a file, without statistics."""
+    """Add a file as a foreign writer does, without statistics."""
     (scene.path / name).write_bytes(file.read_bytes())
     add = {
         "path": name,
@@ -178,8 +178,8 @@ def adopted(scene: Scene, file: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["s3a://events/events", "s3a://lake/a%2520b/t", "file:/a%20b/a"])
-def test_places_below_a_root(spark: SparkSession, root: str) -> None:
-    """A bucket with the name of its first folder; percent signs in folders. No file system is asked."""
+def test_paths_below_a_root(spark: SparkSession, root: str) -> None:
+    """A bucket named like its first folder; percent signs in folders. No file system is accessed."""
     jvm = Jvm(spark)
     data_path = jvm.view.org.apache.hadoop.fs.Path(jvm.view.java.net.URI(root))
     log: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Our own DELETE by places: what is deleted, what the log and the change feed say, and what is refused."""
+"""lakekeeper's own DELETE by position: what is deleted, what the log and the change feed record, what is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODES = pytest.mark.parametrize("properties", [VECTORS, COPIES], ids=["vectors",
 def found(
     scene: Scene, where: str, snapshot: Snapshot | None = None
 ) -> tuple[DeltaTable, Snapshot, Held[Any]]:
-    """An adapter, what it saw, and the places it found."""
+    """An adapter, the snapshot it read, and the positions it found."""
     adapter = scene.adapter()
     seen = snapshot or adapter.snapshot(where=where)
     return adapter, seen, SparkRunner(scene.spark).hold(adapter.deletes.find(seen, where))
@@ -40,7 +40,7 @@ def found(
 def delete(
     adapter: DeltaTable, snapshot: Snapshot, held: Sequence[Held[Any]], where: str, run_id: str = "run-1"
 ) -> Commit:
-    """What the engine does with places: prepare, commit, and clean up where it is known not to have happened."""
+    """Do what the engine does with positions: prepare, commit, and clean up if the commit is known to have failed."""
     prepared = [adapter.deletes.prepare(each, (), snapshot, run_id) for each in held]
     try:
         return adapter.deletes.delete(prepared, snapshot, run_id, where)
@@ -52,9 +52,9 @@ def delete(
 
 
 def deleted(scene: Scene, where: str, run_id: str = "run-1") -> Commit:
-    """Delete, and check the rows of all versions against what the predicate says, by both readers."""
+    """Delete, and compare the rows of all versions with the predicate, by both readers."""
     before = {v: scene.log_rows(v) for v in delta_log.versions(scene.path)}
-    # Delta's own DELETE can not take every name of a column; a query can.
+    # Delta's own DELETE does not accept every column name; a query does.
     kept = scene.spark.read.format("delta").load(str(scene.path)).where(f"NOT coalesce(({where}), false)")
     expected = Counter(delta_log.canonical(row) for row in shim().to_arrow(kept).to_pylist())
     theirs = leftovers(scene)
@@ -79,7 +79,7 @@ def _info(scene: Scene) -> dict[str, Any]:
 
 
 def feed(scene: Scene, version: int) -> list[tuple[Any, ...]]:
-    """(kind of change, v) of one version's changes."""
+    """(change type, v) of each row in one version's change feed."""
     read = scene.spark.read.format("delta").option("readChangeFeed", "true")
     rows = read.option("startingVersion", version).option("endingVersion", version).load(str(scene.path))
     return sorted((r["_change_type"], r["v"]) for r in rows.collect())
@@ -104,7 +104,7 @@ def test_rows_are_deleted(scene: Scene, properties: str) -> None:
 
 @MODES
 def test_deletes_upon_deletes_by_vectors(scene: Scene, properties: str) -> None:
-    """Rows that are dead already are not found again; their vector goes into the new one."""
+    """Rows that are already deleted are not found again; their vector is merged into the new one."""
     filled(scene).run(
         "DELETE FROM {t} WHERE v IN ('v1', 'w2')", f"ALTER TABLE {{t}} SET TBLPROPERTIES ({properties})"
     )
@@ -115,7 +115,7 @@ def test_deletes_upon_deletes_by_vectors(scene: Scene, properties: str) -> None:
 
 
 @MODES
-def test_a_file_without_a_live_row_is_taken_out(scene: Scene, properties: str) -> None:
+def test_a_file_without_live_rows_is_removed(scene: Scene, properties: str) -> None:
     commit = deleted(filled(scene, properties), "v LIKE 'w%' OR v = 'v0'")
     assert (len(commit.removed), len(commit.added)) == (3, 2)
 
@@ -129,7 +129,7 @@ def test_the_change_feed_shows_each_row_once(scene: Scene, properties: str) -> N
 
 
 @MODES
-def test_row_ids_stay(scene: Scene, properties: str) -> None:
+def test_row_ids_are_kept(scene: Scene, properties: str) -> None:
     filled(scene, f"{properties}, 'delta.enableRowTracking'='true', 'delta.enableChangeDataFeed'='true'")
     recluster(scene)
     before = row_ids(scene)
@@ -158,7 +158,7 @@ def test_a_column_with_the_name_of_the_metadata(scene: Scene, properties: str) -
     deleted(scene, "`_metadata`.row_index = 2")
 
 
-def test_positions_below_row_groups_that_were_skipped(scene: Scene) -> None:
+def test_positions_after_skipped_row_groups(scene: Scene) -> None:
     table(scene, VECTORS)
     scene.spark.conf.set("parquet.block.size", "4096")
     try:
@@ -168,8 +168,8 @@ def test_positions_below_row_groups_that_were_skipped(scene: Scene) -> None:
     deleted(scene, "k IN (7000, 19999)")
 
 
-def test_paths_that_others_spelled(scene: Scene) -> None:
-    """A path in the log may have more characters encoded than it must."""
+def test_paths_that_other_writers_encoded(scene: Scene) -> None:
+    """A path in the log may be percent-encoded more than necessary."""
     scene.run(
         f"CREATE TABLE {{t}} (k BIGINT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ({VECTORS})",
         "INSERT INTO {t} SELECT id, IF(id % 2 = 0, 'a b', 'ä=') FROM range(20)",
@@ -196,7 +196,9 @@ def test_paths_that_others_spelled(scene: Scene) -> None:
     ],
 )
 @MODES
-def test_places_that_moved_are_a_conflict(scene: Scene, properties: str, statement: str, winner: str) -> None:
+def test_positions_in_rewritten_files_are_a_conflict(
+    scene: Scene, properties: str, statement: str, winner: str
+) -> None:
     filled(scene, properties)
     adapter, snapshot, held = found(scene, "v = 'v3'")
     scene.run("INSERT INTO {t} VALUES (1, 'v3')", statement)
@@ -208,10 +210,10 @@ def test_places_that_moved_are_a_conflict(scene: Scene, properties: str, stateme
 
 
 @MODES
-def test_appends_are_judged_by_the_isolation_level(
+def test_the_isolation_level_decides_on_appends(
     scene: Scene, properties: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Delta's own DELETE is: of a partitioned table, by the partitions that the predicate names."""
+    """As Delta's own DELETE does: for a partitioned table, by the partitions that the predicate matches."""
     scene.run(
         f"CREATE TABLE {{t}} (k BIGINT, p INT) USING delta PARTITIONED BY (p) TBLPROPERTIES ({properties})",
         "INSERT INTO {t} SELECT id, id % 2 FROM range(20)",
@@ -241,10 +243,10 @@ def test_appends_are_judged_by_the_isolation_level(
     assert leftovers(scene) == set()
 
 
-def test_a_table_that_permits_it_lets_blind_appends_count_as_later(
+def test_blind_appends_count_as_later_if_the_table_permits_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta takes the property for itself in no statement of its own; other engines set it."""
+    """Delta rejects the property in its own statements; other engines set it."""
     filled(scene)
     log = scene.path / "_delta_log" / f"{scene.version:020d}.json"
     metadata = next(a for v in range(scene.version + 1) for a in scene.actions(v) if "metaData" in a)
@@ -280,7 +282,7 @@ def test_a_delete_of_the_same_file_within_the_commit(scene: Scene, monkeypatch: 
     assert leftovers(scene) == set()
 
 
-def test_places_found_in_parts(scene: Scene) -> None:
+def test_positions_found_in_several_parts(scene: Scene) -> None:
     filled(scene)
     adapter = scene.adapter()
     snapshot, runner = adapter.snapshot(), SparkRunner(scene.spark)
@@ -302,7 +304,7 @@ def test_nothing_to_delete(scene: Scene) -> None:
     assert delete(adapter, snapshot, [held], "v = 'nobody'").version == version == scene.version
 
 
-def test_a_table_that_only_grows(scene: Scene) -> None:
+def test_an_append_only_table(scene: Scene) -> None:
     filled(scene)
     adapter, snapshot, held = found(scene, "v = 'v3'")
     scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly'='true')")
@@ -315,7 +317,7 @@ def test_a_table_that_only_grows(scene: Scene) -> None:
 
 
 class Torn:
-    """A transaction whose commit fails: before it lands, or after."""
+    """A transaction whose commit fails, before or after it lands."""
 
     def __init__(self, inner: Any, lands: bool) -> None:
         self.inner, self.lands = inner, lands
@@ -342,7 +344,7 @@ def test_an_unknown_outcome_deletes_no_file(scene: Scene, monkeypatch: pytest.Mo
     assert sum(scene.log_rows().values()) == 118
 
 
-def test_what_can_not_be_prepared_is_rejected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_preparation_is_a_rejection(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(scene)
     adapter, snapshot, held = found(scene, "v = 'v3'")
 
@@ -355,6 +357,6 @@ def test_what_can_not_be_prepared_is_rejected(scene: Scene, monkeypatch: pytest.
     assert leftovers(scene) == set()
 
 
-def test_there_is_nothing_to_tidy(scene: Scene) -> None:
+def test_delta_has_no_delete_files_to_tidy(scene: Scene) -> None:
     filled(scene)
     assert scene.adapter().deletes.tidy(scene.adapter().snapshot(), "run-1") == Tidied()

@@ -1,4 +1,4 @@
-"""What a commit with row ids will wait for is read beside the replay; a failure of it is the commit's to report."""
+"""The row id watermark is prefetched during the replay; a failed prefetch is reported by the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of writers in Delta's log outlive all that lakekeeper does to a table."""
+"""Transaction ids of streaming writers in Delta's log survive everything that lakekeeper does to a table."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ APP, BATCH = "job-5ba1", 7
 
 
 def write_once(scene: Scene) -> None:
-    """An idempotent write: Delta skips it where the log has this batch of the application."""
+    """An idempotent write: Delta skips it if the log already has this batch of the application."""
     rows = scene.spark.range(100, 110).selectExpr("cast(id AS int) AS k", "'s' AS v")
     named = rows.write.format("delta").option("txnAppId", APP).option("txnVersion", BATCH)
     named.mode("append").save(str(scene.path))
 
 
-def test_a_position_outlives_vacuum_and_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_transaction_id_survives_vacuum_and_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     scene = Scene(spark, tmp_path / "t")
     scene.run("CREATE TABLE {t} (k INT, v STRING) USING delta")
     write_once(scene)

@@ -1,4 +1,4 @@
-"""What the driver reads of a small log is what Delta and Spark make of it, value for value."""
+"""What the driver reads from a small log equals what Delta and Spark read, value for value."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_every_kind_of_key(scene: Scene, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(_SPARK_READS))
-def test_kinds_whose_text_spark_has_to_read(scene: Scene, kind: str) -> None:
+def test_types_whose_text_only_spark_parses(scene: Scene, kind: str) -> None:
     scene.create(f"id BIGINT, k {kind}, p STRING")
     _append(scene, _SPARK_READS[kind], 0)
     assert _both(scene, "k")[0] is None
     assert len(scene.adapter().snapshot(["k"]).blocks) == 3
 
 
-def test_a_table_with_a_checkpoint_partitions_vectors_and_files_of_ours(scene: Scene) -> None:
+def test_a_table_with_a_checkpoint_partitions_vectors_and_our_files(scene: Scene) -> None:
     properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
     scene.create("id BIGINT, k BIGINT, p STRING", more="PARTITIONED BY (p)", properties=properties)
     _append(scene, "id", 0)
@@ -92,7 +92,7 @@ def test_a_table_with_a_checkpoint_partitions_vectors_and_files_of_ours(scene: S
     assert any(block.deleted_rows for block in snapshot.blocks)
 
 
-def test_rows_in_the_future_of_a_state_are_not_read(scene: Scene) -> None:
+def test_commits_after_a_state_are_not_read(scene: Scene) -> None:
     scene.create("id BIGINT, k BIGINT, p STRING")
     _append(scene, "id", 0)
     log = scene.log()
@@ -133,13 +133,13 @@ def test_a_log_too_large_for_the_driver_is_left_to_delta(
     "path",
     ["file:/a/x.parquet", "/a/x.parquet", "a//x.parquet", "./x.parquet", "a/../x.parquet", "a%3a.parquet"],
 )
-def test_paths_that_delta_spells_otherwise(path: str) -> None:
+def test_paths_that_delta_spells_differently(path: str) -> None:
     with pytest.raises(small_log.Unlike):
         small_log.identity({"path": path})
 
 
 def test_planning_a_small_table_starts_one_job_at_most(scene: Scene, spark: SparkSession) -> None:
-    """Delta's own, for the metadata of a log without a checksum."""
+    """Delta's own job, for the metadata of a log without a checksum."""
     scene.create("id BIGINT, k BIGINT, p STRING")
     _append(scene, "id", 0)
     scheduler = spark._jsparkSession.sparkContext().dagScheduler()

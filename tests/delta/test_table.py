@@ -1,4 +1,4 @@
-"""Opening tables, their keys, predicates, and what is refused by name."""
+"""Opening tables, their keys, predicates, and which features are refused by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _named(name: str) -> TableName:
 # ------------------------------------------------------------------------------------------------------------- opening
 
 
-def test_no_log_no_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no Delta table"):
         FORMAT.open(spark, TableName("x", "delta", "delta.`x`", path=str(tmp_path)))
     with pytest.raises(NotFound, match="no such table"):
@@ -180,7 +180,7 @@ def test_a_bad_key_changes_nothing(scene: Scene) -> None:
     assert scene.version == 0
 
 
-def test_key_id_outlives_a_rename_with_column_mapping(scene: Scene) -> None:
+def test_key_id_survives_a_rename_with_column_mapping(scene: Scene) -> None:
     scene.run("CREATE TABLE {t} (k INT) USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')")
     before = scene.adapter().snapshot(["k"]).key
     scene.run("ALTER TABLE {t} RENAME COLUMN k TO kk")
@@ -284,7 +284,7 @@ def test_rows_per_file(
 
 
 def test_a_plan_survives_its_session(scene: Scene) -> None:
-    """A task is self-contained: another adapter, that never saw the snapshot, can carry it out."""
+    """A task is self-contained: an adapter that never read the snapshot can execute it."""
     scene.run(
         "CREATE TABLE {t} (k INT) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')",
         "INSERT INTO {t} SELECT id FROM range(50)",
@@ -301,8 +301,8 @@ def test_a_plan_survives_its_session(scene: Scene) -> None:
     recluster(scene)
 
 
-def test_many_files_are_chosen_by_few_calls_of_the_jvm(table: ByHand) -> None:
-    """Loss L18: PySpark made three calls for each path, a minute for 100,000 files."""
+def test_selecting_many_files_takes_few_jvm_calls(table: ByHand) -> None:
+    """Loss L18: PySpark made three JVM calls for each path, one minute for 100,000 files."""
     one = table.add("one.parquet")["add"]
     paths = [f"{n}.parquet" for n in range(500)]
     table.commit(*({"add": {**one, "path": path}} for path in paths))

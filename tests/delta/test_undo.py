@@ -1,4 +1,4 @@
-"""What an undo writes to a Delta log, and which logs rule it out."""
+"""What an undo writes to a Delta log, and which logs prevent it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def undone(scene: Scene, run: str, hours: float = 0) -> None:
 
 
 def adds(scene: Scene) -> dict[str, Any]:
-    """The live AddFile actions, without what a new commit may set."""
+    """The live AddFile actions, without the fields that a new commit may set."""
     found = delta_log.replay(scene.path, None).adds
     kept = {path: dict(add) for (path, _), add in found.items()}
     for add in kept.values():
@@ -49,7 +49,7 @@ def adds(scene: Scene) -> dict[str, Any]:
     return kept
 
 
-def test_each_action_comes_back_as_it_was_and_changes_no_data(scene: Scene) -> None:
+def test_each_action_is_restored_unchanged_without_data_change(scene: Scene) -> None:
     filled(scene, delta_enableRowTracking="true")
     lk.table(scene.spark, scene.sql).cluster_by("k")
     before, rows = adds(scene), scene.log_rows()
@@ -70,7 +70,7 @@ def test_each_action_comes_back_as_it_was_and_changes_no_data(scene: Scene) -> N
     )
 
 
-def test_change_feeds_and_streams_see_nothing_of_it(scene: Scene, tmp_path_factory: Any) -> None:
+def test_change_feeds_and_streams_do_not_see_an_undo(scene: Scene, tmp_path_factory: Any) -> None:
     filled(scene, delta_enableChangeDataFeed="true")
     sink, checkpoint = (str(tmp_path_factory.mktemp(name)) for name in ("sink", "checkpoint"))
 
@@ -92,8 +92,8 @@ def test_change_feeds_and_streams_see_nothing_of_it(scene: Scene, tmp_path_facto
     assert drain() == before + 1
 
 
-def test_beyond_the_retention_of_removed_files_it_is_refused(scene: Scene) -> None:
-    """Any vacuum may be deleting them just then."""
+def test_an_undo_beyond_the_retention_of_removed_files_is_refused(scene: Scene) -> None:
+    """At that age any vacuum may be deleting the removed files."""
     run = merged(filled(scene))
     version = scene.version
     with pytest.raises(UndoError, match="older than the table's retention"):
@@ -114,7 +114,7 @@ def test_beyond_the_retention_of_removed_files_it_is_refused(scene: Scene) -> No
     ],
     ids=["columns", "delete", "optimize", "restore", "update"],
 )
-def test_what_rules_it_out_is_named_and_nothing_is_written(
+def test_an_obstacle_is_named_and_nothing_is_written(
     scene: Scene, later: Callable[[Scene], Any], why: str
 ) -> None:
     run = merged(filled(scene))
@@ -125,7 +125,7 @@ def test_what_rules_it_out_is_named_and_nothing_is_written(
     assert (scene.version, scene.log_rows()) == (version, rows)
 
 
-def test_a_run_whose_commit_the_log_no_longer_has_is_not_found(scene: Scene) -> None:
+def test_a_run_whose_commit_was_cleaned_up_is_not_found(scene: Scene) -> None:
     run = merged(filled(scene))
     at = scene.version
     scene.run("INSERT INTO {t} VALUES (1, 'x')")

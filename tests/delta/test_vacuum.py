@@ -1,4 +1,4 @@
-"""Vacuum of Delta tables: what goes is what no kept version reads, found without a listing."""
+"""Vacuum of Delta tables: it deletes exactly what no kept version reads, and finds it without a listing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.delta
 
 @pytest.fixture
 def worked(scene: Scene) -> Scene:
-    """A table with deletion vectors, after six versions of ordinary work."""
+    """A table with deletion vectors, after six versions of ordinary writes."""
     scene.run(
         "CREATE TABLE {t} (k int, s string) USING delta "
         "TBLPROPERTIES ('delta.enableDeletionVectors' = true, 'delta.enableChangeDataFeed' = true)",
@@ -44,12 +44,12 @@ def worked(scene: Scene) -> Scene:
     return scene
 
 
-def test_what_goes_is_what_no_kept_version_reads_and_no_list_call_is_made(worked: Scene) -> None:
+def test_vacuum_deletes_what_no_kept_version_reads_without_a_list_call(worked: Scene) -> None:
     with faulty_storage(worked.spark) as storage:
         half = worked.adapter().storage
         storage.arm(worked.path, "list")
         few = look(worked, last=3, storage=half)
-        incremental = look(worked, since=2, storage=half)  # asks the live state for deletion vectors
+        incremental = look(worked, since=2, storage=half)  # reads deletion vectors from the live state
         assert few.sweep() == few.names() != set()
         assert storage.disarm() == []
     for last in (3, 1):
@@ -87,7 +87,7 @@ def test_commits_that_this_process_has_not_seen(table: ByHand) -> None:
     assert looked.versions.live_bytes == sum((table.path / name).stat().st_size for name in left)
 
 
-def test_a_feature_that_came_since_is_not_worked_on(table: ByHand) -> None:
+def test_a_feature_enabled_since_the_open_is_refused(table: ByHand) -> None:
     storage = table.scene.adapter().storage
     features = ["deletionVectors", "variantShredding-preview"]
     named = {"readerFeatures": features, "writerFeatures": features}
@@ -96,7 +96,7 @@ def test_a_feature_that_came_since_is_not_worked_on(table: ByHand) -> None:
         storage.versions()
 
 
-def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
+def test_a_table_created_again_at_the_same_path(table: ByHand) -> None:
     storage = table.scene.adapter().storage
     before = look(table.scene, storage=storage)
     shutil.rmtree(table.path)
@@ -107,13 +107,13 @@ def test_a_table_that_was_made_anew_in_the_place(table: ByHand) -> None:
     anew.commit(anew.add("newest.parquet"))
     with pytest.raises(Conflict, match="created in its place"):
         before.sweep()
-    looked = look(table.scene, storage=storage, since=40)  # the cursor of the former one
+    looked = look(table.scene, storage=storage, since=40)  # the cursor of the previous table
     assert looked.versions.newest == 3
     assert looked.names() == {"new.parquet"}
 
 
 def _moved(table: ByHand) -> dict[str, Any]:
-    """Metadata with one more column, and another mark of an identity column: no file is concerned."""
+    """Metadata with one more column and a higher watermark of an identity column: it affects no file."""
     metadata = table.metadata()
     schema = json.loads(metadata["metaData"]["schemaString"])
     schema["fields"][0]["metadata"] = {
@@ -124,10 +124,10 @@ def _moved(table: ByHand) -> dict[str, Any]:
     return metadata
 
 
-def test_metadata_that_concerns_no_file_stops_no_vacuum(table: ByHand) -> None:
+def test_metadata_that_affects_no_file_does_not_stop_a_vacuum(table: ByHand) -> None:
     storage = table.scene.adapter().storage
     storage.versions()
-    table.commit(_moved(table), table.add("b.parquet"))  # what is in memory is older than this
+    table.commit(_moved(table), table.add("b.parquet"))  # the state in memory is older than this
     looked = look(table.scene, storage=storage)
     table.commit(_moved(table), table.add("c.parquet"))
     assert looked.sweep() == looked.names() == {"a.parquet"}
@@ -142,7 +142,7 @@ def test_metadata_that_concerns_no_file_stops_no_vacuum(table: ByHand) -> None:
     ],
     ids=["retention", "id", "partitioning"],
 )
-def test_metadata_by_which_files_stay_stops_a_vacuum(
+def test_metadata_that_decides_what_is_kept_stops_a_vacuum(
     table: ByHand, change: Callable[[dict[str, Any]], object]
 ) -> None:
     looked = look(table.scene)
@@ -175,7 +175,7 @@ def test_each_commit_is_read_once_however_many_batches_there_are(
 
 
 def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: Scene) -> None:
-    """Each INSERT commits metadata: the mark up to which ids are taken."""
+    """Each INSERT commits metadata: the high watermark of the identity column."""
     make = (
         scene.builder().addColumn("i", "BIGINT", generatedAlwaysAs=IdentityGenerator()).addColumn("k", "INT")
     )
@@ -200,7 +200,7 @@ def test_a_table_with_an_identity_column_is_vacuumed_while_it_is_written(scene: 
 
 
 @pytest.mark.parametrize("since", [None, 1])
-def test_a_log_that_was_cleaned(table: ByHand, since: int | None) -> None:
+def test_a_log_that_was_cleaned_up(table: ByHand, since: int | None) -> None:
     log = table.scene.log()
     for n in range(3):
         add = table.add(f"n{n}.parquet")
@@ -216,18 +216,18 @@ def test_a_log_that_was_cleaned(table: ByHand, since: int | None) -> None:
     assert "begins at version 5" in looked.garbage.note
     assert "orphans=True" in looked.garbage.note
     assert looked.sweep() == looked.names()
-    # The files whose removes are in no commit any more: the checkpoint still names them, so they are no orphans yet.
+    # No commit contains the removes of these files any more; the checkpoint still does, so they are not orphans yet.
     root = looked.storage.grounds.roots[0]
     asked = {f"{root}/{name}.parquet" for name in ("a", "b", "n0", "strange")}
     assert looked.storage.named(looked.versions, asked) == asked - {f"{root}/strange.parquet"}
 
 
-def test_a_hole_in_the_log(table: ByHand) -> None:
+def test_a_gap_in_the_log(table: ByHand) -> None:
     for n in range(4):
         table.commit(table.add(f"n{n}.parquet"))
     storage = table.scene.adapter().storage
     assert storage.versions().newest == 6
-    table.scene.spark.read.format("delta").load(str(table.path)).count()  # Delta has the state in memory
+    table.scene.spark.read.format("delta").load(str(table.path)).count()  # Delta caches the state
     table.commit_file(3).unlink()
     with pytest.raises(AdapterError, match="commit 3 is missing"):
         storage.versions()
@@ -250,7 +250,7 @@ def test_a_hole_in_the_log(table: ByHand) -> None:
         '{"remove":"x"}',
     ],
 )
-def test_a_commit_that_is_not_understood(table: ByHand, text: str) -> None:
+def test_a_commit_that_cannot_be_parsed(table: ByHand, text: str) -> None:
     storage = table.scene.adapter().storage
     table.commit_file(table.commit()).write_text(text)
     with pytest.raises(AdapterError, match="commit 3 of its log is not understood"):
@@ -266,7 +266,7 @@ def test_a_vector_of_an_unknown_kind(table: ByHand) -> None:
 
 
 def test_a_storage_that_fails_reports_nothing(table: ByHand) -> None:
-    """Loss 81: each call of the log and of the files once."""
+    """Loss 81: fails each call to the log and to the files once."""
     before = on_disk(table.path)
     with faulty_storage(table.scene.spark) as faults:
         storage = table.scene.adapter().storage
@@ -279,7 +279,9 @@ def test_a_storage_that_fails_reports_nothing(table: ByHand) -> None:
         for at in range(len(calls)):
             faults.arm(table.path, "open status", at, "before")
             try:
-                assert look(table.scene, storage=storage).files == whole.files, "read in another way"
+                assert look(table.scene, storage=storage).files == whole.files, (
+                    "the result of the other read path differs"
+                )
             except AdapterError as error:
                 failed.append(str(error))
             faults.disarm()
@@ -293,13 +295,13 @@ def test_a_storage_that_fails_reports_nothing(table: ByHand) -> None:
 
 
 def test_what_was_not_deleted_is_not_reported(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loss 69: a store that answers "done"."""
+    """Loss 69: a store that reports success without deleting."""
     looked = look(table.scene)
     monkeypatch.setattr(Disk, "remove", lambda _disk, _paths: None)
     assert looked.sweep() == set()
 
 
-def test_files_go_in_bulk_where_the_store_can(table: ByHand) -> None:
+def test_files_are_deleted_in_bulk_if_the_store_supports_it(table: ByHand) -> None:
     table.commit(*(removed(table.add(f"{name}.parquet")) for name in "bcdefgh"))
     log = table.scene.log()
     store = Bulk(log.log.dataPath().getFileSystem(log.log.newDeltaHadoopConf()))
@@ -309,8 +311,8 @@ def test_files_go_in_bulk_where_the_store_can(table: ByHand) -> None:
     assert on_disk(table.path) == set()
 
 
-def test_files_under_way_are_not_garbage(table: ByHand) -> None:
-    """Losses 61, 70: written and not committed yet; of no age, of an age of decades, of a time to come."""
+def test_uncommitted_files_are_not_garbage(table: ByHand) -> None:
+    """Losses 61, 70: files not committed yet, with a modification time of now, of 1970, and in the future."""
     for name, modified in (("now", None), ("zero", 0), ("later", 4e9)):
         table.stray(f"{name}.parquet", modified=modified)
     looked = look(table.scene, hints=["file:/etc/hostname"])
@@ -324,7 +326,7 @@ def test_files_under_way_are_not_garbage(table: ByHand) -> None:
 
 
 def test_times_of_versions(table: ByHand) -> None:
-    """The latest that any clock tells, never running back; unknown where none tells."""
+    """The latest time of any clock, never decreasing; unknown if no clock has one."""
     for version, (told, modified) in enumerate(
         [(5_000, 7), (4_000, 3), (0, 0), (6_000, 9), (2**53, 9)], start=3
     ):
@@ -350,9 +352,7 @@ def test_the_tables_own_retention(table: ByHand) -> None:
         storage.versions()
 
 
-def test_large_commits_are_looked_through_where_they_lie(
-    table: ByHand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_reads_large_commits(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
     place, (one, other) = table.vectors([0], [0])
     b, d = (
         changed(table.add(f"{name}.parquet"), deletionVector=dv) for name, dv in (("b", one), ("d", other))
@@ -370,8 +370,8 @@ def test_large_commits_are_looked_through_where_they_lie(
     assert look(table.scene, storage=storage).sweep() == {"b.parquet", "d.parquet", place.name}
 
 
-def test_files_of_a_shallow_clone_are_its_sources(table: ByHand, tmp_path: Path) -> None:
-    """Losses 72, 73: whoever vacuums the source asks the clone; the clone leaves the source's files alone."""
+def test_files_of_a_shallow_clone_belong_to_its_source(table: ByHand, tmp_path: Path) -> None:
+    """Losses 72, 73: a vacuum of the source checks the clone; a vacuum of the clone keeps the source's files."""
     clone = Scene(table.scene.spark, tmp_path / "clone")
     clone.run(f"CREATE TABLE {{t}} SHALLOW CLONE {table.scene.sql}")
     table.commit(removed(table.add("b.parquet")))
@@ -385,8 +385,8 @@ def test_files_of_a_shallow_clone_are_its_sources(table: ByHand, tmp_path: Path)
     assert [Path(path).name for path in own.garbage.outside] == ["c.parquet"]
 
 
-def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
-    """Loss 51: a table around it, one in it, and one of another format in its folder."""
+def test_other_tables_nearby(table: ByHand, tmp_path: Path) -> None:
+    """Loss 51: a table around this one, one inside it, and one of another format in its folder."""
     storage = table.scene.adapter().storage
     assert storage.strangers() == storage.strangers([]) == []
     ByHand(Scene(table.scene.spark, table.path / "sub" / "_below"))
@@ -403,8 +403,8 @@ def test_other_tables_near_by(table: ByHand, tmp_path: Path) -> None:
     assert storage.strangers(["nowhere"]) == around
 
 
-def test_names_that_pretend_to_be_a_state(table: ByHand) -> None:
-    """A name that contains what Hadoop says of a file must not make another file look old."""
+def test_file_names_that_look_like_a_file_status(table: ByHand) -> None:
+    """A name that contains Hadoop's text for a file status must not make another file look old."""
     table.stray("x.parquet")
     text = "x.parquet; isDirectory=false; length=1; replication=1; blocksize=1; modification_time=1; owner="
     (table.path / text).write_text("hostile")
@@ -419,9 +419,9 @@ def test_moves_and_back(table: ByHand) -> None:
     root = looked.storage.grounds.roots[0]
     there, bin_ = f"{root}/a.parquet", f"{root}/_lakekeeper/trash/1/0/a.parquet"
     assert looked.storage.move({there: bin_}) == [there]
-    assert looked.storage.move({there: bin_}) == [there]  # done before
+    assert looked.storage.move({there: bin_}) == [there]  # moved already
     assert (looked.storage.look([there, bin_])[0], on_disk(table.path)) == (None, {"b.parquet", "c.parquet"})
-    assert looked.storage.move({f"{root}/b.parquet": bin_}) == []  # not over another
+    assert looked.storage.move({f"{root}/b.parquet": bin_}) == []  # never overwrites
     assert looked.storage.move({bin_: f"{root}/_delta_log/x"}) == []
     assert looked.storage.move({bin_: "file:/etc/x"}) == []
     assert looked.storage.move({bin_: there}) == [bin_]
@@ -443,7 +443,7 @@ def test_notes_are_replaced_and_removed(table: ByHand) -> None:
 
 
 class Bulk:
-    """A file system that deletes three files with one call."""
+    """A file system that deletes three files per call."""
 
     def __init__(self, files: Any) -> None:
         self._files = files

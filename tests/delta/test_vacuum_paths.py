@@ -1,4 +1,4 @@
-"""Whatever a path in the log says, what goes is dead, and lies in the table's own folder."""
+"""Whatever a path in the log says, a deleted file is unreferenced and in the table's own folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(spark: SparkSession, tmp_path: Path) -> ByHand:
 
 
 def test_names_of_partitions(scene: Scene) -> None:
-    """Losses 74, 75, 76: encoded once, twice, not at all; and a column that looks like a hidden folder."""
+    """Losses 74, 75, 76: a name encoded once, twice or not at all; and a column named like a hidden folder."""
     odd = ["a b", "a%20b", "a/b", "ä", "a:b", "a+b", "a#b", "a~b", "a%b", "a?b", "a=b", "[x]"]
     values = ", ".join(f"({n}, '{value}')" for n, value in enumerate(odd))
     scene.run(
@@ -44,7 +44,7 @@ def test_names_of_partitions(scene: Scene) -> None:
     assert storage.named(looked.versions, {*all_named, f"{root}_p=a b/strange.parquet"}) == all_named
 
 
-def test_a_file_spelled_in_two_ways_is_one_file(table: ByHand) -> None:
+def test_two_spellings_of_a_path_are_one_file(table: ByHand) -> None:
     both = table.add("x y.parquet"), table.add("z.parquet")
     table.commit(*both)
     absolute = [
@@ -53,7 +53,7 @@ def test_a_file_spelled_in_two_ways_is_one_file(table: ByHand) -> None:
     table.commit(removed(both[0]), absolute[0], removed(both[1]))
     storage = table.scene.adapter().storage
     assert look(table.scene).names() == {"z.parquet"}
-    # The cursor is past the add that spells it absolutely; the remove tells by its own path that there are two ways.
+    # The cursor is after the add with the absolute path; the remove's own path shows that there are two spellings.
     table.commit(removed(absolute[0]), changed(both[0], path="./x%20y.parquet"))
     assert look(table.scene, storage=storage).names() == {"z.parquet"}
     assert look(table.scene, storage=storage, since=2).names() == set()
@@ -74,7 +74,7 @@ def test_deletion_vectors_that_share_a_file(table: ByHand, since: int | None) ->
 
 
 def test_a_deletion_vector_by_its_absolute_path(table: ByHand) -> None:
-    """Loss 71: Delta's own vacuum takes such a file for somebody else's, and deletes it while it is read."""
+    """Loss 71: Delta's own vacuum takes such a file for a foreign one, and deletes it while it is read."""
     live, (first,) = table.vectors([0])
     dead, (second,) = table.vectors([1])
     outside = table.path.parent / "elsewhere.bin"
@@ -98,7 +98,7 @@ def test_a_deletion_vector_by_its_absolute_path(table: ByHand) -> None:
     assert table.scene.spark_rows() == rows
 
 
-def test_paths_that_lead_elsewhere_are_reported_and_left_alone(table: ByHand, tmp_path: Path) -> None:
+def test_paths_outside_the_table_are_reported_and_kept(table: ByHand, tmp_path: Path) -> None:
     victim = tmp_path / "other" / "x.parquet"
     victim.parent.mkdir()
     victim.write_text("mine")
@@ -134,7 +134,7 @@ def test_paths_that_lead_elsewhere_are_reported_and_left_alone(table: ByHand, tm
     assert looked.sweep() == set()
     told = {*looked.garbage.outside, *looked.plan.spared}
     assert {f"file:{victim}", "file:/etc/hostname", "s3://other/x.parquet"} <= told
-    # Also where somebody asks for it past the plan.
+    # Also if a caller requests it without the plan.
     root = looked.storage.grounds.roots[0]
     asked = [f"{root}/{path}" for path in hostile] + [*hostile, root, f"{root}/", "file:/"]
     assert victim.exists()
@@ -149,7 +149,7 @@ def test_paths_that_lead_elsewhere_are_reported_and_left_alone(table: ByHand, tm
     assert (notes / "cursor.json").exists()
 
 
-def test_what_a_link_leads_to_is_left_alone(table: ByHand, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_kept(table: ByHand, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     inner = table.add("inner/y.parquet")
@@ -176,7 +176,7 @@ def test_what_a_link_leads_to_is_left_alone(table: ByHand, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("spelling", ["{t}/", "{t}/.", "{t}/../{n}", "file:{t}", "{l}", "{l}/"])
 def test_however_the_table_is_named(table: ByHand, tmp_path: Path, spelling: str) -> None:
-    """Loss 77: a slash at the end, a link to the table."""
+    """Loss 77: a trailing slash, a link to the table."""
     link = tmp_path / "link"
     link.symlink_to(table.path)
     add, other = table.add("x.parquet"), table.add("y.parquet")

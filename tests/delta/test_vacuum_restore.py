@@ -1,4 +1,4 @@
-"""Vacuum of Delta tables whose old versions come back: RESTORE asks nobody who is about to delete their files."""
+"""Vacuum of Delta tables whose old versions are restored: RESTORE does not check for a concurrent vacuum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_BY_ONE = {
 }
 
 
-def test_what_is_restored_stays(table: ByHand) -> None:
+def test_restored_files_are_kept(table: ByHand) -> None:
     first = look(table.scene)
     assert first.names() == {"a.parquet"}
     table.commit(table.add("a.parquet", [0]))
@@ -33,7 +33,7 @@ def test_what_is_restored_stays(table: ByHand) -> None:
     table.commit(table.add("d.parquet"))
     assert look(table.scene, last=2).sweep() == set()
     second = look(table.scene)
-    table.commit(table.add("e.parquet"))  # an append is nobody's conflict
+    table.commit(table.add("e.parquet"))  # an append conflicts with no delete
     assert second.sweep() == set()
     assert on_disk(table.path) == {f"{name}.parquet" for name in "abcde"}
 
@@ -48,7 +48,7 @@ def test_a_restore_between_two_deletes_stops_the_rest(scene: Scene) -> None:
         if phase == "deleted":
             deleted.append(info["version"])
             if len(deleted) == 2:
-                scene.run("RESTORE {t} TO VERSION AS OF 4")  # k = 3, whose file is the last to go
+                scene.run("RESTORE {t} TO VERSION AS OF 4")  # k = 3, whose file is deleted last
 
     table = lk.table(scene.spark, scene.sql)
     report = table.vacuum(observer=restore, options=ONE_BY_ONE, **NOW)

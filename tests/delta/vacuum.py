@@ -1,4 +1,4 @@
-"""A vacuum of a Delta table by its storage half alone, and what a reader would lose by it."""
+"""The storage half of a vacuum of a Delta table, and what a reader could lose by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.oracles import delta_log
 
 @dataclass(frozen=True)
 class Look:
-    """All that was found before anything is deleted."""
+    """What the vacuum found, before it deletes anything."""
 
     storage: DeltaStorage
     versions: Versions
@@ -26,16 +26,16 @@ class Look:
 
     @property
     def files(self) -> frozenset[str]:
-        """What would go, by full paths."""
+        """Full paths of the files to delete."""
         return frozenset(f.path for f in self.plan.files)
 
     def names(self, kind: str = "") -> set[str]:
-        """Paths below the table of what would go."""
+        """Paths of the files to delete, relative to the table."""
         root = self.storage.grounds.roots[0] + "/"
         return {f.path.removeprefix(root) for f in self.plan.files if not kind or f.kind == kind}
 
     def sweep(self) -> set[str]:
-        """Delete it; what is gone, below the table."""
+        """Delete them; return the deleted paths, relative to the table."""
         assert not self.storage.expire(self.versions, self.kept, self.files)
         root = self.storage.grounds.roots[0] + "/"
         return {path.removeprefix(root) for path in self.storage.delete(self.plan.files)}
@@ -49,7 +49,7 @@ def look(
     storage: DeltaStorage | None = None,
     hints: Collection[str] = (),
 ) -> Look:
-    """What goes where only the newest ``last`` versions stay."""
+    """Plan a vacuum that keeps only the newest ``last`` versions."""
     storage = storage or scene.adapter().storage
     versions = storage.versions(since)
     now = time.time_ns() // 1_000_000 + 1_000
@@ -62,7 +62,7 @@ def look(
 
 
 def swept(scene: Scene, *, last: int = 1, since: int | None = None) -> Look:
-    """Vacuum, and see: exactly what was told is gone, and each kept version reads as before, by two readers."""
+    """Vacuum; exactly the reported files are gone, and both readers read each kept version as before."""
     looked = look(scene, last=last, since=since)
     kept = sorted(looked.kept.reasons)
     before = {version: scene.log_rows(version) for version in kept}
@@ -77,13 +77,13 @@ def swept(scene: Scene, *, last: int = 1, since: int | None = None) -> Look:
 
 
 def on_disk(table: Path) -> set[str]:
-    """Files below the table that are no metadata, whatever they are called."""
+    """Files below the table except metadata, whatever their names."""
     found = (p.relative_to(table) for p in table.rglob("*") if p.is_file() and not p.name.endswith(".crc"))
     return {str(p) for p in found if p.parts[0] not in ("_delta_log", "_lakekeeper")}
 
 
 def named(scene: Scene, first: int) -> set[str]:
-    """Files that versions from ``first`` on name, by the replayer of the log."""
+    """Files that versions from ``first`` on reference, by the log replayer."""
     found: set[str] = set()
     for version in delta_log.versions(scene.path):
         if version >= first:

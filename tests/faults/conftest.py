@@ -1,4 +1,4 @@
-"""The full series are run where they are asked for."""
+"""The full series run on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def ground(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ground]:
-    """The table of a kind; each is made once. Tests of other files may have run since it was last asked for."""
+    """The table of a kind; each is created once. Tests of other modules may have run since its last use."""
     made: dict[str, Ground] = {}
 
     def of(kind: str) -> Ground:
@@ -37,7 +37,7 @@ def ground(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 def _take_out_tables_of_other_tests(spark: SparkSession) -> None:
-    """A vacuum asks each table of the catalog where it lies, and leaves files alone where one of them is broken."""
+    """A vacuum reads the location of each table of the catalog, and deletes nothing if one table is broken."""
     catalog = str(spark.conf.get("spark.sql.catalog.ice.uri")).removeprefix("jdbc:sqlite:")
     with closing(sqlite3.connect(catalog, timeout=60)) as tables, tables:
         tables.execute("DELETE FROM iceberg_tables WHERE table_namespace <> 'faults'")

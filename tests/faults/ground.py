@@ -1,9 +1,9 @@
-"""Tables to break: made once, put back for each case by copying files, and looked at by readers that share no code.
+"""Tables to break: created once, restored for each case by copying files, and read by independent readers.
 
     base     four files in two groups of overlapping keys, one row deleted
-    won      what somebody else commits upon it, made beforehand too: landing it is copying its files
+    won      a concurrent commit upon it, made beforehand too: copying its files lands it
 
-All rows are known by their ids, so what each version must hold is a set of numbers that no reader was asked for.
+All rows have known ids, so the expected rows of each version are a set of numbers that comes from no reader.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ OPTIONS = {
     "max-concurrent-file-group-rewrites": 1,
 }
 READ_OFTEN = "'lakekeeper.queries-per-hour'='100000000'"
-"""The tables are seconds old: at this rate, what overlaps has cost its readers enough by then."""
+"""The tables are seconds old: at this rate, reads of overlapping files have paid for a rewrite."""
 _FILES = [frozenset(range(start, start + 10)) for start in range(0, 40, 10)]
 _ALREADY = frozenset({11})
 USERS = frozenset({3, 14})
-"""Rows that a user deletes while we work: all in one of the two groups."""
+"""Rows that a concurrent user deletes: all in one of the two groups."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A version as the log tells of it, and the run id in it (``""``: none of ours)."""
+    """A version in the log, with the run id of its commit (``""`` if it is not ours)."""
 
     version: int
     run_id: str
@@ -52,7 +52,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Kept:
-    """A state of the table beside it: its files, its versions, and where the catalog points to."""
+    """A saved state of the table: its files, its versions, and the catalog's pointer."""
 
     files: Path
     log: tuple[Seen, ...]
@@ -61,7 +61,7 @@ class Kept:
 
 @dataclass
 class Ground:
-    """One kind of table. ``home`` is the folder of the table that is being broken."""
+    """One kind of table. ``home`` is the folder of the table under test."""
 
     spark: SparkSession
     kind: str
@@ -82,20 +82,20 @@ class Ground:
     # ---------------------------------------------------------------------------------------------- put in place
 
     def fresh(self) -> None:
-        """The table as it was at first, to everybody who opens it anew."""
+        """Restore the table to its initial state, for all sessions."""
         shutil.rmtree(self.home)
         shutil.copytree(self.base.files, self.home)
         self._point(self.base)
         self.forget()
 
     def land(self, winner: str) -> None:
-        """Somebody else's commit upon the base happens, at once."""
+        """The concurrent writer's commit upon the base lands, at once."""
         kept = self.won[winner]
         add_files(kept.files, self.home)
         self._point(kept)
 
     def table(self, wrapped: Wrapped = lambda adapter: adapter, *, later_ms: int = 0) -> Table:
-        """The table, opened by somebody who knows nothing of it yet and never waits; so much later."""
+        """The table, newly opened without cached state and without waits, ``hours`` later."""
         self.forget()
         now_ms = Clock().now_ms
         patient = Clock(now_ms=lambda: now_ms() + later_ms, wait=lambda _: None)
@@ -142,14 +142,14 @@ class Ground:
         raise NotImplementedError
 
     def expected(self, ids: frozenset[int]) -> Counter[str]:
-        """The rows with these ids, as the readers spell them."""
+        """The rows with these ids, in the readers' representation."""
         raise NotImplementedError
 
     def spark_rows(self, version: int | None = None) -> Counter[str]:
         raise NotImplementedError
 
     def named(self) -> set[Path]:
-        """Files that any version names."""
+        """Files that any version references."""
         raise NotImplementedError
 
     def live(self) -> set[Path]:
@@ -157,11 +157,11 @@ class Ground:
         raise NotImplementedError
 
     def needed(self) -> set[Path]:
-        """Files that the newest version names."""
+        """Files that the newest version references."""
         raise NotImplementedError
 
     def on_disk(self) -> set[Path]:
-        """Files of data, deletes and Iceberg's manifests below the table."""
+        """Data files, delete files and Iceberg's manifests below the table."""
         found = (p for p in self.home.rglob("*") if p.suffix in (".parquet", ".bin", ".puffin", ".avro"))
         return {p for p in found if "_delta_log" not in p.parts and not p.name.startswith(".")}
 
@@ -169,10 +169,10 @@ class Ground:
         return ""
 
     def _point(self, kept: Kept) -> None:
-        """Let the catalog point to a kept state."""
+        """Set the catalog's pointer to a saved state."""
 
     def forget(self) -> None:
-        """Drop what the session keeps of the table in memory."""
+        """Drop the session's cache of the table."""
         raise NotImplementedError
 
 
@@ -237,7 +237,7 @@ class DeltaGround(Ground):
 
 
 class IcebergGround(Ground):
-    """A table whose catalog keeps its pointers in a SQLite file; its location is ours to copy."""
+    """A table whose catalog stores its pointers in a SQLite file; its location can be copied."""
 
     catalog = "ice"
 
@@ -326,7 +326,7 @@ def _local(path: str) -> Path:
 
 
 def add_files(kept: Path, home: Path) -> None:
-    """Copy files of a kept state that are not there yet; the log comes last."""
+    """Copy the missing files of a saved state; the log comes last."""
     files = [p.relative_to(kept) for p in sorted(kept.rglob("*")) if p.is_file()]
     for path in sorted(files, key=lambda p: p.suffix == ".json"):
         if not (home / path).exists():
@@ -335,14 +335,14 @@ def add_files(kept: Path, home: Path) -> None:
 
 
 def point_to(catalog_file: str, name: str, metadata: str) -> None:
-    """Let a SQLite catalog's table have this metadata file."""
+    """Set a SQLite catalog's metadata file of the table."""
     with contextlib.closing(sqlite3.connect(catalog_file, timeout=60)) as catalog, catalog:
         told = "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
         assert catalog.execute(told, (metadata, name)).rowcount == 1
 
 
 def ground_of(spark: SparkSession, kind: str, root: Path) -> Ground:
-    """A table of this kind below ``root``, which is made and whose name is the table's."""
+    """A table of this kind below ``root``, created there and named after the table."""
     root.mkdir(parents=True)
     made = DeltaGround if kind == "delta" else IcebergGround
     return made(spark, kind, root)

@@ -1,6 +1,6 @@
-"""The command line, held up at one phase until it is interrupted there: ``python -m tests.faults.interrupted <json>``.
+"""The command line, paused at one phase until it is interrupted there: ``python -m tests.faults.interrupted <json>``.
 
-At the phase a line is written to the pipe ``<gate>.reached``; the phase goes on once there is a file ``<gate>.go``.
+At the phase it writes a line to the pipe ``<gate>.reached``; it continues once the file ``<gate>.go`` exists.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ STORAGE = {
     },
     "deleting": {"delta": ("delete", "", ".parquet"), "iceberg": ("delete", "", ".parquet")},
 }
-"""Phases that are calls of the storage: kind, folder below the table, and how the name of the file ends."""
+"""Phases that are calls of the storage: kind, folder below the table, and the end of the file name."""
 
 FUNCTIONS = {
     "planning": ("lakekeeper.engine.merge.planning", "make_plan"),
     "making the context": ("pyspark.SparkContext", "_initialize_context"),
 }
-"""Phases that are functions of Python: module or class, and name."""
+"""Phases that are Python functions: module or class, and name."""
 
 
 @dataclass(frozen=True)
 class Errand:
-    """A command line, the phase, the pipe's name without its end, the table's folder and its format.
+    """A command line, the phase, the pipe's name without its suffix, the table's folder and its format.
 
-    ``grace`` are the seconds that an interrupted call may take; 0: as they are.
+    ``grace``: seconds that an interrupted call may take; 0 for the default.
     """
 
     arguments: list[str]
@@ -54,7 +54,7 @@ class Errand:
 
 
 def reached(gate: str, what: str) -> None:
-    """Say so, and wait."""
+    """Report it, and wait."""
     with Path(f"{gate}.reached").open("w") as pipe:
         pipe.write(f"{what}\n")
     while not Path(f"{gate}.go").exists():
@@ -74,7 +74,7 @@ def main(errand: Errand) -> int:
     start = session.local_session
 
     def started(**given: Any) -> Any:
-        if errand.phase == "making the context":  # not before: the import takes its time
+        if errand.phase == "making the context":  # not before: the import takes a while
             hold(errand)
         spark = start(**{**given, "small_data": True})
         gateway: Any = spark.sparkContext._gateway
@@ -86,13 +86,13 @@ def main(errand: Errand) -> int:
             storage.block(Path(errand.home, folder), kind, suffix, Path(errand.gate))
         return spark
 
-    session.local_session = started  # the same but for what is held up
+    session.local_session = started  # the same, except for the pause
     sys.argv = ["lakekeeper", *errand.arguments]
     return command()
 
 
 def hold(errand: Errand) -> None:
-    """Hold the process up before the function of its phase is called."""
+    """Pause the process before the function of its phase is called."""
     place, name = FUNCTIONS[errand.phase]
     owner = locate(place)
     function: Callable[..., Any] = getattr(owner, name)

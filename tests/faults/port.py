@@ -1,10 +1,10 @@
-"""The adapter's methods made to fail, one at a time: the seam between the engine and a format.
+"""Makes the adapter's methods fail, one at a time: the seam between the engine and a format.
 
-before, after              this call fails, before it happened or although it happened
-crash before, crash after  so does every call after it, with an error that nothing catches: the process is dead
-refused, beaten            answers of a commit: known not to have happened; somebody else won
-lost, landed               nobody knows, and it did not happen, or it did
-contradicted               "somebody else won", though it did happen
+before, after              this call fails, before it took effect or although it did
+crash before, crash after  every later call fails too, with an error that nothing catches: the process is dead
+refused, beaten            responses to a commit: known to have failed; another writer won
+lost, landed               the outcome is unknown, and it did not land, or did
+contradicted               "another writer won", although it landed
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Fault(OSError):
 
 
 class Dead(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 @dataclass
 class Port:
-    """Counts calls and fails the one with the number ``at``."""
+    """Counts calls and fails call number ``at``."""
 
     at: int = -1
     mode: str = ""
@@ -64,7 +64,7 @@ class Port:
 
 
 class Faulty:
-    """Stands for an adapter, or for one of its halves."""
+    """Wraps an adapter, or one of its halves."""
 
     def __init__(self, real: Any, port: Port, prefix: str = "") -> None:
         self._real = real

@@ -16,7 +16,7 @@ _HOME = Path(__file__).parents[2]
 
 
 def killed(module: str, *arguments: str) -> str:
-    """Run a module that kills its own process; returns what it printed."""
+    """Run a module that kills its own process; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=_HOME,
@@ -32,7 +32,7 @@ def killed(module: str, *arguments: str) -> str:
 
 
 def gone(process: int) -> bool:
-    """Has a process ended, at the latest after a while?"""
+    """Whether a process has ended, within a while."""
     try:
         handle = os.pidfd_open(process)
     except ProcessLookupError:
@@ -46,20 +46,20 @@ def gone(process: int) -> bool:
 
 
 def free_port() -> int:
-    """A port on which nothing listens now."""
+    """A port that no process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 def listening(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Wait until a server accepts connections on a port. Raises AssertionError where it ends or takes too long."""
+    """Wait until a server accepts connections on a port. Raises AssertionError if it ends or takes too long."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         assert server.poll() is None, f"the server ended with {server.returncode}"
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
-            time.sleep(0.1)  # no race is made here: a server that starts answers nothing yet
+            time.sleep(0.1)  # not a race: a starting server does not respond yet
         else:
             return
     raise AssertionError(f"the server did not listen within {_PATIENCE} s")

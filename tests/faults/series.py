@@ -1,4 +1,4 @@
-"""A series of trials: each call in turn made to fail in one way, and a count of what the faults brought about."""
+"""A series of trials: each call in turn fails in one way, and the effects of the faults are counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shot = tuple[int, str]
 
 
 class Gun(Protocol):
-    """Opens a table of which one call will fail; says afterwards which calls there were."""
+    """Opens a table of which one call will fail; afterwards it returns the calls."""
 
     def aim(self, ground: Ground, at: int, mode: str) -> Table: ...
 
@@ -44,7 +44,7 @@ class PortGun:
 
 @dataclass
 class StorageGun:
-    """Fails calls of the file system, of some kinds."""
+    """Fails file system calls of some kinds."""
 
     storage: Storage
     kinds: str
@@ -62,9 +62,9 @@ class StorageGun:
 class Series:
     """Trials of one program on one kind of table.
 
-    Where a fault leaves the table in a state that another one has left before, what Spark has to do (the second run,
-    and the reading by Spark) is not repeated. A state is who has committed and whether there are leftovers;
-    ``thorough``: which leftovers, too, and each version is read by Spark and not just the newest.
+    If a fault leaves the table in a state seen before, Spark's part (the second run, and the reads by Spark) is
+    skipped. A state is which commits landed and whether files are left over; with ``thorough``, also which files, and
+    Spark reads each version, not just the newest.
     """
 
     ground: Ground
@@ -76,7 +76,7 @@ class Series:
     settled: set[tuple[Any, ...]] = field(default_factory=set)
 
     def calls(self) -> list[str]:
-        """The calls of a run without a fault, which has to end well."""
+        """The calls of a run without a fault, which must succeed."""
         trial = Trial(self.ground, self.program).start()
         ran = trial.run(self.gun.aim(self.ground, -1, ""))
         calls = self.gun.lower()
@@ -87,7 +87,7 @@ class Series:
         return calls
 
     def shoot(self, shots: Iterable[Shot]) -> Counter[str]:
-        """One trial for each shot; what came of all of them. Fails with all that failed, not with the first."""
+        """One trial for each shot; return the counts of all outcomes. Fails with all failures, not with the first."""
         for at, mode in shots:
             trial = Trial(self.ground, self.program).start()
             ran = trial.run(self.gun.aim(self.ground, at, mode))
@@ -95,7 +95,7 @@ class Series:
             hit = calls[at] if at < len(calls) else ""
             try:
                 self._judge(trial, ran, mode, hit)
-            except Exception as wrong:  # a reader that fails is a finding too
+            except Exception as wrong:  # a failing reader is a finding too
                 said = f"{type(wrong).__name__}: {wrong}"
                 self.failures.append(f"call {at} {hit!r}, {mode}, ended {ran.ended} ({ran.error}): {said}")
         assert not self.failures, "\n".join([f"{len(self.failures)} trials:", *self.failures])
@@ -112,7 +112,7 @@ class Series:
             commits = (
                 ran.report.commits if isinstance(ran.report, MergeReport) else int(ran.report.run_id != "")
             )
-            assert commits == landed, f"the report tells of {commits} commits, the log of {landed}"
+            assert commits == landed, f"the report has {commits} commits, the log {landed}"
         if isinstance(ran.error, (Conflict, Rejected)):
             assert landed == 0, "the error says that nothing was committed"
         _as_answered(mode, ran, landed, left)
@@ -142,21 +142,21 @@ class Series:
 
 
 def _kind(path: Path) -> str:
-    """What a file is, without the part of its name that is chance."""
+    """The kind of a file, without the random part of its name."""
     return ("snapshot" if path.name.startswith("snap-") else "") + path.suffix
 
 
 def _as_answered(mode: str, ran: Ran, landed: int, left: set[Any]) -> None:
-    """What each answer of a commit must be made of."""
+    """What the run must report for each response to a commit."""
     if mode in ("landed", "contradicted", "beaten"):
-        assert ran.error is None, "the commit is in the log or was tried again"
+        assert ran.error is None, "the commit is in the log or was retried"
         assert landed == 1
         assert not left
     elif mode == "lost":
         assert isinstance(ran.error, Unknown)
         assert landed == 0
     elif mode == "refused":
-        # A rewrite is tried once more, so that an outage of a moment costs no finished group; a delete is not.
+        # A rewrite is retried once, so that a short outage discards no finished group; a delete is not.
         assert (landed == 1) if ran.error is None else isinstance(ran.error, Rejected)
         assert not left
     elif mode.startswith("crash") and isinstance(ran.error, Dead):
@@ -164,17 +164,20 @@ def _as_answered(mode: str, ran: Ran, landed: int, left: set[Any]) -> None:
 
 
 def every_way(at: Sequence[int], modes: Sequence[str]) -> list[Shot]:
-    """All calls in all ways. A crash after a call leaves what one before the next call does: the last alone."""
+    """All calls in all ways.
+
+    A crash after a call leaves the same state as one before the next call, so only the last call gets both.
+    """
     ways = [mode for mode in modes if mode != "crash after"]
     return [*((number, mode) for number in at for mode in ways), (at[-1], "crash after")]
 
 
 def by_turns(calls: Sequence[Any], modes: Sequence[str], *, every: int = 1, first: int = 0) -> list[Shot]:
-    """Every so-many-th call, each with the next mode: a slice of all calls × all modes."""
+    """Every n-th call, each with the next mode: a slice of all calls × all modes."""
     return [(at, modes[(at // every + first) % len(modes)]) for at in range(first % every, len(calls), every)]
 
 
 def happened(tally: Counter[str], *names: str) -> None:
-    """A fault that brings nothing about tests nothing."""
+    """A fault without any effect tests nothing."""
     print(dict(tally))
     assert not [name for name in names if not tally[name]], dict(tally)

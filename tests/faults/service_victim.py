@@ -1,6 +1,6 @@
 """A service that kills itself in a merge, its JVM first: ``python -m tests.faults.service_victim ARGUMENTS``.
 
-The arguments are those of ``lakekeeper``. It ends when the first group is written and nothing is committed.
+The arguments are those of ``lakekeeper``. It ends when the first group is written and not committed.
 """
 
 from __future__ import annotations

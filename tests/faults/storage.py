@@ -1,7 +1,7 @@
-"""Storage that fails inside the JVM: executors, Delta's log store and Iceberg's FileIO do not pass through Python.
+"""Storage that fails inside the JVM: executors, Delta's log store and Iceberg's FileIO bypass Python.
 
-Two small Java classes take the place of Hadoop's local file system. They are defined in the class loader that has
-Hadoop, since they have to be of its package.
+Two small Java classes replace Hadoop's local file system. They are defined in Hadoop's class loader, since they must be
+in its package.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Storage:
     java: Any
 
     def arm(self, folder: Path, kinds: str, at: int = -1, mode: str = "") -> None:
-        """Make the call with this number fail, of those of ``kinds`` below ``folder``; -1: only count."""
+        """Fail call number ``at``, counting calls of ``kinds`` below ``folder``; -1: only count."""
         self.java.arm(str(folder), kinds, at, mode)
 
     def block(self, folder: Path, kind: str, suffix: str, gate: Path) -> None:
-        """Hold up the next call of this kind for a file below ``folder`` whose name ends so; see the Java source."""
+        """Block the next call of this kind for a file below ``folder`` with this name ending; see the Java source."""
         self.java.block(str(folder), kind, suffix, str(gate))
 
     def disarm(self) -> list[str]:
-        """The calls that were counted."""
+        """Return the counted calls."""
         return str(self.java.disarm()).splitlines()
 
 
 @contextmanager
 def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
-    """The session with a file system that can be made to fail; the former one is put back."""
+    """The session with a file system that can fail; the previous one is restored."""
     storage, restore = install(spark)
     try:
         yield storage
@@ -53,7 +53,7 @@ def faulty_storage(spark: SparkSession) -> Iterator[Storage]:
 
 
 def install(spark: SparkSession) -> tuple[Storage, Callable[[], None]]:
-    """Give the session a file system that can be made to fail; the second puts the former one back."""
+    """Install a file system that can fail; return it and the function that restores the previous one."""
     jvm: Any = spark._jvm
     for source in ("FaultFs.java", "FaultContext.java"):
         define(spark, _JAVA / source, beside="org.apache.hadoop.fs.FileSystem")
@@ -62,7 +62,7 @@ def install(spark: SparkSession) -> tuple[Storage, Callable[[], None]]:
     before, context = java.install(conf), conf.get(_CONTEXT)
     conf.set(_CONTEXT, "org.apache.hadoop.fs.FaultContext")
     level = str(jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel())
-    spark.sparkContext.setLogLevel("OFF")  # each fault would be told at length
+    spark.sparkContext.setLogLevel("OFF")  # each fault would log a stack trace
 
     def restore() -> None:
         java.disarm()

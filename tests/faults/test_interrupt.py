@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at each phase of a command: its exit code, one line, no trace, no JVM, and the table is whole."""
+"""Ctrl-C and SIGTERM at each phase of a command: exit code, one line, no stack trace, no JVM, an intact table."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ICEBERG = pytest.param("iceberg-v3", marks=pytest.mark.iceberg)
 
 @dataclass
 class Command:
-    """A command line in a process of its own, held up at one phase."""
+    """A command line in a process of its own, paused at one phase."""
 
     process: subprocess.Popen[str]
     gate: Path
     pipe: int
 
     def at_the_phase(self) -> str:
-        """Wait until it is there; what it said of it."""
+        """Wait until it reaches the phase; return what it reports there."""
         waiting = select.poll()
         waiting.register(self.pipe, select.POLLIN)
         for _ in range(_PATIENCE):
@@ -51,23 +51,23 @@ class Command:
                 return os.read(self.pipe, 10_000).decode()
             if self.process.poll() is not None:
                 break
-        raise AssertionError(f"it never came there: {self.process.communicate()}")
+        raise AssertionError(f"it never reached the phase: {self.process.communicate()}")
 
     def go_on(self) -> None:
         Path(f"{self.gate}.go").touch()
 
     def ended(self) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr; its JVM is gone too."""
+        """Exit code, stdout and stderr; its JVM has ended too."""
         out, err = self.process.communicate(timeout=_PATIENCE)
         java = Path(f"{self.gate}.java")
-        assert gone(int(java.read_text())), "the JVM outlived the command"
+        assert gone(int(java.read_text())), "the JVM is still running after the command"
         return self.process.returncode, out, err
 
 
 def command(
     ground: Ground, place: Path, phase: str, *arguments: str, grace: float = 0.0, **environment: str
 ) -> Command:
-    """Start it on the table of a ground."""
+    """Start the command on the table of a ground."""
     gate = place / "gate"
     os.mkfifo(f"{gate}.reached")
     pipe = os.open(f"{gate}.reached", os.O_RDONLY | os.O_NONBLOCK)
@@ -98,7 +98,7 @@ def check_line(code: int, out: str, err: str) -> None:
 
 
 def cases() -> Iterator[Any]:
-    """Each kind of table, phase and signal; the few that each run of the tests plays have no mark."""
+    """Each kind of table, phase and signal; the few that run in every test run have no mark."""
     usual = {("delta", "writing data", signal.SIGTERM), ("iceberg-v3", "reading the log", signal.SIGINT)}
     phases = ("reading the log", "planning", "reading data", "writing data")
     for case in itertools.product(("delta", "iceberg-v3"), phases, SIGNALS):
@@ -108,13 +108,13 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("place, name", FUNCTIONS.values())
-def test_the_functions_that_are_held_up_exist(place: str, name: str) -> None:
-    # Most phases run in `make faults` only: a function that was moved must fail in each run.
+def test_the_paused_functions_exist(place: str, name: str) -> None:
+    # Most phases run in `make faults` only: a renamed or moved function must fail in every run.
     assert callable(getattr(locate(place), name))
 
 
 @pytest.mark.parametrize("kind, phase, number", list(cases()))
-def test_before_the_commit_nothing_is_changed(
+def test_before_the_commit_nothing_changes(
     ground: Grounds, tmp_path: Path, kind: str, phase: str, number: signal.Signals
 ) -> None:
     trial = Trial(ground(kind), PROGRAMS["recluster"]).start()
@@ -122,14 +122,14 @@ def test_before_the_commit_nothing_is_changed(
     running.at_the_phase()
     running.process.send_signal(number)
     if phase == "reading the log":
-        # A call of the driver, which nothing cancels: it returns when the storage does.
+        # A call of the driver, which cannot be cancelled: it returns when the storage does.
         running.go_on()
     check_line(*running.ended())
     trial.check()
     assert trial.commits() == 0
     if phase in ("reading the log", "planning"):
         assert trial.leftovers() == set()
-    trial.clean(trial.finish(0))  # a task that was cancelled late may have left a file: a vacuum deletes it
+    trial.clean(trial.finish(0))  # a task that was cancelled late may leave a file, which a vacuum deletes
 
 
 @pytest.mark.parametrize("kind", [DELTA, ICEBERG])
@@ -153,7 +153,7 @@ def test_in_the_commit_the_table_is_as_before_or_after(
 
 @pytest.mark.faults_full
 @pytest.mark.parametrize("kind", [DELTA, ICEBERG])
-def test_a_storage_that_hangs_is_not_waited_for(ground: Grounds, tmp_path: Path, kind: str) -> None:
+def test_an_interrupt_does_not_wait_for_hanging_storage(ground: Grounds, tmp_path: Path, kind: str) -> None:
     trial = Trial(ground(kind), PROGRAMS["recluster"]).start()
     running = recluster(trial.ground, tmp_path, "committing", grace=2.0)
     running.at_the_phase()
@@ -165,12 +165,12 @@ def test_a_storage_that_hangs_is_not_waited_for(ground: Grounds, tmp_path: Path,
 
 
 @pytest.mark.delta
-def test_a_second_signal_ends_it_at_once(ground: Grounds, tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_process_at_once(ground: Grounds, tmp_path: Path) -> None:
     trial = Trial(ground("delta"), PROGRAMS["recluster"]).start()
     running = recluster(trial.ground, tmp_path, "reading the log")
     running.at_the_phase()
     running.process.send_signal(signal.SIGINT)
-    while signal.SIGINT in pending(running.process.pid):  # two at once are one
+    while signal.SIGINT in pending(running.process.pid):  # two pending signals are merged into one
         pass
     running.process.send_signal(signal.SIGTERM)
     check_line(*running.ended())
@@ -179,7 +179,7 @@ def test_a_second_signal_ends_it_at_once(ground: Grounds, tmp_path: Path) -> Non
 
 
 def pending(process: int) -> set[int]:
-    """Signals that a process has not been handed yet."""
+    """Signals that are pending for a process."""
     status = Path(f"/proc/{process}/status").read_text()
     masks = [
         int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))
@@ -191,7 +191,7 @@ def pending(process: int) -> set[int]:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.faults_full)]
 )
-def test_in_a_vacuum_the_newest_version_is_whole(
+def test_during_a_vacuum_the_newest_version_is_intact(
     ground: Grounds, tmp_path: Path, kind: str, number: signal.Signals
 ) -> None:
     trial = Trial(ground(kind), VACUUM, raced=True).start()
@@ -211,7 +211,7 @@ def test_in_a_vacuum_the_newest_version_is_whole(
 @pytest.mark.delta
 @pytest.mark.parametrize("number", SIGNALS)
 def test_while_java_starts(ground: Grounds, tmp_path: Path, number: signal.Signals) -> None:
-    """A Java that never gets to its feet, as while jars are downloaded."""
+    """A Java process that never finishes starting, as while it downloads jars."""
     made = ground("delta")
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""kill -9 of the driver and its JVM at each point of a run; another process then looks at what is left."""
+"""kill -9 of the driver and its JVM at each point of a run; another process then checks what is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def errand(ground: Ground, name: str, point: str, warehouse: Path) -> Errand:
 def kill(ground: Ground, warehouse: Path, name: str, point: str) -> None:
     said = killed("tests.faults.victim", errand(ground, name, point, warehouse).json())
     java = int(said.partition("java ")[2].split()[0])
-    assert gone(java), "the JVM outlived its driver"
+    assert gone(java), "the JVM is still running after its driver"
 
 
 def kill_and_look(ground: Ground, warehouse: Path, name: str, point: str) -> None:
@@ -62,7 +62,7 @@ def test_some_points(ground: Grounds, warehouse: Path, kind: str, program: str, 
 
 
 def kill_and_vacuum(ground: Ground, warehouse: Path, point: str) -> None:
-    """A vacuum is killed; the newest version is whole, and the next vacuum takes all that is left."""
+    """A vacuum is killed; the newest version is intact, and the next vacuum deletes all remaining garbage."""
     trial = Trial(ground, VACUUM, raced=True).start()
     ground.land("layout")
     kill(ground, warehouse, VACUUM.name, point)
@@ -87,7 +87,7 @@ def test_some_points_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, po
 @pytest.mark.faults_full
 @pytest.mark.parametrize(
     "kind,point",
-    # On Delta nothing is committed where it expires.
+    # On Delta, expiring commits nothing.
     [(k, p) for k in KINDS for p in VACUUM_POINTS if (k, p) != ("delta", "expire:within")],
 )
 def test_every_point_of_a_vacuum(ground: Grounds, warehouse: Path, kind: str, point: str) -> None:

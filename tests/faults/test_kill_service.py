@@ -1,4 +1,4 @@
-"""kill -9 of a service and its JVM in the middle of a merge: the next pass of another process does the work."""
+"""kill -9 of a service and its JVM during a merge: the next pass of another process does the work."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_the_next_pass_picks_up_the_work_of_a_killed_service(
     (tmp_path / "auto.conf").write_text("\n".join([*lines, "spark.master local[2]"]))
     conf = str(tmp_path / "auto.conf")
     printed = killed("tests.faults.service_victim", "auto", "--every", "1h", "--properties-file", conf)
-    assert gone(int(printed.partition("java ")[2].split()[0])), "the JVM outlived its driver"
+    assert gone(int(printed.partition("java ")[2].split()[0])), "the JVM is still running after its driver"
 
     confs.set("spark.lakekeeper.cluster-by", "k")
     notes = open_adapter(spark, name).adapter.notes
-    assert notes.read("service.json") is not None, "it died with its lease"
-    assert lk.table(spark, name).clustering_depth("k") == 4.0, "nothing of the merge is in the table"
+    assert notes.read("service.json") is not None, "it died holding its lease"
+    assert lk.table(spark, name).clustering_depth("k") == 4.0, "the merge was committed before the kill"
     report = lk.run(spark, name, verbs=["recluster"])
     assert [(each.status, each.rewritten_data_files_count) for each in report.tables] == [("done", 4)], str(
         report

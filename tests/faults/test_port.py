@@ -1,4 +1,4 @@
-"""Every method of the adapter fails once, at every call: what the engine makes of it, on real tables."""
+"""Every method of the adapter fails once, at every call: how the engine handles it, on real tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_A_DAY = pytest.mark.sampled("each way of a raced call")
 
 
 def answers(calls: list[str], those: Sequence[str] = ANSWERS) -> list[Shot]:
-    """Each answer that a commit can get, for the first commit of the run."""
+    """Each response that a commit can get, for the first commit of the run."""
     return [(next(i for i, name in enumerate(calls) if name in COMMITS), answer) for answer in those]
 
 

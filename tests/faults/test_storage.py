@@ -1,7 +1,7 @@
-"""Every call of the file system fails once, in the JVM: data files, delete files, manifests, logs.
+"""Every file system call fails once, in the JVM: data files, delete files, manifests, logs.
 
-A crash after a call leaves what a crash before the next one does, and reads change nothing: writes fail in each way,
-reads alone and before.
+A crash after a call leaves the same state as one before the next call, and reads change nothing: writes fail in each
+way, reads only before the call.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ def test_some_writes_and_reads(ground: Grounds, storage: Storage, kind: str, pro
 @pytest.mark.parametrize(
     "program", ["delete", pytest.param("raced recluster", marks=pytest.mark.faults_full)]
 )
-def test_a_vector_file_that_is_cut_off_is_in_no_commit(
-    ground: Grounds, storage: Storage, program: str
-) -> None:
-    """delta-io/delta 7329: an error of closing the file is swallowed, and the commit names a torn one."""
+def test_a_truncated_vector_file_is_not_committed(ground: Grounds, storage: Storage, program: str) -> None:
+    """delta-io/delta 7329: an error on closing the file is swallowed, and the commit references a truncated file."""
     series = Series(ground("delta"), PROGRAMS[program], StorageGun(storage, "close"), thorough=False)
     closes = [at for at, call in enumerate(series.calls()) if call.endswith(".bin")]
     assert closes
@@ -62,15 +60,13 @@ def test_a_vector_file_that_is_cut_off_is_in_no_commit(
     "kind,mode",
     [
         pytest.param("delta", "before", marks=pytest.mark.delta),
-        pytest.param(
-            "iceberg-v3", "crash before", marks=pytest.mark.iceberg
-        ),  # it reads again what failed once
+        pytest.param("iceberg-v3", "crash before", marks=pytest.mark.iceberg),  # it retries a failed read
     ],
 )
-def test_a_table_that_cannot_be_read_is_named_when_it_is_opened(
+def test_opening_an_unreadable_table_names_it(
     ground: Grounds, storage: Storage, kind: str, mode: str
 ) -> None:
-    """Not by an exception of Java, and not as one that does not exist."""
+    """Neither by a Java exception, nor as a table that does not exist."""
     made = ground(kind)
     made.fresh()
     named = 0
@@ -85,11 +81,11 @@ def test_a_table_that_cannot_be_read_is_named_when_it_is_opened(
             assert not isinstance(failed, NotFound), failed
             assert made.sql in str(failed)
             named += 1
-    assert named, "no read was needed to open it"
+    assert named, "the table opened without a read"
 
 
 def error_of(act: Callable[[], object]) -> Exception | None:
-    """What a call raises."""
+    """The error that a call raises."""
     try:
         act()
     except Exception as error:
@@ -119,4 +115,4 @@ def test_every_read(ground: Grounds, storage: Storage, kind: str, program: str) 
     if "delete" in program:
         happened(tally, "abort")
     else:
-        assert tally["survived"] == tally["trials"] > 0, "a read that fails once costs a group at most"
+        assert tally["survived"] == tally["trials"] > 0, "one failed read may drop one group at most"

@@ -1,4 +1,4 @@
-"""One error at any look, note or commit of a run of four groups costs none of them, on real tables."""
+"""One error at any read, note or commit of a run with four groups drops none of them, on real tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.opening import table_with
 
 pytestmark = pytest.mark.slow
 _WORK = ("write", "discard", "release")
-"""Calls that are no question to the catalog, the log or the notes."""
+"""Calls that do not access the catalog, the log or the notes."""
 _OPTIONS = {
     "commit.quiet-window-ms": 0,
     "max-concurrent-file-group-rewrites": 1,
@@ -28,7 +28,7 @@ _IN_PARTS = {"partial-progress.bytes-per-commit": 1}
 
 
 class OneError(Port):
-    """The question with the number ``at`` is not answered; a commit is refused."""
+    """Question number ``at`` gets no answer; a commit is rejected."""
 
     def call(self, name: str, method: Callable[..., Any], *args: Any, **given: Any) -> Any:
         if name.rpartition(".")[2] not in _WORK:
@@ -53,7 +53,7 @@ def four_groups(lake: Lake) -> str:
 
 
 def run(lake: Lake, name: str, port: Port, parts: bool) -> MergeReport:
-    """A recluster of all of it, which never waits, and looks for conflicts whenever it may."""
+    """A recluster of the whole table, which never waits, and checks for conflicts as often as it may."""
     now_ms, looks = Clock().now_ms, itertools.count()
     clock = Clock(now_ms=lambda: now_ms() + WATCH_MS * next(looks), wait=lambda _: None)
     table = table_with(lake.spark, name, lambda adapter: Faulty(adapter, port), clock=clock)
@@ -61,7 +61,7 @@ def run(lake: Lake, name: str, port: Port, parts: bool) -> MergeReport:
 
 
 def calls_of_a_run(lake: Lake, parts: bool) -> list[str]:
-    """Questions of a run, in order; groups that are written side by side ask in any order."""
+    """Questions of a run, in order; concurrently written groups ask in any order."""
     port = OneError()
     assert run(lake, four_groups(lake), port, parts).changed
     return port.calls
@@ -80,7 +80,7 @@ def shoot(lake: Lake, chosen: Iterable[int], parts: bool) -> None:
 
 
 @pytest.mark.parametrize("kind, every", [("delta", 3), ("iceberg-v3", 1)])
-def test_one_error_at_some_calls_costs_no_group(spark: SparkSession, kind: str, every: int) -> None:
+def test_one_error_at_some_calls_drops_no_group(spark: SparkSession, kind: str, every: int) -> None:
     """The first question of each name, or of every third one."""
     lake = Lake(spark, kind)
     calls = calls_of_a_run(lake, parts=False)
@@ -91,7 +91,7 @@ def test_one_error_at_some_calls_costs_no_group(spark: SparkSession, kind: str, 
 @pytest.mark.faults_full
 @pytest.mark.parametrize("parts", [False, True], ids=["one commit", "in parts"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_error_at_any_call_costs_no_group(spark: SparkSession, kind: str, parts: bool) -> None:
+def test_one_error_at_any_call_drops_no_group(spark: SparkSession, kind: str, parts: bool) -> None:
     lake = Lake(spark, kind)
     calls = calls_of_a_run(lake, parts)
     print(f"\n{kind}: {len(calls)} calls")

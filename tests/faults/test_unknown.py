@@ -1,7 +1,7 @@
-"""Commits whose answer is lost, through the public face: settled by the run id in the log, never done twice.
+"""Commits whose response is lost, through the public API: settled by the run id in the log, never done twice.
 
 landed    the report says committed, the rows are right, no file is removed
-lost      Unknown is raised, no file is removed, and the next call brings the table to its end
+lost      Unknown is raised, no file is removed, and the next call finishes the work
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RACE, DELETE = "raced recluster", "delete"
 
 
 def cases(names: str, here: list[tuple[Any, ...]], elsewhere: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
-    """Parameters: some for every day, and those that are left to the full series."""
+    """Parameters: some for every run, and those only for the full series."""
     daily = [pytest.param(*case) for case in here]
     full = [pytest.param(*case, marks=pytest.mark.faults_full) for case in elsewhere]
     return pytest.mark.parametrize(names, [*daily, *full])
@@ -47,9 +47,9 @@ def ended_unknown(trial: Trial, ran: Ran, calls: list[str]) -> None:
     assert "history" in str(ran.error)
     trial.check()
     assert trial.commits() == 0
-    notes = ("/_delta_log/", "/_lakekeeper/intents/")  # Delta's own, and that the run has ended
+    notes = ("/_delta_log/", "/_lakekeeper/intents/")  # Delta's own, and the record that the run ended
     removed = [c for c in calls if c.startswith("delete") and not any(folder in c for folder in notes)]
-    assert not removed, "files of a commit that may still land were removed"
+    assert not removed, "files of a commit that may still land were deleted"
     left = trial.leftovers()
     assert left
     trial.finish(0)
@@ -75,10 +75,8 @@ def test_delta_fails_at_the_rename_of_the_commit(
 
 @pytest.mark.delta
 @cases("program", [(DELETE,)], [(RACE,)])
-def test_delta_is_told_that_somebody_else_wrote_its_commit(
-    ground: Grounds, storage: Storage, program: str
-) -> None:
-    """A client of a store sends its put-if-absent again, and is told that the file is there: its own."""
+def test_delta_gets_a_conflict_with_its_own_commit(ground: Grounds, storage: Storage, program: str) -> None:
+    """The store's client retries its put-if-absent, and the store reports that the file exists: its own."""
     trial = Trial(ground("delta"), PROGRAMS[program]).start()
     table = trial.ground.table()
     storage.arm(trial.ground.home, "rename", 0, "exists after")
@@ -89,7 +87,7 @@ def test_delta_is_told_that_somebody_else_wrote_its_commit(
 
 @pytest.mark.iceberg
 @cases("program,landed", [(RACE, False), (DELETE, True)], [(RACE, True), (DELETE, False)])
-def test_iceberg_loses_the_answer_of_the_catalog(
+def test_iceberg_loses_the_response_of_the_catalog(
     ground: Grounds, storage: Storage, program: str, landed: bool
 ) -> None:
     trial = Trial(ground("iceberg-v3"), PROGRAMS[program]).start()
@@ -113,7 +111,7 @@ def test_iceberg_loses_the_answer_of_the_catalog(
 
 @dataclass
 class Moody:
-    """What the catalog does with the commits of a case: the first is done or not, and answered so."""
+    """How the catalog treats the commits of a case: it applies the first one or not, and returns the status."""
 
     status: int = 0
     does: bool = True
@@ -167,10 +165,10 @@ def _made(spark: SparkSession, root: Path) -> Ground:
     [(RACE, 409), (DELETE, 409), (RACE, 503), (DELETE, 500)],
     [(RACE, 500), *((program, status) for program in (RACE, DELETE) for status in (502, 504)), (DELETE, 503)],
 )
-def test_a_rest_catalog_commits_and_answers_otherwise(
+def test_a_rest_catalog_commits_and_reports_failure(
     rest: Ground, moody: Moody, program: str, status: int
 ) -> None:
-    """apache/iceberg 12818: 5xx after success, 409 against itself; the commit's files were deleted."""
+    """apache/iceberg 12818: 5xx after success, 409 against its own commit; the commit's files were deleted."""
     trial = Trial(rest, PROGRAMS[program]).start()
     table = trial.ground.table()
     moody.status, moody.does, moody.commits = status, True, 0
@@ -181,7 +179,7 @@ def test_a_rest_catalog_commits_and_answers_otherwise(
 
 @pytest.mark.iceberg
 @cases("program", [(DELETE,)], [(RACE,)])
-def test_a_rest_catalog_fails_and_nobody_knows(
+def test_a_rest_catalog_fails_with_an_unknown_outcome(
     rest: Ground, storage: Storage, moody: Moody, program: str
 ) -> None:
     trial = Trial(rest, PROGRAMS[program]).start()

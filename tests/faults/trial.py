@@ -1,6 +1,6 @@
-"""One case: a table is put back, a call of lakekeeper runs into a fault, and everything that was promised is checked.
+"""One case: a table is restored, a lakekeeper call runs with a fault, and every guarantee is checked.
 
-put back ─► run with a fault ─► open anew ─► check ─► run again ─► check ─► nothing is left to do
+restore ─► run with a fault ─► reopen ─► check ─► run again ─► check ─► nothing is left to do
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakekeeper.spi import Observer
 from tests.faults.ground import OPTIONS, USERS, Ground
 
 OURS = frozenset({5, 25})
-"""Rows that our own delete takes: one in each group."""
+"""Rows that our own delete removes: one in each group."""
 EVERYTHING: Mapping[str, Any] = {
     "retention_hours": 0,
     "allow_unsafe_retention": True,
@@ -28,7 +28,7 @@ EVERYTHING: Mapping[str, Any] = {
         "vacuum.max-concurrent-deletes": 1,
     },
 }
-"""A vacuum that keeps the newest version alone, and takes many steps."""
+"""A vacuum that keeps only the newest version, and deletes in many steps."""
 _DEAD_MS = 200 * HOUR_MS
 
 
@@ -47,7 +47,7 @@ def _delete(table: Table, observer: Observer) -> DeleteReport:
 
 @dataclass(frozen=True)
 class Program:
-    """A call; what lands while it works (``winner``, at a phase), and the rows that the call takes away."""
+    """A call; the concurrent commit that lands during it (``winner``, at a phase); the rows that the call deletes."""
 
     name: str
     run: Callable[[Table, Observer], Any]
@@ -82,7 +82,7 @@ class Ran:
 
 @dataclass
 class Trial:
-    """One case under way. ``raced``: the winner has landed."""
+    """One running case. ``raced``: the winner has landed."""
 
     ground: Ground
     program: Program
@@ -95,7 +95,7 @@ class Trial:
         return self
 
     def run(self, table: Table) -> Ran:
-        """Any error is what the fault made of the call."""
+        """Any error is the result of the fault."""
         try:
             return Ran(self.program.run(table, self._observer))
         except (KeyboardInterrupt, SystemExit):
@@ -109,7 +109,7 @@ class Trial:
             self.ground.land(self.program.winner)
 
     def check(self, *, spark: bool = True, spark_everywhere: bool = False) -> list[frozenset[int]]:
-        """Every version reads as it was written and has all its files; ids of each version, oldest first."""
+        """Every version reads as it was written and has all its files; return the ids of each version, oldest first."""
         ground = self.ground
         log = ground.log()
         ids = self._expected()
@@ -118,7 +118,7 @@ class Trial:
         for seen, held in zip(log, ids, strict=True):
             assert ground.rows(seen.version) == ground.expected(held), f"version {seen} reads differently"
         missing = ground.named() - ground.on_disk()
-        assert not missing, f"versions name files that are gone: {missing}"
+        assert not missing, f"versions reference missing files: {missing}"
         ground.forget()
         if spark:
             assert ground.spark_rows() == ground.expected(ids[-1]), (
@@ -132,19 +132,19 @@ class Trial:
         return ids
 
     def clean(self, held: frozenset[int]) -> None:
-        """When whoever was killed counts as dead, a vacuum leaves what the newest version needs and nothing else.
+        """Once a killed process counts as dead, a vacuum leaves exactly what the newest version needs.
 
-        ``held`` are the ids of its rows. A further vacuum deletes nothing.
+        ``held`` are the ids of its rows. Another vacuum deletes nothing.
         """
         ground = self.ground
         for deletes in (True, False):
             report = ground.table(later_ms=_DEAD_MS).vacuum(**EVERYTHING)
             assert report.failed_files_count == 0
-            assert deletes or report.deleted_files_count == 0, "something was left for a second vacuum"
-            assert ground.on_disk() == ground.needed(), f"something was left, or is gone:\n{report}"
+            assert deletes or report.deleted_files_count == 0, "a second vacuum deleted files"
+            assert ground.on_disk() == ground.needed(), f"files remain, or are missing:\n{report}"
         assert ground.rows(ground.log()[-1].version) == ground.expected(held), "rows differ after a vacuum"
         ground.forget()
-        assert ground.spark_rows() == ground.expected(held), "Spark reads something else after a vacuum"
+        assert ground.spark_rows() == ground.expected(held), "Spark reads other rows after a vacuum"
 
     def _expected(self) -> list[frozenset[int]]:
         log, base = self.ground.log(), self.ground.base.log
@@ -159,28 +159,28 @@ class Trial:
                 assert seen.run_id, "a commit without a run id"
                 ids.append(ids[-1] - self.program.takes)
         if self.raced:
-            assert theirs & {seen.run_id for seen in log[len(base) :]}, "the winner's commit is gone"
+            assert theirs & {seen.run_id for seen in log[len(base) :]}, "the winner's commit is lost"
         return ids
 
     def commits(self) -> int:
-        """Commits of ours that landed."""
+        """Our commits that landed."""
         base = len(self.ground.base.log)
         return len(self.ground.log()) - base - self.raced
 
     def leftovers(self) -> set[Any]:
-        """Files that no version names."""
+        """Files that no version references."""
         return self.ground.on_disk() - self.ground.named()
 
     def finish(self, landed: int, *, spark_everywhere: bool = False) -> frozenset[int]:
-        """The same call without a fault brings the table to its end, and does nothing twice; ids of its rows."""
+        """The same call without a fault finishes the work, and does nothing twice; return the ids of its rows."""
         ran = self.run(self.ground.table())
         assert ran.error is None, f"the second run failed: {ran.error!r}"
         if self.program.takes:
             assert self.commits() == 1, "deleted twice, or never"
         else:
-            assert not self.ground.live() & self.before, "inputs are left that nobody rewrote"
+            assert not self.ground.live() & self.before, "inputs remain that were not rewritten"
             assert self.commits() <= landed + 1
         held = self.check(spark_everywhere=spark_everywhere)[-1]
         users = USERS if self.raced and self.program.winner == "delete" else frozenset()
-        assert held == self.ground.held[-1] - self.program.takes - users, "not the expected end"
+        assert held == self.ground.held[-1] - self.program.takes - users, "not the expected result"
         return held

@@ -1,4 +1,4 @@
-"""A process that kills itself in the middle of a call, its JVM first: ``python -m tests.faults.victim <json>``."""
+"""A process that kills itself during a call, its JVM first: ``python -m tests.faults.victim <json>``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POINTS = (
     "commit:after",
     "committed:1",
 )
-"""Phases of the observer with their number, and the engine's look at the log, the swap, and its answer."""
+"""Phases of the observer with their number, and the engine's read of the log, the swap, and its response."""
 VACUUM_POINTS = (
     "planned:1",
     "expire:before",
@@ -40,12 +40,12 @@ VACUUM_POINTS = (
     "before_delete:2",
     "delete:after",
 )
-"""Those of a vacuum."""
+"""The points of a vacuum."""
 
 
 @dataclass(frozen=True)
 class Errand:
-    """What the victim is to do and where it ends; paths as text."""
+    """What the victim does and where it ends; paths as text."""
 
     program: str
     point: str
@@ -77,7 +77,7 @@ def main(errand: Errand) -> None:
     def end() -> NoReturn:
         os.kill(java, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("nobody is here any more")
+        raise AssertionError("the process should have ended")
 
     what, _, where = errand.point.partition(":")
 
@@ -113,11 +113,11 @@ _LAST = {
     "expire": {"storage.expire"},
     "delete": {"storage.delete"},
 }
-"""What is the last thing that happens, by the first word of a point."""
+"""The step at which the process ends, by the first word of a point."""
 
 
 class Ending:
-    """Stands for an adapter, or a half of it, one of whose methods is the last thing that happens."""
+    """Wraps an adapter, or a half of it, one of whose methods ends the process."""
 
     def __init__(
         self, real: Any, last: set[str], where: str, end: Callable[[], NoReturn], at: str = ""
@@ -146,7 +146,7 @@ class Ending:
 
 
 def within_the_swap(end: Callable[[], NoReturn]) -> None:
-    """The process ends when the native commit has happened, before anybody has its answer."""
+    """The process ends after the native commit, before the caller gets its response."""
     from py4j.java_gateway import JavaMember
 
     calling = JavaMember.__call__

@@ -1,4 +1,4 @@
-"""Statements of lakekeeper, each with the Python call that does the same."""
+"""SQL statements of lakekeeper, each with the Python call that does the same."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ WRONG = [
     ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
     ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
 ]
-"""Statements that do not fit, whichever way they are made, and a part of the message."""
+"""Statements that are refused however they are issued, and a part of the message."""

@@ -9,7 +9,7 @@ _DELETES = {"test_delete", "test_drop_partition", "test_merge_deletes", "test_ra
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Format 3 stands for both where nothing is deleted: they differ in their delete files."""
+    """Where nothing is deleted, format 3 covers both: the formats differ in their delete files."""
     if "iceberg-v2" in item.name and item.path.stem not in _DELETES:
         item.add_marker("deep")
 

@@ -1,10 +1,10 @@
-"""A user's statement, stopped in its middle: between what it read and its commit, without a clock.
+"""A user's statement, stopped between its read and its commit, without a clock.
 
-    statement (a thread)   ── reads ──► pass_gate() waits ──────────────► goes on ──► commits
+    statement (a thread)   ── reads ──► pass_gate() waits ──────────────► continues ─► commits
     test                                          ▲ inside()  … act …  release()
 
-The statement's predicate calls a Python function on one row. It meets the test at two named pipes, the first time
-that it is called; later calls (the statement is run again) go straight through.
+The statement's predicate calls a Python function on one row. Its first call synchronizes with the test through two
+named pipes; later calls (a retry of the statement) return at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBER = itertools.count()
 
 
 class Gate:
-    """One stop. ``name`` is the SQL function to put into the predicate: ``… WHERE id = 1 AND name(id)``."""
+    """One gate. ``name`` is the SQL function for the predicate: ``… WHERE id = 1 AND name(id)``."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.name = f"gate{next(_NUMBER)}"
@@ -34,7 +34,7 @@ class Gate:
         )
 
     def around(self, statement: Callable[[], Any], act: Callable[[], object]) -> Future[Any]:
-        """Start ``statement`` in a thread, ``act`` while it is stopped, let it go on; its finished future."""
+        """Start ``statement`` in a thread, run ``act`` while it waits, release it; return its finished future."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="user")
         future = pool.submit(statement)
         try:
@@ -56,7 +56,7 @@ def _passing(marker: str, arrived: str, go: str) -> Callable[[Any], bool]:
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return True
-        with Path(arrived).open("w") as pipe:  # opens when the test does
+        with Path(arrived).open("w") as pipe:  # blocks until the test opens it
             pipe.write("here")
         with Path(go).open() as pipe:
             pipe.read()

@@ -1,4 +1,4 @@
-"""One kind of table after the other, through the public face: Delta, Iceberg v2 and v3."""
+"""One kind of table after the other, through the public API: Delta, Iceberg v2 and v3."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("delta", "iceberg-v2", "iceberg-v3")
 
 @dataclass(frozen=True)
 class Lake:
-    """Makes and writes tables of one kind, by Spark alone."""
+    """Creates and writes tables of one kind, with Spark alone."""
 
     spark: SparkSession
     kind: str
@@ -39,7 +39,7 @@ class Lake:
         properties: dict[str, str] | None = None,
         location: Path | None = None,
     ) -> str:
-        """A new empty table, where the catalog puts it unless a location is given; its name."""
+        """Create an empty table, at the catalog's location unless one is given; return its name."""
         name = f"{'ice' if self.iceberg else 'spark_catalog'}.formats.t{next(_NUMBER)}"
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
         given = dict(properties or {})
@@ -59,7 +59,7 @@ class Lake:
         frame.coalesce(1).writeTo(name).append()
 
     def overlapping(self, files: int, rows: int, *, columns: str = "id bigint, k int, v string") -> str:
-        """``files`` files of ``rows`` rows, each over the whole domain of ``k``; written by one commit."""
+        """``files`` files of ``rows`` rows, each over the whole domain of ``k``, written by one commit."""
         name = self.create(columns)
         made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
         ids = self.spark.range(0, files * rows, 1, numPartitions=files)
@@ -67,7 +67,7 @@ class Lake:
         return name
 
     def fingerprint(self, name: str, version: int | None = None) -> tuple[Any, ...]:
-        """Rows as an order-independent value; rendered first, so that hashing normalises nothing."""
+        """Rows as an order-independent value; cast to text first, so that hashing normalizes nothing."""
         at = "" if version is None else f" VERSION AS OF {version}"
         rendered = f"SELECT xxhash64(to_json(struct(*))) AS h FROM {name}{at}"
         row = self.spark.sql(
@@ -77,7 +77,7 @@ class Lake:
         return tuple(row)
 
     def versions(self, name: str) -> list[int]:
-        """All versions that can be read, oldest first."""
+        """All readable versions, oldest first."""
         if self.iceberg:
             rows = self.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()
         else:
@@ -85,7 +85,7 @@ class Lake:
         return [row[0] for row in rows]
 
     def rows(self, name: str, version: int) -> Counter[str]:
-        """Rows of a version as another reader than Spark finds them: out of the log and the files alone."""
+        """Rows of a version by a reader other than Spark: from the log and the files alone."""
         if not self.iceberg:
             return delta_log.rows(self.home(name), version)
         log = self.spark.sql(
@@ -95,7 +95,7 @@ class Lake:
         return iceberg_log.rows(newest[0], version)
 
     def home(self, name: str) -> Path:
-        """The table's folder on the disk."""
+        """The table's folder on disk."""
         row = self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
         assert row is not None
         return Path(str(row["data_type"]).removeprefix("file:"))
@@ -116,7 +116,7 @@ class Lake:
         return found
 
     def table(self, name: str, *, hours: int = 0) -> lk.Table:
-        """The table as it is opened in so many hours."""
+        """The table, opened ``hours`` from now."""
         return table_later(self.spark, name, hours) if hours else lk.table(self.spark, name)
 
     def adapter(self, name: str) -> Adapter[Any]:

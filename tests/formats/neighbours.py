@@ -1,4 +1,4 @@
-"""Tables that share a folder: how they are filled, how a run on one of them dies, and what is on disk."""
+"""Tables that share a folder: filling them, killing a run on one of them, and listing their files."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def die(phase: str, _info: Mapping[str, Any]) -> None:
 
 
 def dead_run(spark: SparkSession, name: str) -> None:
-    """A compaction of the table dies after it wrote its files."""
+    """A compaction of the table that dies after it wrote its files."""
     with pytest.raises(Crash):
         lk.table(spark, name).compact(options=COMPACT, observer=die)
 
 
 def later(spark: SparkSession, name: str, days: int = 9) -> lk.Table:
-    """The table, as it is opened so many days from now."""
+    """The table, opened ``days`` from now."""
     return table_later(spark, name, 24 * days)
 
 
 def files(place: Path) -> set[Path]:
-    """Files below a folder but checksums."""
+    """Files below a folder except checksums."""
     return {p for p in place.rglob("*") if p.is_file() and p.suffix != ".crc"}
 
 
 def fill(lake: Lake, name: str, count: int, rows: int) -> str:
-    """Append so many files of so many rows."""
+    """Append ``files`` files of ``rows`` rows each."""
     for i in range(count):
         made = "id", "cast(pmod(hash(id), 1000) as int) as k", "md5(cast(id as string)) as v"
         lake.append(name, lake.spark.range(i * rows, (i + 1) * rows).selectExpr(*made))

@@ -1,4 +1,4 @@
-"""Bloom filters that a table asks for are in each file that a merge writes, on every path, and hold its values."""
+"""Every file that a merge writes has the Bloom filters that the table configures, on every path, with its values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("on_local_disk")
 
 
 def asking(lake: Lake) -> str:
-    """Four overlapping files in each of two partitions; the table asks for a filter on ``v``; some rows are deleted."""
+    """Four overlapping files in each of two partitions; a filter configured on ``v``; some rows deleted."""
     properties = (
         {"write.parquet.bloom-filter-enabled.column.v": "true"}
         if lake.iceberg
@@ -35,7 +35,7 @@ def asking(lake: Lake) -> str:
 
 
 def filters(lake: Lake, name: str) -> Iterator[tuple[set[str], Any]]:
-    """Of each row group of each live file: the columns that have a filter, and the filter of ``v``."""
+    """For each row group of each live file: the columns that have a filter, and the filter of ``v``."""
     jvm = Jvm(lake.spark)
     hadoop, parquet = jvm.view.org.apache.hadoop, jvm.view.org.apache.parquet.hadoop
     conf = lake.spark._jsparkSession.sessionState().newHadoopConf()
@@ -77,28 +77,28 @@ def test_each_output_has_the_filter(lake: Lake, engine: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["compact", "merge_deletes"])
-def test_other_merges_keep_it_too(lake: Lake, verb: str) -> None:
+def test_other_merges_keep_the_filter(lake: Lake, verb: str) -> None:
     name = asking(lake)
     options = {"min-input-files": 2} if verb == "compact" else {"delete-ratio-threshold": 0.01}
     assert getattr(lake.table(name), verb)(options=options).changed
     assert all(columns == {"v"} for columns, _ in filters(lake, name))
 
 
-def test_a_table_that_asks_for_none_gets_none(lake: Lake) -> None:
+def test_a_table_without_the_property_gets_no_filter(lake: Lake) -> None:
     name = lake.overlapping(3, 50)
     lake.table(name).recluster("k", policy="full")
     assert all(columns == set() for columns, _ in filters(lake, name))
 
 
 def ask(lake: Lake, name: str, *columns: str) -> None:
-    """Set the properties that ask for filters."""
+    """Set the properties that configure filters."""
     prefix = "write.parquet.bloom-filter-enabled.column." if lake.iceberg else "parquet.bloom.filter.enabled#"
     listed = ", ".join(f"'{prefix}{column}' = 'true'" for column in columns)
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({listed})")
 
 
 def plain(lake: Lake) -> str:
-    """Two files of each of two partitions, written before the table asks for filters; some rows are deleted."""
+    """Two files in each of two partitions, written before filters were configured; some rows deleted."""
     name = lake.create("id BIGINT, k INT, v STRING, c STRING", partitioned="k")
     for number in range(2):
         ids = lake.spark.range(number * 2000, number * 2000 + 2000)
@@ -109,7 +109,7 @@ def plain(lake: Lake) -> str:
     return name
 
 
-def test_files_from_before_get_their_filters_once(lake: Lake) -> None:
+def test_older_files_get_their_filters_once(lake: Lake) -> None:
     name = plain(lake)
     rows, versions = lake.fingerprint(name), {v: lake.fingerprint(name, v) for v in lake.versions(name)}
     ask(lake, name, "v", "c")
@@ -118,7 +118,7 @@ def test_files_from_before_get_their_filters_once(lake: Lake) -> None:
     assert sum(len(task.inputs) for task in due.plan.tasks) == 4
     report = lake.table(name).build_filters(all_files=True)
     assert report.rewritten_data_files_count == 4
-    # All values of `c` are in a dictionary, which readers use: the writer leaves out its filter.
+    # All values of `c` are in a dictionary, which readers use: the writer omits its filter.
     assert [columns for columns, _ in filters(lake, name)] == [{"v"}] * report.added_data_files_count
     assert lake.fingerprint(name) == rows
     assert {v: lake.fingerprint(name, v) for v in versions} == versions
@@ -129,7 +129,7 @@ def test_files_from_before_get_their_filters_once(lake: Lake) -> None:
     adapter = lake.adapter(name)
     sizes = {block.path: block.bytes for block in adapter.snapshot().blocks}
     assert adapter.bloom_filters.columns() == ("v", "c")
-    assert adapter.bloom_filters.missing(sizes) == frozenset(), "without the note, the footers say so"
+    assert adapter.bloom_filters.missing(sizes) == frozenset(), "without the note, the footers show it"
 
 
 def test_a_sorted_table_keeps_its_levels(lake: Lake) -> None:
@@ -162,14 +162,14 @@ def test_a_delete_that_commits_first_is_replayed(lake: Lake) -> None:
 
 
 def lookups(name: str, per_second: float) -> Workload:
-    """An hour of queries that look a value of ``v`` up."""
+    """An hour of lookups on ``v``."""
     now = int(time.time() * 1000)
     scan = Scan(now, {"v": (Span("x", "x"),)}, ("v",), weight=3600 * per_second)
     return collect(name, [scan], source="test", start_ms=now - 3_600_000, end_ms=now)
 
 
 def large(lake: Lake) -> str:
-    """Two files that are large enough for a filter to pay, written before the table asks for filters."""
+    """Two files that are large enough for a filter to pay, written before filters were configured."""
     name = lake.create("id BIGINT, v STRING, w STRING")
     for number in range(2):
         ids = lake.spark.range(number * 300_000, (number + 1) * 300_000)

@@ -1,4 +1,4 @@
-"""A bucket that has the name of its first folder: ``s3a://events/events`` contains that name twice."""
+"""A bucket named like its first folder: ``s3a://events/events`` contains that name twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PLACE = "s3a://events/events"
 
 @pytest.fixture
 def folder(lake: Lake, tmp_path: Path) -> Iterator[Path]:
-    """What the bucket shows."""
+    """The local folder behind the bucket."""
     with object_store(lake.spark, tmp_path / "store"):
         yield tmp_path / "store" / "events"
 
 
 @pytest.fixture
 def name(lake: Lake, folder: Path, tmp_path: Path, confs: RuntimeConfig) -> str:
-    """A table of three files of ten rows; on Delta none has statistics."""
+    """A table of three files of ten rows; on Delta they have no statistics."""
     confs.set("spark.lakekeeper.single-driver", "true")
     confs.set("spark.databricks.delta.stats.collect", "false")
     columns = "id bigint, k int, v string"
@@ -43,7 +43,7 @@ def name(lake: Lake, folder: Path, tmp_path: Path, confs: RuntimeConfig) -> str:
 
 
 def test_a_bucket_with_the_name_of_its_first_folder(lake: Lake, name: str, folder: Path) -> None:
-    """Loss L3: Delta cut the file's address at the bucket, found no rows for it, and committed their removal."""
+    """Loss L3: Delta cut the file's address at the bucket, found no rows for it, and committed its removal."""
     rows = lake.fingerprint(name)
     assert rows[0] == 30
     assert sum(row.rows for row in lk.table(lake.spark, name).blocks().collect()) == 30

@@ -1,4 +1,4 @@
-"""A call that is interrupted stops its jobs, commits nothing, and the next one works."""
+"""An interrupted call stops its jobs and commits nothing, and the next call succeeds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def test_an_interrupt_stops_the_work_and_commits_nothing(lake: Lake) -> None:
 
     def interrupt(phase: str, info: Mapping[str, Any]) -> None:
         phases(phase, info)
-        if phase == "read":  # in a worker thread: the caller's thread is waiting for it
+        if phase == "read":  # a worker thread calls this while the main thread waits
             _thread.interrupt_main()
 
     with pytest.raises(KeyboardInterrupt):
         table.recluster(observer=interrupt)
 
     scala: Any = lake.spark.sparkContext._jsc.sc()
-    scala.listenerBus().waitUntilEmpty()  # the status store hears of ends a moment later
+    scala.listenerBus().waitUntilEmpty()  # the status store learns of job ends asynchronously
     tracker = lake.spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(j) for j in tracker.getJobIdsForGroup(phases.run_id)]
     assert "RUNNING" not in {job.status for job in jobs if job is not None}

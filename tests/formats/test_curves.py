@@ -1,4 +1,4 @@
-"""Keys that follow a curve on real tables: what a user gains, and what must not change."""
+"""Keys along a curve on real tables: what a user gains, and what must not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES, ROWS, SIDE = 4, 3000, 1000
 
 
 def grid(lake: Lake) -> str:
-    """Files that each hold points all over the square."""
+    """Files that each hold points from the whole square."""
     name = lake.create("id bigint, a int, b int, v string")
     for i in range(FILES):
         made = lake.spark.range(i * ROWS, (i + 1) * ROWS).selectExpr(
@@ -27,14 +27,14 @@ def grid(lake: Lake) -> str:
 
 
 def files_of(lake: Lake, name: str, column: str) -> float:
-    """Files that hold a value of a 1 % range of the column, on average: what a reader has to open at least."""
+    """The average number of files that hold a value of a 1 % range of the column: the minimum that a reader opens."""
     rows = f"SELECT {column} AS c, input_file_name() AS file FROM {name}"
     bounds = lake.spark.sql(f"SELECT min(c) AS lo, max(c) AS hi FROM ({rows}) GROUP BY file").collect()
     starts = range(0, SIDE - 10, 45)
     return sum(sum(r["hi"] >= s and r["lo"] <= s + 10 for r in bounds) for s in starts) / len(starts)
 
 
-def test_a_hilbert_key_serves_the_second_column_and_ends(lake: Lake) -> None:
+def test_a_hilbert_key_serves_the_second_column_and_converges(lake: Lake) -> None:
     linear, curved = grid(lake), grid(lake)
     lake.table(linear).cluster_by("a", "b")
     lake.table(linear, hours=1).recluster(options=SMALL)
@@ -65,7 +65,7 @@ def test_large_groups_are_cut_along_the_curve(lake: Lake) -> None:
     assert not table.recluster(final=True, options=SMALL).changed
 
 
-def test_a_delete_meanwhile_is_replayed(lake: Lake) -> None:
+def test_a_concurrent_delete_is_replayed(lake: Lake) -> None:
     name = grid(lake)
     table = lake.table(name, hours=1)
     table.cluster_by("a", "b", layout="hilbert")

@@ -1,4 +1,4 @@
-"""``t.delete(where)`` on all kinds of tables: exactly the rows, no older version, and no bad predicate."""
+"""``t.delete(where)`` on all kinds of tables: it deletes exactly the matching rows and changes no older version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ids(lake: Lake, name: str) -> list[int]:
         ("true", lambda i: i >= 0),
     ],
 )
-def test_exactly_the_rows_that_match_go(lake: Lake, where: str, doomed: Any) -> None:
+def test_exactly_the_matching_rows_are_deleted(lake: Lake, where: str, doomed: Any) -> None:
     name = lake.overlapping(3, 100)
     versions = {v: lake.fingerprint(name, v) for v in lake.versions(name)}
     report = lake.table(name).delete(where)
@@ -39,7 +39,7 @@ def test_exactly_the_rows_that_match_go(lake: Lake, where: str, doomed: Any) -> 
     assert lake.versions(name)[-1] == report.version_after
 
 
-def test_a_column_names_rows_as_text_does(lake: Lake) -> None:
+def test_a_column_selects_the_same_rows_as_text(lake: Lake) -> None:
     name = lake.overlapping(3, 100)
     report = lake.table(name).delete((F.col("id") % 7 == 3) | (F.col("v") == "it's"))
     assert report.deleted_rows_count == 43
@@ -83,7 +83,7 @@ def test_partitions_nested_columns_and_odd_names(lake: Lake) -> None:
     assert ids(lake, name) == sorted(set(range(40)) - gone)
 
 
-def test_a_delete_that_lost_its_files_to_maintenance_finds_its_rows(lake: Lake) -> None:
+def test_a_delete_whose_files_were_rewritten_finds_its_rows(lake: Lake) -> None:
     name = lake.overlapping(4, 100)
     table = lake.table(name)
     table.cluster_by("k")

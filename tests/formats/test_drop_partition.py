@@ -1,4 +1,4 @@
-"""Partitions that are dropped and come back: once, whole, and under the names that their columns have now."""
+"""Dropped partitions are restored once, completely, and under the current names of their columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.formats.lakes import Lake
 
 
 def three_days(lake: Lake, **properties: str) -> str:
-    """Ten rows a day; day 1 has two rows that were deleted before."""
+    """Ten rows a day; two rows of day 1 were deleted before."""
     given = {k.replace("__", "."): v for k, v in properties.items()}
     name = lake.create("day INT, v STRING, s STRUCT<a: INT, b: STRING>", partitioned="day", properties=given)
     for day in range(3):
@@ -39,7 +39,7 @@ def test_a_drop_that_loses_leaves_nothing_to_restore(lake: Lake) -> None:
     assert lake.spark.table(name).where("day = 1").count() == 10
 
 
-def test_restoring_twice_brings_the_rows_back_once(lake: Lake) -> None:
+def test_restoring_twice_restores_the_rows_once(lake: Lake) -> None:
     name = three_days(lake)
     table = lake.table(name)
     before = lake.fingerprint(name)
@@ -54,7 +54,7 @@ def test_restoring_twice_brings_the_rows_back_once(lake: Lake) -> None:
 def test_a_restore_whose_last_step_failed_is_finished_by_the_next(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is killed when the rows are back and the entry is still there: run it again, as the docs say."""
+    """It is killed after the rows are restored, while the entry still exists: run it again, as the docs say."""
     name = three_days(lake)
     table = lake.table(name)
     before = lake.fingerprint(name)
@@ -101,7 +101,7 @@ def test_a_column_that_was_renamed_keeps_its_values(lake: Lake) -> None:
     [entry] = lake.table(name).trash()
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN v TO w")
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN s.a TO c")
-    if lake.iceberg:  # Delta renames no column by which a table is partitioned
+    if lake.iceberg:  # Delta cannot rename a partition column
         spark.sql(f"ALTER TABLE {name} RENAME COLUMN day TO d")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN late INT")
     lake.table(name).restore(entry.name)

@@ -1,4 +1,4 @@
-"""The commits before a snapshot, which show whether a stream was writing when a rewrite began."""
+"""The commits before a snapshot show whether a stream was writing when a rewrite began."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def earlier(lake: Lake, name: str) -> tuple[Winner, ...]:
     return tuple(adapter.changes_since(adapter.snapshot(["k"])).earlier)
 
 
-def test_the_statements_before_a_snapshot_are_named_in_their_order(lake: Lake) -> None:
+def test_the_statements_before_a_snapshot_are_listed_in_order(lake: Lake) -> None:
     name = lake.overlapping(1, 50)
     for number in (3, 5, 7):
         lake.spark.sql(f"DELETE FROM {name} WHERE id = {number}")
@@ -24,7 +24,7 @@ def test_the_statements_before_a_snapshot_are_named_in_their_order(lake: Lake) -
     assert [w.at_ms for w in found] == sorted(w.at_ms for w in found)
 
 
-def test_of_a_table_that_has_been_quiet_nothing_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_commit_of_a_quiet_table_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     name = lake.overlapping(1, 50)
     lake.spark.sql(f"DELETE FROM {name} WHERE id = 3")
     real = time.time_ns
@@ -32,7 +32,7 @@ def test_of_a_table_that_has_been_quiet_nothing_is_read(lake: Lake, monkeypatch:
     assert earlier(lake, name) == ()
 
 
-def test_a_stream_is_seen_however_long_the_rewrite_took_until_its_first_look(
+def test_a_stream_is_detected_however_late_the_first_check_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = lake.overlapping(1, 50)

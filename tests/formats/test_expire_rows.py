@@ -1,4 +1,4 @@
-"""Lifecycle rules on real tables: rows leave by the day in UTC, in every session, and come back from the trash."""
+"""Row lifecycle rules on real tables: rows expire by UTC day in every session, and can be restored from the trash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT = {*range(5, 15), *range(1000, 1010)}
 
 
 @pytest.mark.parametrize("kind, partitioned", [("timestamp", ""), ("timestamp_ntz", ""), ("date", "at")])
-def test_whole_files_leave_without_being_read(lake: Lake, kind: str, partitioned: str) -> None:
+def test_whole_files_are_dropped_without_being_read(lake: Lake, kind: str, partitioned: str) -> None:
     name = aged(lake, kind, partitioned=partitioned)
     before = lake.fingerprint(name)
     planned = lake.table(name).expire_rows(dry_run=True)
@@ -78,7 +78,7 @@ def test_a_rule_is_needed_and_its_column_must_have_an_age(lake: Lake) -> None:
     assert lake.versions(name) == versions
 
 
-def test_a_rewrite_in_between_is_followed_and_an_append_is_kept(lake: Lake) -> None:
+def test_a_concurrent_rewrite_is_handled_and_an_append_is_kept(lake: Lake) -> None:
     name = aged(lake)
     late = f"INSERT INTO {name} VALUES (77, current_timestamp())"
 

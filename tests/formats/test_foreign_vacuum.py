@@ -1,4 +1,4 @@
-"""Another engine's vacuum that deletes every old file which the newest version does not name, as Trino's does."""
+"""Another engine's vacuum, such as Trino's, which deletes each old file that the newest version does not reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = 86_400
 
 
 def files_of(lake: Lake, name: str) -> Iterator[Path]:
-    """All that lies below the table's location but the format's own metadata."""
+    """All files below the table's location except the format's own metadata."""
     home = lake.home(name)
     for path in home.rglob("*"):
         if path.is_file() and path.relative_to(home).parts[0] not in ("_delta_log", "metadata"):
@@ -22,7 +22,7 @@ def files_of(lake: Lake, name: str) -> Iterator[Path]:
 
 
 def foreign_vacuum(lake: Lake, name: str, days: int = 7) -> int:
-    """Delete what is older than the retention and not named; the number of files."""
+    """Delete unreferenced files older than the retention; return how many."""
     named = {Path(row.path).name for row in lake.table(name).blocks().select("path").collect()}
     old = [
         path
@@ -34,7 +34,7 @@ def foreign_vacuum(lake: Lake, name: str, days: int = 7) -> int:
     return len(old)
 
 
-def test_what_is_in_the_trash_survives_it(lake: Lake) -> None:
+def test_files_in_the_trash_survive_it(lake: Lake) -> None:
     """Findings on engines, 2.4."""
     name = lake.overlapping(3, 50)
     table = lake.table(name)
@@ -53,7 +53,7 @@ def test_what_is_in_the_trash_survives_it(lake: Lake) -> None:
     assert lake.fingerprint(name, version) == lake.fingerprint(name) == rows
 
 
-def test_a_table_whose_notes_are_all_gone_works(lake: Lake) -> None:
+def test_a_table_without_its_notes_still_works(lake: Lake) -> None:
     name = lake.overlapping(3, 50)
     table = lake.table(name)
     table.cluster_by("k", "id", layout="hilbert")

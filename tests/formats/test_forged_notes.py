@@ -1,4 +1,4 @@
-"""Notes beside a table are untrusted: whatever they say, nothing goes that is not provably this table's."""
+"""Notes beside a table are untrusted: whatever they say, only files that provably are the table's are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUN = "5f6a3f30ccab40d1"
 
 
 def write(place: Path, name: str, plain: object) -> None:
-    """A note, as whoever may write beside the table would."""
+    """Write a note, as any program with write access beside the table could."""
     note = place / "_lakekeeper" / name
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(plain))
@@ -49,7 +49,7 @@ def intent(adapter: Adapter[Any], **changed: Any) -> dict[str, Any]:
 
 
 def entry(adapter: Adapter[Any], name: str = _RUN, **changed: Any) -> dict[str, Any]:
-    """A thing in the trash of this table, of which there is one note of moves."""
+    """An entry in the trash of this table, with one note of moves."""
     snapshot = adapter.snapshot()
     plain = {
         "name": name,
@@ -72,14 +72,14 @@ def name(lake: Lake) -> str:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file of somebody's, which looks like a writer's of either format."""
+    """A foreign file whose name looks like that of a writer of either format."""
     place = tmp_path / "ledger" / f"00000-1-{uuid.uuid4()}-00001.parquet"
     place.parent.mkdir()
     place.write_text("live")
     return place
 
 
-def test_an_intent_leads_nowhere_but_to_the_folder_of_its_run(
+def test_an_intent_deletes_only_in_the_folder_of_its_run(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
     """Loss L7."""
@@ -112,10 +112,8 @@ def test_an_intent_leads_nowhere_but_to_the_folder_of_its_run(
     assert lake.fingerprint(name) == rows
 
 
-def test_an_intent_that_names_a_run_of_another_table_leads_nowhere(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Two tables put their data into one place, which an operator allows; a forged note beside one harms neither."""
+def test_an_intent_with_a_run_of_another_table_deletes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Two tables write their data to one folder, which an operator allows; a forged note beside one harms neither."""
     ice = Lake(spark, "iceberg-v3")
     shared = {"write.data.path": f"file:{tmp_path}/bulk"}
     one, other = (fill(ice, ice.create("id bigint, k int, v string", properties=shared), 3, 20) for _ in "ab")
@@ -130,7 +128,7 @@ def test_an_intent_that_names_a_run_of_another_table_leads_nowhere(
 
 
 @pytest.mark.parametrize("kind", ["list", "foreign"])
-def test_a_list_of_what_is_to_be_deleted_is_not_believed(
+def test_a_list_of_files_to_delete_is_not_trusted(
     spark: SparkSession, lake: Lake, name: str, victim: Path, kind: str
 ) -> None:
     table, place = lk.table(spark, name), lake.home(name)
@@ -162,10 +160,10 @@ def test_a_list_of_what_is_to_be_deleted_is_not_believed(
         assert "only an earlier vacuum's list names it" in report.plan.spared[f"file:{own}"]
 
 
-def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
+def test_emptying_the_trash_deletes_only_files_inside_the_entry(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
-    """Loss L7: emptying the trash deleted what a note named."""
+    """Loss L7: emptying the trash deleted any path in a note."""
     table, place = lk.table(spark, name), lake.home(name)
     adapter = adapter_of(spark, name)
     rows = lake.fingerprint(name)
@@ -203,7 +201,7 @@ def test_a_move_leads_from_the_tables_files_into_the_entry_and_nowhere_else(
     assert lake.fingerprint(name) == rows
 
 
-def test_what_is_restored_comes_out_of_the_entry_and_goes_among_the_tables_files(
+def test_a_restore_moves_files_only_from_the_entry_into_the_table(
     spark: SparkSession, lake: Lake, name: str, victim: Path
 ) -> None:
     table, place = lk.table(spark, name), lake.home(name)
@@ -234,7 +232,7 @@ def test_what_is_restored_comes_out_of_the_entry_and_goes_among_the_tables_files
 
 
 def test_a_property_does_not_widen_what_may_be_deleted(spark: SparkSession, victim: Path) -> None:
-    """Loss L7: one property, and the service deletes in another's place with its own rights."""
+    """Loss L7: with one property set, the service deleted another user's files with its own rights."""
     ice = Lake(spark, "iceberg-v2")
     name = ice.overlapping(3, 20)
     place = ice.home(name)
@@ -260,9 +258,7 @@ def test_a_property_does_not_widen_what_may_be_deleted(spark: SparkSession, vict
     assert (victim.read_text(), run.read_text()) == ("live", "live")
 
 
-def test_slots_that_are_full_of_forged_notes_lock_no_run_out(
-    spark: SparkSession, lake: Lake, name: str
-) -> None:
+def test_slots_full_of_forged_notes_block_no_run(spark: SparkSession, lake: Lake, name: str) -> None:
     table, place = lk.table(spark, name), lake.home(name)
     adapter = adapter_of(spark, name)
     for number in range(72):
@@ -273,7 +269,7 @@ def test_slots_that_are_full_of_forged_notes_lock_no_run_out(
 
 
 def test_a_dead_run_is_still_settled(spark: SparkSession, lake: Lake, name: str) -> None:
-    """None of it is in the way of what a vacuum is for."""
+    """The checks above do not prevent a vacuum from settling real dead runs."""
     dead_run(spark, name)
     [folder] = [p for p in lake.home(name).rglob("lk*") if p.is_dir()]
     assert files(folder)

@@ -27,7 +27,7 @@ def history_path(confs: RuntimeConfig, tmp_path: Path) -> Path:
 
 
 def logged(lake: Lake, name: str, version: int) -> dict[str, int]:
-    """Data files and their bytes that a commit added and removed, out of the table's own log."""
+    """Data files and their bytes that a commit added and removed, from the table's own log."""
     if lake.iceberg:
         row = lake.spark.sql(f"SELECT summary FROM {name}.snapshots WHERE snapshot_id = {version}").first()
         assert row is not None
@@ -76,7 +76,7 @@ def test_history_and_cost_agree_with_the_log_to_the_byte(lake: Lake, confs: Runt
     assert cost.cost == pytest.approx(cost.core_seconds + cost.added_bytes)
 
 
-def test_an_operation_says_who_ran_it_on_what_and_why(lake: Lake) -> None:
+def test_an_operation_records_who_ran_it_on_what_and_why(lake: Lake) -> None:
     name = lake.overlapping(3, 50)
     table = lk.table(lake.spark, name)
     report = table.recluster("k", policy="full")
@@ -127,8 +127,8 @@ def test_a_pass_is_recorded_as_automatic_and_idle_ones_do_not_pile_up(
         assert lk.run(lake.spark, name).exit_code == 0
     kept = [(each.operation_type, each.operation_status, each.origin) for each in merges_and_idle(lake, name)]
     assert kept == [
-        ("compact", "idle", "auto"),  # was due until the table was reclustered, and never again
-        ("merge_deletes", "idle", "auto"),  # of three passes
+        ("compact", "idle", "auto"),  # due until the table was reclustered, then never again
+        ("merge_deletes", "idle", "auto"),  # three passes, one record
         ("recluster", "done", "auto"),
     ]
 
@@ -141,7 +141,7 @@ def merges_and_idle(lake: Lake, name: str) -> list[lk.Operation]:
 def test_no_secret_of_a_conf_gets_into_the_history(
     lake: Lake, confs: RuntimeConfig, history_path: Path
 ) -> None:
-    """Neither by its name nor, where an error shows the value alone, by itself."""
+    """Redacted by its name and, where an error contains only the value, by the value."""
     secret = (
         "spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.sql.catalog.far.credential",
         "spark.sql.catalog.far.token", "spark.sql.catalog.far.jdbc.password", "spark.my.client-secret",
@@ -173,7 +173,7 @@ def test_no_secret_of_a_conf_gets_into_the_history(
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]
 
 
-def test_core_seconds_of_the_day_in_the_history_hold_the_next_pass(
+def test_core_seconds_of_the_day_delay_the_next_pass(
     lake: Lake, confs: RuntimeConfig, history_path: Path
 ) -> None:
     confs.set("spark.lakekeeper.auto.verbs", "compact")

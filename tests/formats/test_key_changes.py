@@ -1,4 +1,4 @@
-"""Another cluster key or layout on a table that is clustered already, measured by the files that Spark opens."""
+"""Another cluster key or layout on a table that is already clustered, measured by the files that Spark opens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Key:
 
     @property
     def asked(self) -> str:
-        """As ``columns=`` takes it."""
+        """The key as an argument of ``columns=``."""
         return f"{self.layout}({', '.join(self.columns)})"
 
 
@@ -45,9 +45,9 @@ PAIRS = [
     (ZORDER_AB, HILBERT_BC, "c"),
     (ZORDER_AB, LINEAR_C, "c"),
 ]
-"""The key that the files are clustered by, the one that is asked for, and the column that gains."""
+"""The key that the files are clustered by, the requested key, and the column that benefits."""
 USUAL = [PAIRS[2]]
-"""Those that stand for the others: a curve before, another column after."""
+"""The pair that runs by default: a curve before, another column after."""
 KIND = pytest.mark.parametrize(
     "lake",
     [
@@ -60,7 +60,7 @@ KIND = pytest.mark.parametrize(
 
 
 def clustered(lake: Lake, key: Key) -> str:
-    """A table of files that were written in one sorted run of ``key``."""
+    """A table whose files were written in one sorted run of ``key``."""
     name = lake.create("id bigint, a int, b int, c int, v string")
     for i in range(FILES):
         made = lake.spark.range(i * ROWS, (i + 1) * ROWS).selectExpr(
@@ -74,7 +74,7 @@ def clustered(lake: Lake, key: Key) -> str:
 
 
 def opened(lake: Lake, name: str, column: str) -> float:
-    """Files that Spark opens for a range of 1 % of the column's values, on average."""
+    """The average number of files that Spark opens for 1 % of the column's values."""
     starts = range(5, SIDE - 10, 240)
     return mean(
         files_read(lake.spark, f"SELECT v FROM {name} WHERE {column} BETWEEN {s} AND {s + 9}") for s in starts
@@ -83,26 +83,26 @@ def opened(lake: Lake, name: str, column: str) -> float:
 
 @KIND
 @pytest.mark.parametrize(
-    "under, asked, column",
+    "under, wanted, column",
     [pytest.param(*pair, marks=() if pair in USUAL else pytest.mark.deep) for pair in PAIRS],
     ids=str,
 )
-def test_another_key_is_another_key(lake: Lake, under: Key, asked: Key, column: str) -> None:
+def test_recluster_moves_the_table_to_another_key(lake: Lake, under: Key, wanted: Key, column: str) -> None:
     name = clustered(lake, under)
     table, rows = lake.table(name), lake.fingerprint(name)
     count = table.blocks().count()
     assert count >= 12
     before = opened(lake, name, column)
     own = table.clustering_information(under.asked).average_depth
-    deep = table.clustering_information(asked.asked)
-    assert own < 5  # Iceberg keeps no ranges on a curve: there it is that of the boxes
+    deep = table.clustering_information(wanted.asked)
+    assert own < 5  # Iceberg stores no ranges on a curve, so this is the depth of the boxes
     assert deep.average_depth > 2 * own
     assert set(deep.levels) == {0}
-    table.cluster_by(*asked.columns, layout=asked.layout)
+    table.cluster_by(*wanted.columns, layout=wanted.layout)
     plan = table.plan(options=SMALL)
     assert plan.tasks
     assert plan.prediction is not None
-    if asked.layout == "linear":
+    if wanted.layout == "linear":
         assert plan.prediction.worth.before.files == pytest.approx(before, rel=0.25)
     report = table.recluster(final=True, options=SMALL)
     assert report.changed
@@ -112,14 +112,14 @@ def test_another_key_is_another_key(lake: Lake, under: Key, asked: Key, column: 
     told = lake.table(name).clustering_information()
     assert told.average_depth < 4
     assert lake.fingerprint(name) == rows
-    if asked.layout == "linear":
+    if wanted.layout == "linear":
         assert report.files_per_query_after == pytest.approx(after, abs=1.0)
     assert not lake.table(name).recluster(final=True, options=SMALL).changed
 
 
 @KIND
-def test_ranges_under_boundaries_that_are_gone_say_nothing(lake: Lake) -> None:
-    """Other boundaries of the same key, as after a loss of what lies beside the table."""
+def test_ranges_of_lost_boundaries_are_ignored(lake: Lake) -> None:
+    """New boundaries for the same key, as after a loss of the notes beside the table."""
     name = clustered(lake, HILBERT_AB)
     table, rows = lake.table(name), lake.fingerprint(name)
     before = table.clustering_information(HILBERT_AB.asked)

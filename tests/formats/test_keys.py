@@ -1,4 +1,4 @@
-"""Where a key is kept, what that changes, and what it survives; on both formats."""
+"""Where a key is stored, what storing it changes, and what it survives, on both formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key(lake: Lake, name: str) -> str:
     return str(lake.adapter(name).snapshot().key)
 
 
-def test_a_key_is_a_property_unless_it_is_asked_for_natively(lake: Lake) -> None:
+def test_a_key_is_a_property_unless_native_is_requested(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)
     report = table.cluster_by("k", "id")
@@ -36,7 +36,7 @@ def test_a_key_is_a_property_unless_it_is_asked_for_natively(lake: Lake) -> None
     assert key(lake, name) == "(k, id)"
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(lake: Lake) -> None:
+def test_a_dry_run_reports_the_same_and_changes_nothing(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)
     properties = lake.adapter(name).properties()
@@ -49,7 +49,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_a_key_is_taken_away(lake: Lake, native: bool) -> None:
+def test_a_key_is_removed(lake: Lake, native: bool) -> None:
     name = lake.overlapping(2, 10)
     table = lake.table(name)
     for empty in ((), (None,)):
@@ -70,39 +70,41 @@ def test_a_key_is_taken_away(lake: Lake, native: bool) -> None:
             table.cluster_by(*wrong)
 
 
-def test_a_native_key_goes_before_a_property_and_takes_it_away(lake: Lake) -> None:
+def test_a_native_key_overrides_and_removes_a_property(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)
     table.cluster_by("v")
     table.cluster_by("k", native=True)
     assert (key(lake, name), "lakekeeper.cluster-by" in lake.adapter(name).properties()) == ("(k)", False)
-    table.cluster_by("id")  # a table that has a native key goes on using it
+    table.cluster_by("id")  # a table with a native key keeps using it
     assert (key(lake, name), "lakekeeper.cluster-by" in lake.adapter(name).properties()) == ("(id)", False)
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.cluster-by'='v')")
     assert key(lake, name) == "(id)"
 
 
 @pytest.mark.parametrize("layout", ["linear", "hilbert"])
-def test_a_key_outlives_a_rename_of_its_columns(lake: Lake, layout: str) -> None:
+def test_a_key_survives_a_rename_of_its_columns(lake: Lake, layout: str) -> None:
     name = mapped(lake)
     table = lake.table(name)
     table.cluster_by("k", "v", layout=layout)
     table.recluster(options={"policy": "full"})
     before = lake.adapter(name).snapshot()
     lake.spark.sql(f"ALTER TABLE {name} RENAME COLUMN k TO `k 2`")
-    lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT")  # another one takes its name
+    lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT")  # another column takes its name
     after = lake.adapter(name).snapshot()
     assert before.key is not None
     assert after.key is not None
     assert [c.name for c in after.key.columns] == ["`k 2`", "v"]
     assert (after.key.key_id, after.blocks.key_ids) == (before.key.key_id, before.blocks.key_ids)
-    assert lake.table(name).recluster().ended.code == "nothing_to_do", "the files still have this key"
+    assert lake.table(name).recluster().ended.code == "nothing_to_do", (
+        "the files are still clustered by this key"
+    )
     lk.sql(lake.spark, f"DELETE FROM {name} WHERE id = 1")
     assert lake.table(name).delete("id = 2").deleted_rows_count == 1
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_a_key_whose_column_was_dropped_is_none_and_stops_nothing(
+def test_a_key_whose_column_was_dropped_is_ignored(
     lake: Lake, by_hand: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = mapped(lake)
@@ -112,10 +114,8 @@ def test_a_key_whose_column_was_dropped_is_none_and_stops_nothing(
         lake.table(name).cluster_by("k")
     lake.spark.sql(f"ALTER TABLE {name} DROP COLUMN k")
     if not by_hand:
-        lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT")  # of the same name, and not the same
-    lake.append(
-        name, lake.spark.table(name).where("id >= 20")
-    )  # a third file: two do not weigh enough to pack
+        lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT")  # same name, another column
+    lake.append(name, lake.spark.table(name).where("id >= 20"))  # a third file: two are not worth packing
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         lk.sql(lake.spark, f"DELETE FROM {name} WHERE id = 1")
         table = lake.table(name)
@@ -131,11 +131,11 @@ def test_a_key_whose_column_was_dropped_is_none_and_stops_nothing(
     assert key(lake, name) == "(id)"
 
 
-def test_a_key_that_cannot_be_kept_natively_is_refused_before_anything_is_written(lake: Lake) -> None:
+def test_a_key_that_cannot_be_native_is_refused_before_any_write(lake: Lake) -> None:
     name = lake.create("id BIGINT, k INT, v STRING", partitioned="k")
     table = lake.table(name)
     asked = {"layout": "hilbert"} if lake.iceberg else {}
     version, properties = lake.adapter(name).version().version, lake.adapter(name).properties()
     with pytest.raises(OptionError, match="native"):
-        table.cluster_by("id", "v", native=True, **asked)  # type: ignore[arg-type]  # of either format
+        table.cluster_by("id", "v", native=True, **asked)  # type: ignore[arg-type]  # varies by format
     assert (lake.adapter(name).version().version, lake.adapter(name).properties()) == (version, properties)

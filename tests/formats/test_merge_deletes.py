@@ -1,4 +1,4 @@
-"""merge_deletes on all kinds of tables: dead rows and void delete files go, no row and no older version changes."""
+"""merge_deletes on all kinds of tables removes dead rows and dangling delete files, and changes no older version."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def deleted(lake: Lake, name: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_files_at_or_above_the_ratio_are_written_anew_together(lake: Lake, keyed: bool) -> None:
+def test_files_at_or_above_the_ratio_are_rewritten_together(lake: Lake, keyed: bool) -> None:
     name = side_by_side(lake)
     table = lake.table(name)
     if keyed:
         table.cluster_by("k")
-    lake.spark.sql(f"DELETE FROM {name} WHERE id < {2 * ROWS} AND id % 2 = 0")  # half of two neighbours
+    lake.spark.sql(f"DELETE FROM {name} WHERE id < {2 * ROWS} AND id % 2 = 0")  # half of two adjacent files
     lake.spark.sql(f"DELETE FROM {name} WHERE id >= {4 * ROWS} AND id % 10 = 0")  # a tenth of the last
     rows = lake.fingerprint(name)
     versions = {v: lake.fingerprint(name, v) for v in lake.versions(name)}
@@ -77,7 +77,7 @@ def test_a_second_call_reads_no_data_and_commits_nothing(lake: Lake) -> None:
     assert lake.on_disk(name) == files
 
 
-def test_no_delete_file_is_left_that_applies_to_nothing(lake: Lake) -> None:
+def test_no_dangling_delete_file_is_left(lake: Lake) -> None:
     name = side_by_side(lake, 3)
     for rest in (0, 1):
         lake.spark.sql(f"DELETE FROM {name} WHERE id % 3 = {rest}")
@@ -90,9 +90,9 @@ def test_no_delete_file_is_left_that_applies_to_nothing(lake: Lake) -> None:
         assert lake.spark.table(f"{name}.delete_files").count() == 0
 
 
-def test_a_file_of_which_everything_is_deleted_goes(lake: Lake) -> None:
+def test_a_file_whose_rows_are_all_deleted_is_removed(lake: Lake) -> None:
     name = side_by_side(lake, 2)
-    for part in range(2):  # row by row, so that the file itself is not taken out at once
+    for part in range(2):  # in two parts, so that the file itself is not removed at once
         lake.spark.sql(f"DELETE FROM {name} WHERE id < {ROWS} AND id % 2 = {part}")
     rows, table = lake.fingerprint(name), lake.table(name)
     table.merge_deletes()
@@ -117,7 +117,7 @@ def test_where_limits_the_files_and_a_dry_run_writes_nothing(lake: Lake) -> None
     assert lake.fingerprint(name) == rows
 
 
-def test_the_level_of_what_was_reclustered_stays(lake: Lake) -> None:
+def test_the_level_of_reclustered_files_is_kept(lake: Lake) -> None:
     name = lake.overlapping(4, ROWS)
     table = lake.table(name)
     table.cluster_by("k")
@@ -144,7 +144,7 @@ def test_partitions_are_never_mixed(lake: Lake) -> None:
     assert {row.deleted_rows for row in blocks} == {0}
 
 
-def test_a_delete_meanwhile_is_not_lost(lake: Lake) -> None:
+def test_a_concurrent_delete_is_not_lost(lake: Lake) -> None:
     name = side_by_side(lake, 3)
     lake.spark.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
     left = [f"DELETE FROM {name} WHERE id = 5"]

@@ -1,4 +1,4 @@
-"""Folding of metadata: less for planning to open, the same rows in every version."""
+"""Compaction of metadata: planning opens fewer files, and every version has the same rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lakekeeper as lk
 from tests.formats.lakes import Lake
 
 
-def test_metadata_is_folded_where_it_pays(spark: SparkSession, lake: Lake) -> None:
+def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) -> None:
     properties = (
         {"commit.manifest-merge.enabled": "false"} if lake.iceberg else {"delta.checkpointInterval": "100"}
     )

@@ -1,4 +1,4 @@
-"""Tables that share a folder, one after the other or side by side: none loses a file to another's vacuum."""
+"""Tables that share a folder, one after the other or at the same time: a vacuum of one deletes no file of another."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_a_dropped_table_survives_the_vacuum_of_its_successor(spark: SparkSessio
     assert (ice.fingerprint(name), ice.fingerprint(f"{name}_new")) == (rows, successor)
 
 
-def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice: Lake) -> None:
-    """Loss L1: a blue/green reload; both are maintained, in one folder."""
+def test_two_tables_that_were_swapped_by_renames(spark: SparkSession, ice: Lake) -> None:
+    """Loss L1: a blue/green reload; both tables are maintained, in one folder."""
     name = ice.overlapping(4, 25)
     dead_run(spark, name)
     old = f"{name}_old"
@@ -50,20 +50,20 @@ def test_two_tables_that_were_renamed_round_each_other(spark: SparkSession, ice:
     for each in (name, old, name):
         report = later(spark, each).vacuum(options=ALL)
         assert {known: ice.fingerprint(known) for known in rows} == rows
-        # Whose they are is certain, but two tables in one place are not looked through without a word.
+        # It is certain who owns the files, but the report must mention that two tables share a folder.
         assert "another table is inside or around this one" in str(report)
         with pytest.raises(RetentionError, match="another table"):
             later(spark, each).vacuum(orphans=True, options=ALL)
 
 
-def test_the_bin_of_a_dropped_table_goes_with_it_and_that_of_its_successor_stays(
+def test_the_trash_of_a_dropped_table_is_deleted_and_its_successors_is_kept(
     spark: SparkSession, ice: Lake
 ) -> None:
-    """Both have their bins in one folder."""
+    """Both tables have their trash in one folder."""
     name = ice.overlapping(3, 20)
     lk.table(spark, name).compact(options=COMPACT)
     now = {"retention_hours": 0, "allow_unsafe_retention": True, "trash": True}
-    lk.table(spark, name).vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    lk.table(spark, name).vacuum(**now)  # type: ignore[arg-type]  # keyword arguments of one call
     [first] = lk.table(spark, name).trash()
     place = ice.home(name) / "_lakekeeper" / "trash"
     lk.drop_table(spark, name, force=True)
@@ -72,12 +72,12 @@ def test_the_bin_of_a_dropped_table_goes_with_it_and_that_of_its_successor_stays
     successor = lk.table(spark, name)
     assert successor.trash() == ()
     successor.compact(options=COMPACT)
-    successor.vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    successor.vacuum(**now)  # type: ignore[arg-type]  # keyword arguments of one call
     [second] = successor.trash()
     assert files(place / first.name)
     assert successor.empty_trash(all_entries=True) == (second,)
     assert files(place / first.name)
-    successor.vacuum(**now)  # type: ignore[arg-type]  # options of one call
+    successor.vacuum(**now)  # type: ignore[arg-type]  # keyword arguments of one call
     rows = ice.fingerprint(name)
     assert lk.empty_dropped(spark, name.rpartition(".")[0])
     assert not files(place / first.name)
@@ -100,7 +100,7 @@ def shared(spark: SparkSession, ice: Lake, tmp_path: Path) -> tuple[str, str]:
 def test_two_tables_with_one_data_path(
     spark: SparkSession, ice: Lake, shared: tuple[str, str], tmp_path: Path, orphans: bool, allowed: str
 ) -> None:
-    """Losses L1, L2: by default, and where an operator allows the place."""
+    """Losses L1, L2: by default, and with the location allowed by an operator."""
     one, other = shared
     dead_run(spark, one)
     assert lk.table(spark, other).compact(options=COMPACT).commits == 1
@@ -118,10 +118,8 @@ def test_two_tables_with_one_data_path(
     assert {name: ice.fingerprint(name) for name in shared} == rows
 
 
-def test_a_table_that_was_made_again_in_the_place_of_another(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    """Notes of the former table are in its folder: the new one's vacuum and trash are not concerned with them."""
+def test_a_table_created_at_the_location_of_another(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Notes of the previous table are in its folder: the new one's vacuum and trash ignore them."""
     place = tmp_path / "place"
     former = fill(lake, lake.create("id bigint, k int, v string", location=place), 3, 10)
     table = lk.table(spark, former)
@@ -136,7 +134,7 @@ def test_a_table_that_was_made_again_in_the_place_of_another(
     assert [path for path in left if "trash" in path.parts and path.suffix == ".parquet"]
     if lake.iceberg:
         name = lake.create("id bigint, k int, v string", location=place)
-    else:  # CREATE TABLE takes no folder with anything in it; a writer by path does
+    else:  # CREATE TABLE needs an empty folder; a write by path does not
         name = f"delta.`{place}`"
         empty = spark.range(0).selectExpr("id", "cast(1 AS int) AS k", "'x' AS v")
         empty.write.format("delta").save(str(place))
@@ -151,7 +149,7 @@ def test_a_table_that_was_made_again_in_the_place_of_another(
 
 
 def test_another_table_in_the_folder_of_a_dead_run(spark: SparkSession, lake: Lake) -> None:
-    """What a run left goes, but not what another table put into its folder."""
+    """A dead run's files are deleted, but not what another table wrote into its folder."""
     name = lake.overlapping(3, 10)
     dead_run(spark, name)
     [folder] = [p for p in lake.home(name).rglob("lk*") if p.is_dir()]

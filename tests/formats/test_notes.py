@@ -1,4 +1,4 @@
-"""Notes beside a table, read while others write and remove them."""
+"""Notes beside a table, read while other processes write and remove them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Event, Thread
 from tests.formats.lakes import Lake
 
 
-def test_a_note_that_is_removed_while_it_is_read_is_there_or_not(lake: Lake) -> None:
+def test_a_note_removed_during_a_read_is_present_or_absent(lake: Lake) -> None:
     name = lake.create("id BIGINT")
     ours, theirs = lake.adapter(name).notes, lake.adapter(name).notes
     ended = Event()

@@ -25,7 +25,7 @@ _ENABLED = "spark.lakekeeper.sql.call.enabled"
 
 @pytest.fixture
 def installed(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[lk.Installed]:
-    """Statements of lakekeeper in the session, which has a history."""
+    """Statements of lakekeeper installed in the session, which has a history."""
     confs.set(_ENABLED, "true")
     confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))
     handle = lk.install(spark)
@@ -51,13 +51,13 @@ def test_a_call_has_the_rows_of_lk_sql(lake: Lake, installed: lk.Installed, name
     expected = lk.sql(lake.spark, statement.format(t=ours))
     assert found.schema.simpleString() == expected.schema.simpleString()
     [row], [twin] = found.collect(), expected.collect()
-    # The footers of twins differ by a few bytes.
+    # The footers of the two tables differ by a few bytes.
     known = [n for n in found.columns if n not in LOGGED | {"reason"} and not n.endswith("bytes_count")]
     assert [row[n] for n in known] == [twin[n] for n in known]
     assert lake.fingerprint(plain) == lake.fingerprint(ours)
 
 
-def test_arguments_arrive_as_they_do_by_lk_sql(lake: Lake, installed: lk.Installed) -> None:
+def test_arguments_are_those_of_lk_sql(lake: Lake, installed: lk.Installed) -> None:
     name = lake.overlapping(2, 20)
     call = f"CALL lakekeeper.system.cluster_by('{name}', columns => {{}}, dry_run => true)"
     assert only(lake.spark, call.format("array('k', 'id')"))["key_after"] == "(k, id)"
@@ -75,7 +75,7 @@ def test_explain_starts_no_maintenance(lake: Lake, installed: lk.Installed) -> N
     assert lake.versions(name) == before
 
 
-def test_table_functions_are_part_of_any_query(lake: Lake, installed: lk.Installed) -> None:
+def test_table_functions_work_in_any_query(lake: Lake, installed: lk.Installed) -> None:
     name = lake.overlapping(3, 40)
     table = lake.table(name)
     table.cluster_by("k")
@@ -91,8 +91,8 @@ def test_table_functions_are_part_of_any_query(lake: Lake, installed: lk.Install
     assert lake.spark.sql(both).count() == 3
 
 
-def test_views_show_what_was_done_since(lake: Lake, installed: lk.Installed) -> None:
-    """Each query reads a view again, and it has the operations of all tables."""
+def test_views_show_later_operations(lake: Lake, installed: lk.Installed) -> None:
+    """Each query reads a view again, and a view has the operations of all tables."""
     first, second = lake.overlapping(3, 20), lake.overlapping(3, 20)
     count = "SELECT count(DISTINCT table_name) n FROM lakekeeper_history WHERE operation_type = 'compact'"
     assert only(lake.spark, count)["n"] == 0
@@ -128,7 +128,7 @@ def test_an_error_is_the_message_alone(
 
 
 @pytest.mark.delta
-def test_statements_go_with_the_handle(spark: SparkSession, installed: lk.Installed) -> None:
+def test_statements_are_removed_with_the_handle(spark: SparkSession, installed: lk.Installed) -> None:
     listed = [row["procedure_name"] for row in spark.sql("SHOW PROCEDURES IN lakekeeper.system").collect()]
     assert listed == list(PROCEDURES)
     lk.install(spark).stop()
@@ -150,7 +150,7 @@ def test_a_catalog_of_the_user_keeps_its_name(spark: SparkSession, confs: Runtim
         lk.install(spark)
     with pytest.raises(
         Exception, match=r"org\.example\.Catalog"
-    ):  # Spark's own: the procedure may be that catalog's
+    ):  # Spark's own error: the procedure may be the catalog's
         lk.sql(spark, "CALL lakekeeper.system.rewrite_data_files('t')")
 
 
@@ -164,7 +164,7 @@ def test_without_the_conf_nothing_is_added(spark: SparkSession, confs: RuntimeCo
 
 
 @pytest.mark.delta
-def test_of_an_error_of_java_the_message_is_one_line(spark: SparkSession) -> None:
+def test_a_java_error_becomes_a_one_line_message(spark: SparkSession) -> None:
     jvm = Jvm(spark)
     with pytest.raises(Py4JJavaError) as raised:
         jvm.view.java.util.Optional.empty().get()

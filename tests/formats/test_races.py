@@ -1,6 +1,6 @@
-"""Users who write while we work, with several groups in one commit: a race is the matter of its own group only.
+"""Users who write during a run with several groups in one commit: a conflict affects only its own group.
 
-Who can race us, when, and what comes of it: tests/matrix.
+Which writers can race with a run, when, and with what outcome: tests/matrix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 from tests.formats.lakes import Lake
 from tests.observers import once_at
 
-# The moments between are cells of the matrix.
+# The phases between these are cells of the matrix.
 PHASES = (
     pytest.param("planned", marks=pytest.mark.deep),
     "read",
@@ -20,7 +20,7 @@ PHASES = (
 
 
 def three_groups(lake: Lake) -> str:
-    """Files that overlap in three stretches of ``k`` that do not touch."""
+    """Three groups of overlapping files, in disjoint ranges of ``k``."""
     name = lake.create("id bigint, k int")
     for start in (0, 10_000, 20_000):
         for part in range(3):
@@ -55,10 +55,10 @@ def test_a_delete_of_one_input_is_replayed_in_its_group_only(lake: Lake, phase: 
     assert (report.commits, report.replayed_rows_count) == (1, 1)
     assert sorted(map(tuple, lake.spark.table(name).collect())) == sorted(map(tuple, expected))
     assert no_leftovers(lake, name)
-    assert not table.recluster().changed  # no group has to be taken up again
+    assert not table.recluster().changed  # no group is left to recluster
 
 
-def test_a_group_most_of_whose_files_went_costs_itself_only(lake: Lake) -> None:
+def test_a_group_that_lost_most_inputs_is_dropped_alone(lake: Lake) -> None:
     name = three_groups(lake)
     table = lake.table(name)
     overwrite = f"INSERT INTO {name} REPLACE WHERE k >= 10000 AND k < 20000 VALUES (1L, 10000)"
@@ -75,7 +75,7 @@ def test_a_group_most_of_whose_files_went_costs_itself_only(lake: Lake) -> None:
 
 
 def no_leftovers(lake: Lake, name: str) -> bool:
-    """Is each data file on disk named by some version?"""
+    """Whether some version references each data file on disk."""
     known: set[str] = set()
     if lake.iceberg:
         rows = lake.spark.sql(f"SELECT file_path FROM {name}.all_files").collect()

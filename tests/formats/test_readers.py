@@ -1,6 +1,6 @@
-"""Readers without a JVM find the rows of maintained tables, or refuse; none reads a wrong row.
+"""Readers without a JVM return the rows of maintained tables, or refuse; none returns a wrong row.
 
-DuckDB's extensions for both formats are no part of its package: ``tests/neighbours`` runs it.
+DuckDB's package does not contain its extensions for the formats: ``tests/neighbours`` runs it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pyiceberg(place: str) -> pa.Table:
 
 
 def polars_iceberg(place: str) -> pa.Table:
-    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # it warns that a package of its own would plan faster
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # otherwise it warns that its own package plans faster
     return pytest.importorskip("polars").scan_iceberg(place).collect().to_arrow()
 
 
@@ -61,7 +61,7 @@ READERS: Mapping[str, tuple[Read, ...]] = {
     "iceberg": (pyiceberg, polars_iceberg, daft_iceberg),
 }
 REFUSE = {("delta_rs_pyarrow", "delta"), ("daft_delta", "delta"), ("daft_iceberg", "iceberg-v3")}
-"""(reader, kind of table) that cannot read deletes by vector, whichever engine writes them, and say so."""
+"""(reader, kind of table) that cannot read deletion vectors, whichever engine writes them, and reports it."""
 
 
 def rows(table: pa.Table) -> Counter[tuple[object, ...]]:
@@ -69,7 +69,7 @@ def rows(table: pa.Table) -> Counter[tuple[object, ...]]:
 
 
 def place_of(lake: Lake, name: str) -> str:
-    """What readers open: the folder of a Delta table, the newest metadata file of an Iceberg table."""
+    """The path that readers open: the folder of a Delta table, the newest metadata file of an Iceberg table."""
     if not lake.iceberg:
         return str(lake.home(name))
     log = lake.spark.sql(f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC, file DESC")

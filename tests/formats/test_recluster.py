@@ -1,4 +1,4 @@
-"""Reclustering real tables through the public face: what a user gains, and what must not change."""
+"""Reclustering real tables through the public API: what a user gains, and what must not change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SMALL: dict[str, Any] = {"target-file-size-bytes": 20_000}
 
 
 def test_right_sized_but_overlapping_files_become_shallow(lake: Lake) -> None:
-    """Apache Iceberg issue 17489: a size filter finds nothing to do here."""
+    """Apache Iceberg issue 17489: a size filter selects nothing here."""
     name = lake.overlapping(8, 600)
     table = lake.table(name)
     table.cluster_by("k")
     before, rows = table.clustering_information(), lake.fingerprint(name)
     versions = {v: lake.fingerprint(name, v) for v in lake.versions(name)}
     assert before.average_depth == 8
-    assert table.compact(options={"target-file-size-bytes": 10_000}).commits == 0  # nothing is small
+    assert table.compact(options={"target-file-size-bytes": 10_000}).commits == 0  # no file is small
 
     report = table.recluster(options=SMALL)
 
@@ -67,7 +67,7 @@ def test_each_input_is_read_once_without_shuffle_or_sampling(lake: Lake) -> None
     assert len(reading) == 1, stages
     assert reading[0].tasks == 1
     assert sum(s.shuffle_written for s in stages) == 0
-    assert sum(s.input_rows for s in stages if s is not reading[0]) < 100  # entries of the log, not rows
+    assert sum(s.input_rows for s in stages if s is not reading[0]) < 100  # log entries, not rows
     assert jobs <= 2, stages
 
 
@@ -79,7 +79,9 @@ def test_a_group_larger_than_a_task_is_cut_at_bounds_from_the_statistics(lake: L
     size = table.plan().input_bytes
     report = table.recluster(observer=phases, options={"single-task-bytes": size // 3})
     stages, _ = stages_of_group(lake.spark, phases.run_id)
-    assert sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800  # once, not twice for a sample
+    assert (
+        sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800
+    )  # once, not a second time for sampling
     assert sum(s.shuffle_written for s in stages) == 1800
     assert report.added_data_files_count >= 3
     shares = [r.rows for r in table.blocks().collect()]
@@ -98,8 +100,8 @@ def test_outputs_are_cut_at_rows_and_bytes(lake: Lake) -> None:
     assert len(table.blocks().collect()) >= 6
 
 
-def test_a_row_bound_that_a_writer_can_not_keep_costs_no_row(lake: Lake) -> None:
-    """Iceberg's writer looks at its targets every 1,000 rows: files of 100 rows are not to be had."""
+def test_a_row_limit_that_a_writer_cannot_keep_loses_no_row(lake: Lake) -> None:
+    """Iceberg's writer checks its targets every 1,000 rows: it cannot write files of 100 rows."""
     name = lake.overlapping(3, 500)
     table = lake.table(name)
     table.cluster_by("k")
@@ -113,7 +115,7 @@ def test_a_row_bound_that_a_writer_can_not_keep_costs_no_row(lake: Lake) -> None
         assert max(r.rows for r in table.blocks().collect()) <= 100
 
 
-def test_plan_and_dry_run_write_nothing_and_say_what_the_call_then_does(lake: Lake) -> None:
+def test_plan_and_dry_run_write_nothing_and_predict_the_call(lake: Lake) -> None:
     name = lake.overlapping(4, 100)
     table = lake.table(name)
     table.cluster_by("k")
@@ -132,7 +134,7 @@ def test_plan_and_dry_run_write_nothing_and_say_what_the_call_then_does(lake: La
         "level",
         "policy",
         "partition",
-    ):  # reasons name the rent, which time adds to
+    ):  # reasons contain the cost of waiting, which grows with time
         assert [getattr(t, field) for t in planned.plan.tasks] == [getattr(t, field) for t in done.plan.tasks]
     assert [(i.reason, list(i.paths)) for i in planned.plan.left] == [
         (i.reason, list(i.paths)) for i in done.plan.left
@@ -187,8 +189,8 @@ def test_compact_packs_small_files_without_a_key(lake: Lake) -> None:
     assert not table.compact().changed
 
 
-def test_outputs_come_near_the_target_so_that_compact_finds_nothing_after(lake: Lake) -> None:
-    """A writer that counts bytes before compression cut files at half the target, and they were packed for ever."""
+def test_outputs_are_near_the_target_so_compact_finds_nothing(lake: Lake) -> None:
+    """A writer that counts uncompressed bytes cut files at half the target, and compact packed them again and again."""
     name = lake.overlapping(6, 20_000, columns="id bigint, k int, v string")
     table = lake.table(name)
     table.cluster_by("k")
@@ -196,7 +198,7 @@ def test_outputs_come_near_the_target_so_that_compact_finds_nothing_after(lake: 
     assert table.recluster(policy="full", options=options).changed
     sizes = sorted(r.bytes for r in table.blocks().collect())
     assert max(sizes) <= 1.2 * options["target-file-size-bytes"]
-    if lake.iceberg:  # Delta cuts by rows, of a size taken from the inputs: snappy there, zstd here
+    if lake.iceberg:  # Delta cuts by rows at the inputs' bytes per row: they are snappy, outputs zstd
         assert sizes[len(sizes) // 2] >= 0.6 * options["target-file-size-bytes"]
     for _ in range(2):
         assert not table.compact(options=options).changed
@@ -212,7 +214,7 @@ def test_no_key_and_no_columns_is_refused_before_any_write(lake: Lake) -> None:
     assert table.recluster(columns=["k"]).plan is not None
 
 
-def test_deleted_rows_stay_deleted_and_their_files_go(lake: Lake) -> None:
+def test_deleted_rows_stay_deleted_and_their_delete_files_are_removed(lake: Lake) -> None:
     name = lake.overlapping(5, 200)
     lake.spark.sql(f"DELETE FROM {name} WHERE id % 7 = 3")
     lake.spark.sql(f"DELETE FROM {name} WHERE k < 20")
@@ -239,7 +241,7 @@ def test_empty_table_one_file_and_all_rows_deleted(lake: Lake) -> None:
     assert lake.fingerprint(name)[0] == 0
 
 
-def test_plan_prints_every_group_and_every_block_left(lake: Lake) -> None:
+def test_plan_prints_every_group_and_every_block_left_out(lake: Lake) -> None:
     name = lake.overlapping(3, 50)
     table = lake.table(name)
     table.cluster_by("k")

@@ -1,4 +1,4 @@
-"""A kept snapshot is brought up to date from what is new, and says exactly what a whole read says."""
+"""A cached snapshot is refreshed from new commits only, and equals a full read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def forget(lake: Lake, name: str, _: random.Random) -> object:
 
 
 def back(lake: Lake, name: str, rng: random.Random) -> object:
-    """A rollback, or Delta's RESTORE, to one of the last versions."""
+    """A rollback, or Delta's RESTORE, to one of the last two versions."""
     version = rng.choice(lake.versions(name)[-2:])
     if lake.iceberg:
         catalog, _, rest = name.partition(".")
@@ -91,7 +91,7 @@ def said(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_refresh_says_what_a_whole_read_says_after_any_history(lake: Lake, seed: int) -> None:
+def test_a_refresh_equals_a_full_read_after_any_history(lake: Lake, seed: int) -> None:
     rng = random.Random(seed)
     name = lake.create("id BIGINT, k INT, v STRING, p STRING", partitioned="p" if seed % 2 else "")
     append(lake, name, rng)
@@ -112,7 +112,7 @@ def test_a_refresh_says_what_a_whole_read_says_after_any_history(lake: Lake, see
                 assert said(found) == said(whole), (seed, steps, columns)
                 brought += found is not snapshot
             kept[columns] = found or whole
-    assert brought > 8, "a test of a refresh that never happens"
+    assert brought > 8, "the test never refreshed a snapshot"
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_a_refresh_says_what_a_whole_read_says_after_any_history(lake: Lake, see
     ],
     ids=["append", "delete", "three appends"],
 )
-def test_after_a_commit_only_what_is_new_is_opened(lake: Lake, step: Step, most: int) -> None:
-    """Files of the log or of metadata that a new plan opens, beside the table's own pointer to them."""
+def test_a_refresh_opens_only_new_files(lake: Lake, step: Step, most: int) -> None:
+    """Files of the log or the metadata that a new plan opens, besides the table's own pointer to them."""
     rng = random.Random(0)
     name = lake.create("id BIGINT, k INT, v STRING, p STRING")
     for _ in range(4):  # Delta writes no checkpoint before its tenth version
@@ -144,10 +144,10 @@ def test_after_a_commit_only_what_is_new_is_opened(lake: Lake, step: Step, most:
         all_opened = [Path(call.split()[-1]).name for call in storage.disarm()]
     assert contents(refreshed) == contents(whole)
     assert [each for each in opened if each in old] == []
-    assert [each for each in all_opened if each in old], "a whole read opens them"
+    assert [each for each in all_opened if each in old], "a full read opens old files"
     logs = [each for each in opened if each.endswith((".json", ".avro")) and "metadata" not in each]
     assert 0 < len(set(logs)) <= most, opened
-    assert not [each for each in opened if each.endswith(".parquet")], "no data file"
+    assert not [each for each in opened if each.endswith(".parquet")], "no data file is opened"
 
 
 def log_files(lake: Lake, name: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The report of real tables: the numbers on the page are those that the API gives."""
+"""The report of real tables: the numbers on the page are those of the API."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def name(lake: Lake, confs: RuntimeConfig, tmp_path: Path) -> str:
 
 
 def expected(table: lk.Table) -> dict[str, float]:
-    """The numbers of a page, each from the call that gives it."""
+    """The numbers of a page, each from the API call that returns it."""
     info, plan = table.clustering_information(), table.plan()
     assert plan.prediction is not None
     worth, total = plan.prediction.worth, table.cost().total
-    # Core-seconds, and with them the cost, are unknown where Spark's events come too late.
+    # Core-seconds, and with them the cost, are unknown if Spark's events arrive too late.
     costs = {} if total is None else {"cost": total}
     depths = {f"depth_{int(depth)}": float(n) for depth, n in info.partition_depth_histogram.items() if n}
     groups = {"groups": float(len(plan.tasks))} if plan.tasks else {}
@@ -46,7 +46,7 @@ def expected(table: lk.Table) -> dict[str, float]:
 
 
 def shown(page: Page) -> dict[str, float]:
-    """The numbers of a page with one table, without buckets that hold nothing and what depends on the time."""
+    """The numbers of a page with one table, without empty buckets and values that depend on the time."""
     (numbers,) = page.numbers
     return {n: v for n, v in numbers.items() if n != "query_seconds_per_day" and (v or "depth_" not in n)}
 
@@ -64,7 +64,7 @@ def test_the_numbers_in_the_browser_are_those_of_the_api(lake: Lake, name: str, 
     assert table.clustering_information().version == before
 
 
-def test_many_tables_and_one_that_is_missing(lake: Lake, name: str, tmp_path: Path) -> None:
+def test_many_tables_one_of_them_missing(lake: Lake, name: str, tmp_path: Path) -> None:
     bare = lake.create("id BIGINT, k BIGINT, v STRING")
     gone = name.rpartition(".")[0] + ".no_such_table"
     report = lk.report(lake.spark, [name, bare, gone, "nowhere.db.*"])
@@ -90,7 +90,7 @@ def test_columns_of_the_call_replace_the_key(lake: Lake, name: str, columns: str
     assert int(view.profile.depth.max()) == Page(report.html()).numbers[0]["max_depth"]
 
 
-def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_could_be_read(
+def test_the_command_writes_the_page_and_its_exit_code_reports_unreadable_tables(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"

@@ -1,4 +1,4 @@
-"""``lk.sql``: statements of Spark's own that lose to our rewrites are run again, and to nobody else."""
+"""``lk.sql`` runs Spark's own statements again if they lose to lakekeeper's rewrites, and only then."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def expected(lake: Lake, name: str, kind: str) -> list[Any]:
 @pytest.mark.parametrize(
     "kind", ["update", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("delete", "merge"))]
 )
-def test_a_statement_that_loses_to_our_rewrite_is_run_again(
+def test_a_statement_that_loses_to_our_rewrite_is_retried(
     lake: Lake, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = lake.overlapping(3, 20)
@@ -51,13 +51,13 @@ def test_a_statement_that_loses_to_our_rewrite_is_run_again(
         future = gate.around(run, table.recluster)
     future.result()
     assert sorted(map(tuple, lake.spark.table(name).collect())) == after
-    assert len(told) == 1, "lost once, and only once"
+    assert len(told) == 1, "it lost exactly once"
     assert told[0]["reason"].code == "conflict"
     assert "lakekeeper run" in str(told[0]["reason"])
     assert "run again" in caplog.text
 
 
-def test_a_statement_that_loses_to_somebody_else_fails_as_ever(lake: Lake, tmp_path: Path) -> None:
+def test_a_statement_that_loses_to_another_writer_still_fails(lake: Lake, tmp_path: Path) -> None:
     name = lake.overlapping(2, 20)
     gate = Gate(lake.spark, tmp_path)
     statement = STATEMENTS["update"].format(t=name, gate=gate.name)
@@ -68,7 +68,7 @@ def test_a_statement_that_loses_to_somebody_else_fails_as_ever(lake: Lake, tmp_p
     assert [r["v"] for r in lake.spark.table(name).where("id = 7").collect()] == ["rival"]
 
 
-def test_other_statements_are_handed_on(lake: Lake) -> None:
+def test_other_statements_are_passed_to_spark(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     assert lk.sql(lake.spark, f"SELECT count(*) FROM {name}").collect()[0][0] == 5
     with pytest.raises(OptionError, match="statement"):
@@ -77,8 +77,8 @@ def test_other_statements_are_handed_on(lake: Lake) -> None:
         lk.sql(lake.spark, f"DELETE FROM {name}_not_there WHERE id = 1")
 
 
-def test_a_bad_property_keeps_no_statement_from_running(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    """It is ignored with a warning, and the statement is guarded all the same."""
+def test_a_bad_property_does_not_stop_a_statement(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """The property is ignored with a warning, and the statement is still guarded."""
     name = lake.overlapping(1, 20)
     bad = "'lakekeeper.max-levle'='3', 'lakekeeper.max-rounds'='x'"
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({bad})")
@@ -92,7 +92,7 @@ def test_a_bad_property_keeps_no_statement_from_running(lake: Lake, caplog: pyte
         lake.table(name).compact()
 
 
-def test_a_bad_conf_keeps_no_statement_from_running(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_conf_does_not_stop_a_statement(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     name = lake.overlapping(1, 20)
     conf = "spark.lakekeeper.commit.retry.num-retries"
     lake.spark.conf.set(conf, "many")
@@ -108,10 +108,10 @@ def test_a_bad_conf_keeps_no_statement_from_running(lake: Lake, caplog: pytest.L
 
 
 @pytest.mark.delta
-def test_a_table_that_lakekeeper_refuses_is_changed_all_the_same(
+def test_a_statement_on_an_unsupported_table_still_runs(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A shallow clone has files by absolute path, which lakekeeper does not touch."""
+    """A shallow clone has files by absolute path, which lakekeeper refuses to maintain."""
     lake = Lake(spark, "delta")
     origin = lake.overlapping(1, 20)
     spark.sql(f"CREATE TABLE {origin}_clone SHALLOW CLONE {origin}")
@@ -119,8 +119,8 @@ def test_a_table_that_lakekeeper_refuses_is_changed_all_the_same(
     assert (spark.table(f"{origin}_clone").count(), spark.table(origin).count()) == (19, 20)
 
 
-def test_to_learn_the_version_nothing_is_listed(lake: Lake) -> None:
-    """No job, which a listing of data files takes on either format, and the version that a snapshot has."""
+def test_reading_the_version_lists_nothing(lake: Lake) -> None:
+    """No job, which listing data files needs on either format, and the version of a snapshot."""
     name = lake.overlapping(2, 20)
     adapter = lake.adapter(name)
     context = lake.spark.sparkContext
@@ -140,9 +140,7 @@ def test_to_learn_the_version_nothing_is_listed(lake: Lake) -> None:
     assert (len(seen.blocks), seen.complete, changes.winners) == (0, False, ())
 
 
-def test_what_came_after_a_version_is_told_without_a_listing(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_since_a_version_need_no_listing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     name = lake.overlapping(3, 20)
     table = lake.table(name)
     seen = lake.adapter(name).version()

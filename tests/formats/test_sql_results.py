@@ -1,4 +1,4 @@
-"""Results as tables: procedure, table function and plain ``spark.sql`` have the rows of the Python call."""
+"""Results as tables: procedure, table function and plain ``spark.sql`` return the rows of the Python call."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ELSEWHERE = {
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Callable[[str], str]:
-    """Saves a workload of queries for one id each; its path."""
+    """Save a workload of queries for one id each; return its path."""
 
     def saved(table: str) -> str:
         now_ms = int(time.time() * 1000)
@@ -124,7 +124,7 @@ def test_results_have_the_rows_of_the_python_calls(
     for procedure, by_python in RESULTS.items():
         more = f", '{path}'" if procedure == "advise" else ""
         expected = by_python(lake, lake.table(used), path)
-        assert expected or (procedure == "streams" and not lake.iceberg), "no rows prove nothing"
+        assert expected or (procedure == "streams" and not lake.iceberg), "an empty result proves nothing"
         names = expected[0].keys() if expected else set()
         [function] = [name for name, called in FUNCTIONS.items() if called == procedure]
         call = f"CALL lakekeeper.system.{procedure}('{used}'{more})"

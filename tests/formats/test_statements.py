@@ -1,4 +1,4 @@
-"""Statements of lakekeeper by ``lk.sql``: each does what the Python call does, on each kind of table."""
+"""lakekeeper's statements by ``lk.sql``: each does what the Python call does, on each kind of table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def only(lake: Lake, statement: str) -> dict[str, Any]:
 
 
 def agree(row: dict[str, Any], report: Any) -> None:
-    """Each column that has a counterpart in the report of the Python call has its value."""
+    """Each column with a counterpart in the report of the Python call has the same value."""
     plain = report.to_dict()
     shared = (row.keys() & plain.keys()) - LOGGED - {"reason"}
     assert len(shared) >= 3
     sized = {
         name for name in shared if name.endswith("bytes_count")
-    }  # of two tables, by a footer's few bytes
+    }  # two tables differ by a few footer bytes
     assert {n: row[n] for n in shared - sized} == {n: plain[n] for n in shared - sized}
     for name in sized:
         assert row[name] == pytest.approx(plain[name], rel=0.05)
@@ -50,7 +50,7 @@ def test_a_statement_does_what_the_python_call_does(lake: Lake, name: str) -> No
     assert only(lake, files.format(by_sql)) == only(lake, files.format(by_python))
 
 
-def test_a_call_that_commits_nothing_says_why(lake: Lake) -> None:
+def test_a_call_that_commits_nothing_returns_the_reason(lake: Lake) -> None:
     name = lake.overlapping(1, 20)
     row = only(lake, f"CALL lakekeeper.system.recluster('{name}', 'k')")
     [left] = lake.table(name).plan("k").left
@@ -138,7 +138,7 @@ def test_history_and_cost_are_tables(lake: Lake, confs: RuntimeConfig, tmp_path:
         ("ALTER TABLE {t} RECLUSTER FINAL WHERE k <", "(?i)where"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_any_work(lake: Lake, statement: str, message: str) -> None:
+def test_an_invalid_statement_is_refused_before_any_work(lake: Lake, statement: str, message: str) -> None:
     name = lake.overlapping(2, 20)
     before = lake.versions(name)
     with pytest.raises((OptionError, TableError, RetentionError), match=message) as raised:
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_before_any_work(lake: Lake, statement: str
     assert lake.versions(name) == before
 
 
-def test_a_missing_table_is_an_error_unless_the_statement_says_otherwise(lake: Lake) -> None:
+def test_a_missing_table_is_an_error_unless_the_statement_permits_it(lake: Lake) -> None:
     name = lake.overlapping(1, 5) + "_not_there"
     assert lk.sql(lake.spark, f"ALTER TABLE IF EXISTS {name} RECLUSTER").collect() == []
     with pytest.raises(NotFound):
@@ -156,8 +156,8 @@ def test_a_missing_table_is_an_error_unless_the_statement_says_otherwise(lake: L
         lk.sql(lake.spark, f"CALL lakekeeper.system.compact('{name}')")
 
 
-def test_procedures_of_a_catalog_are_sparks_own(lake: Lake) -> None:
-    """``CALL ice.system.…`` is Iceberg's; on a session catalog without procedures Spark says so."""
+def test_procedures_of_other_catalogs_are_left_to_spark(lake: Lake) -> None:
+    """``CALL ice.system.…`` is Iceberg's; on a session catalog without procedures Spark raises the error."""
     name = lake.overlapping(2, 20)
     call = f"CALL {name.split('.')[0]}.system.rewrite_manifests('{name.partition('.')[2]}')"
     if lake.iceberg:

@@ -1,4 +1,4 @@
-"""Statistics of real tables: readers skip files by them, and no row, stream or other commit is lost."""
+"""Statistics of real tables: readers skip files by them, and no row, stream or concurrent commit is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BARE = "delta.dataSkippingNumIndexedCols"
 
 
 def undescribed(lake: Lake, *, partitioned: str = "") -> str:
-    """Four files of 50 rows, of which one has a deleted row: on Delta without statistics on any column."""
+    """Four files of 50 rows, one with a deleted row; on Delta without statistics on any column."""
     properties = {} if lake.iceberg else {BARE: "0", "delta.enableRowTracking": "true"}
     name = lake.create("id BIGINT, k INT, v STRING", partitioned=partitioned, properties=properties)
     for number in range(4):
@@ -53,19 +53,19 @@ def test_readers_skip_files_by_new_statistics(spark: Any, confs: RuntimeConfig) 
     ids = "SELECT id, _metadata.row_id, _metadata.row_commit_version FROM {t} ORDER BY id".format
     tracked = spark.sql(ids(t=name)).collect()
     assert files_for(lake, name, "id = 120") == 4
-    # Each file has a row count, and the table has no key and names no column.
+    # Each file has a row count, and the table has no key and configures no column.
     assert not lake.table(name).compute_statistics().changed
     done = lake.table(name).compute_statistics(["id", "v"])
     assert (done.status, done.described_data_files_count) == ("done", 4)
     assert files_for(lake, name, "id = 120") == 1
-    assert files_for(lake, name, "v > '61'") == 2  # the files of 0 to 49, and of 50 to 99
+    assert files_for(lake, name, "v > '61'") == 2  # the files with 0 to 49 and 50 to 99
     assert lake.fingerprint(name) == rows
     assert spark.sql(ids(t=name)).collect() == tracked
     assert lake.spark.table(name).where("id = 60").count() == 0
     assert not lake.table(name).compute_statistics(["id", "v"]).changed
 
 
-def test_a_commit_of_statistics_is_no_change_of_data(spark: Any, tmp_path: Path) -> None:
+def test_a_commit_of_statistics_is_not_a_data_change(spark: Any, tmp_path: Path) -> None:
     lake = Lake(spark, "delta")
     name = undescribed(lake)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
@@ -132,7 +132,7 @@ def test_statistics_are_computed_again_once_enough_rows_changed(spark: Any) -> N
     assert table.compute_statistics().changed
     spark.sql(f"INSERT INTO {name} VALUES (900, 1, 'x')")
     assert "0.4 % of the rows changed" in str(table.compute_statistics().ended)
-    table.recluster("k", policy="full")  # moves each row, and changes none
+    table.recluster("k", policy="full")  # moves every row and changes none
     assert not table.compute_statistics().changed
     assert table.compute_statistics(options={"statistics.min-changed-ratio": 0}).changed
     lake.append(name, spark.range(1000, 1050).selectExpr("id", "1 k", "'y' v"))
@@ -141,7 +141,7 @@ def test_statistics_are_computed_again_once_enough_rows_changed(spark: Any) -> N
     assert not table.compute_statistics(["k"]).changed
 
 
-def test_a_vacuum_keeps_statistics_of_kept_versions_alone(spark: Any) -> None:
+def test_a_vacuum_keeps_only_statistics_of_kept_versions(spark: Any) -> None:
     lake = Lake(spark, "iceberg-v3")
     name = undescribed(lake, partitioned="k")
     old = lake.table(name).compute_statistics().statistics_files
@@ -166,7 +166,7 @@ RIVALS: dict[str, Callable[[Lake, str], object]] = {
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-def test_who_commits_first_keeps_what_it_did(lake: Lake, rival: str) -> None:
+def test_the_commit_of_a_concurrent_writer_is_kept(lake: Lake, rival: str) -> None:
     """The rival commits between our check and our commit."""
     name, twin = undescribed(lake), undescribed(lake)
     RIVALS[rival](lake, twin)
@@ -180,7 +180,7 @@ def test_who_commits_first_keeps_what_it_did(lake: Lake, rival: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["delete", "recluster"])
-def test_our_own_calls_follow_a_commit_of_statistics(lake: Lake, verb: str) -> None:
+def test_our_own_calls_commit_after_a_commit_of_statistics(lake: Lake, verb: str) -> None:
     """Statistics commit first, between the check of another call and its commit."""
     name = undescribed(lake)
     first = once_at("before_commit", lambda: lake.table(name).compute_statistics(["id"]))
@@ -192,7 +192,7 @@ def test_our_own_calls_follow_a_commit_of_statistics(lake: Lake, verb: str) -> N
     assert lake.spark.table(name).where("id = 60").count() == 0
 
 
-def test_a_statement_and_a_pass_compute_them_and_the_history_has_the_work(
+def test_a_statement_and_a_pass_compute_statistics_and_record_them(
     lake: Lake, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
     confs.set("spark.lakekeeper.history.path", str(tmp_path / "history.db"))

@@ -1,4 +1,4 @@
-"""A vacuum beside real streams: what they have yet to read stays, and they read each row once."""
+"""A vacuum beside real streams: files they have not read are kept, and they read each row once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 10
 
 
 class Stream:
-    """A stream out of a table into files; it runs until it has read what there is."""
+    """A stream from a table into files; each run reads until it has caught up."""
 
     def __init__(self, lake: Lake, name: str, home: Path) -> None:
         self.lake = lake
@@ -30,9 +30,9 @@ class Stream:
     def run(self) -> None:
         source = self.lake.spark.readStream
         if self.lake.iceberg:
-            # From the first snapshot on; a stream of Delta begins with the table as it is.
+            # From the first snapshot; a Delta stream begins with the current table.
             source = source.format("iceberg").option("stream-from-timestamp", "0")
-        # Under availableNow Iceberg's source asks for its very first snapshot again, whoever expired that.
+        # Under availableNow Iceberg's source requests its very first snapshot again, even if it has expired.
         once = {"once": True} if self.lake.iceberg else {"availableNow": True}
         started = (
             source.table(self.name)
@@ -44,11 +44,11 @@ class Stream:
         started.awaitTermination()
 
     def ids(self) -> list[int]:
-        """All that it has read, sorted."""
+        """The ids that the stream has read, sorted."""
         return sorted(row.id for row in self.lake.spark.read.parquet(str(self.sink)).collect())
 
     def forget_the_last_batch(self) -> None:
-        """As after a crash in the middle of it: it was planned, and nothing of it is in the sink."""
+        """The state after a crash within the batch: it was planned, and the sink has none of it."""
         number = max(int(p.name) for p in (self.checkpoint / "commits").iterdir() if p.name.isdigit())
         for path in (
             self.checkpoint / "commits" / str(number),
@@ -61,7 +61,7 @@ class Stream:
 
 @pytest.fixture
 def stream(lake: Lake, tmp_path: Path) -> Stream:
-    """Of a table with three commits."""
+    """A stream of a table with three commits."""
     made = Stream(lake, lake.create("id bigint, v string"), tmp_path)
     for number in range(3):
         append(made, number)
@@ -74,12 +74,12 @@ def append(stream: Stream, number: int) -> None:
 
 
 def replace_files(stream: Stream) -> None:
-    """All files of the newest version are merged into one: those before are only named by older versions."""
+    """Merge all files of the newest version into one: only older versions reference the previous files."""
     assert stream.lake.table(stream.name).recluster("id", policy="full").changed
 
 
 def vacuum(stream: Stream, *checkpoints: Path) -> VacuumReport:
-    """Down to the newest version, but for what the checkpoints need."""
+    """Keep only the newest version and what the checkpoints need."""
     options: dict[str, Any] = {"vacuum.max-share": 1}
     if checkpoints:
         options["vacuum.streaming-checkpoints"] = ",".join(map(str, checkpoints))
@@ -89,7 +89,7 @@ def vacuum(stream: Stream, *checkpoints: Path) -> VacuumReport:
 
 
 def fall_behind(stream: Stream) -> None:
-    """Three commits that it has not read, each of whose files a compaction replaces."""
+    """Three commits that the stream has not read; a compaction replaces the files of each."""
     for number in (3, 4, 5):
         append(stream, number)
         replace_files(stream)
@@ -103,14 +103,14 @@ def test_a_stream_that_is_behind_reads_each_row_once(stream: Stream) -> None:
     unread = stream.lake.on_disk(stream.name) - first
     vacuum(stream, stream.checkpoint)
     left = stream.lake.on_disk(stream.name)
-    # An offset of Iceberg's source stays at the last snapshot that brought rows: a little more is kept.
+    # The offset of Iceberg's source stays at the last snapshot that added rows: a little more is kept.
     assert unread <= left if stream.lake.iceberg else unread == left
     stream.run()
     assert stream.ids() == list(range(6 * ROWS))
 
 
-def test_one_that_crashed_in_a_batch_reads_it_again(stream: Stream) -> None:
-    """The last batch that was planned need not have been done."""
+def test_a_stream_that_crashed_in_a_batch_reads_it_again(stream: Stream) -> None:
+    """The last planned batch may not have completed."""
     stream.run()
     append(stream, 3)
     stream.run()
@@ -120,7 +120,7 @@ def test_one_that_crashed_in_a_batch_reads_it_again(stream: Stream) -> None:
     fall_behind_since(stream, 4)
     vacuum(stream, stream.checkpoint)
     stream.run()
-    if stream.lake.iceberg:  # once is one batch, and that was the one to be read again
+    if stream.lake.iceberg:  # ``once`` runs one batch: the repeated one
         stream.run()
     assert stream.ids() == list(range(6 * ROWS))
 
@@ -131,8 +131,8 @@ def fall_behind_since(stream: Stream, first: int) -> None:
         replace_files(stream)
 
 
-def test_without_the_option_it_cannot_go_on(stream: Stream) -> None:
-    """What the option is for; and that these tests would see it missing."""
+def test_without_the_option_the_stream_fails(stream: Stream) -> None:
+    """The purpose of the option; it also shows that these tests would fail without it."""
     stream.run()
     fall_behind(stream)
     vacuum(stream)
@@ -140,13 +140,15 @@ def test_without_the_option_it_cannot_go_on(stream: Stream) -> None:
         stream.run()
 
 
-def test_a_stream_that_has_read_everything_holds_nothing_but_the_newest_version(stream: Stream) -> None:
+def test_a_stream_that_has_caught_up_keeps_only_the_newest_version(stream: Stream) -> None:
     stream.run()
     replace_files(stream)
     stream.run()
     vacuum(stream, stream.checkpoint)
     left = stream.lake.on_disk(stream.name)
-    assert len(left) == 1 or stream.lake.iceberg  # whose offset stays at the last snapshot that brought rows
+    assert (
+        len(left) == 1 or stream.lake.iceberg
+    )  # Iceberg's offset stays at the last snapshot that added rows
     append(stream, 3)
     stream.run()
     assert stream.ids() == list(range(4 * ROWS))
@@ -165,8 +167,8 @@ def test_the_slowest_of_several_streams_decides(stream: Stream, tmp_path: Path) 
         assert each.ids() == list(range(5 * ROWS))
 
 
-def test_a_first_batch_that_is_not_done_says_so_or_holds_what_it_reads(stream: Stream) -> None:
-    """Delta notes where a batch ends, not where the first begins; Iceberg notes that too."""
+def test_an_unfinished_first_batch_stops_the_vacuum_or_keeps_its_files(stream: Stream) -> None:
+    """Delta's offset holds the end of a batch, but not the start of the first one; Iceberg's holds both."""
     stream.run()
     while (stream.checkpoint / "commits" / "0").exists():
         stream.forget_the_last_batch()
@@ -183,10 +185,8 @@ def test_a_first_batch_that_is_not_done_says_so_or_holds_what_it_reads(stream: S
 
 
 @pytest.mark.parametrize("what", ["nothing", "no offsets", "another source", "torn"])
-def test_what_is_no_checkpoint_of_a_stream_of_tables_stops_the_vacuum(
-    stream: Stream, tmp_path: Path, what: str
-) -> None:
-    """Taken for a stream that needs nothing, it would protect nothing."""
+def test_an_invalid_checkpoint_stops_the_vacuum(stream: Stream, tmp_path: Path, what: str) -> None:
+    """Treated as a stream that needs nothing, it would protect nothing."""
     folder = tmp_path / "other"
     if what != "nothing":
         for name in ("offsets", "commits"):
@@ -203,8 +203,8 @@ def test_what_is_no_checkpoint_of_a_stream_of_tables_stops_the_vacuum(
 
 
 @pytest.mark.delta
-def test_the_checkpoint_of_another_table_is_no_protection(stream: Stream, tmp_path: Path) -> None:
-    if stream.lake.iceberg:  # its offsets do not say of which table they are
+def test_the_checkpoint_of_another_table_is_refused(stream: Stream, tmp_path: Path) -> None:
+    if stream.lake.iceberg:  # its offsets do not identify the table
         return
     other = Stream(stream.lake, stream.lake.create("id bigint, v string"), tmp_path / "other")
     append(other, 0)
@@ -217,8 +217,8 @@ def test_the_checkpoint_of_another_table_is_no_protection(stream: Stream, tmp_pa
 # ------------------------------------------------------------------------------------------- tables of the same files
 
 
-def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None:
-    """``shared_with=``: a shallow clone on Delta, a table into which the files were added on Iceberg."""
+def test_files_that_another_table_uses_are_kept(lake: Lake, table_name: str) -> None:
+    """``shared_with=``: a shallow clone on Delta, a table to which the files were added on Iceberg."""
     name = lake.create("id bigint, v string")
     rows = lake.spark.range(2 * ROWS).selectExpr("id", "cast(id AS string) AS v")
     lake.append(name, rows.where(f"id < {ROWS}"))
@@ -240,7 +240,7 @@ def test_files_that_another_table_uses_stay(lake: Lake, table_name: str) -> None
 
 
 def sharing(lake: Lake, name: str, fresh: str) -> str:
-    """Another table of the same files."""
+    """Another table that uses the same files."""
     space, _, _ = name.rpartition(".")
     if not lake.iceberg:
         user = f"{space}.clone_{fresh}"

@@ -29,7 +29,7 @@ def test_the_jars_have_every_member_that_is_listed(lake: Lake, surface: Surface)
     assert missing_members(Jvm(lake.spark), surface) == []
 
 
-def test_a_member_that_is_gone_is_named(lake: Lake) -> None:
+def test_a_missing_member_is_named(lake: Lake) -> None:
     listed = parse(
         "java.util.ArrayList: add/1 add/7 new/0 new/9 .size .sizes\norg.example.Gone: a/1\njava.util.List: size/0"
     )
@@ -56,7 +56,7 @@ def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Su
         table.merge_deletes()
         table.vacuum(dry_run=True)
     assert len(calls.seen) > 20
-    # Objects of Iceberg are used through the interfaces of its API.
+    # Iceberg objects are used through the interfaces of its API.
     private = {c for c in calls.on_classes if ".relocated." not in c[0]} if lake.iceberg else calls.seen
     jvm = Jvm(lake.spark)
     missing = [call for call in sorted(private) if not _listed(jvm, surface, *call)]
@@ -64,7 +64,7 @@ def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Su
 
 
 def _listed(jvm: Jvm, surface: Surface, kind: str, member: str, arguments: int) -> bool:
-    """Whether a call on an object of this class is of a listed class that it is, or extends."""
+    """Whether the object's class is, or extends, a listed class that has the called member."""
     wanted = f"{member}/{arguments}"
     load = jvm.view.org.apache.spark.util.Utils.classForName
     called = load(kind, False, False)

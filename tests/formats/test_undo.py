@@ -1,4 +1,4 @@
-"""Runs that are undone on real tables: files, deletes, rows and row ids come back as they were, for every reader."""
+"""Undone runs on real tables: files, deletes, rows and row ids are restored, for every reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.observers import once_at
 
 
 def deleted_from(lake: Lake) -> str:
-    """Four overlapping files; some rows of two of them are deleted, by two commits."""
+    """Four overlapping files; two commits deleted rows of two of them."""
     properties = {} if lake.iceberg else {"delta.enableRowTracking": "true"}
     name = lake.create("id BIGINT, k INT, v STRING", properties=properties)
     for number in range(4):
@@ -29,7 +29,7 @@ def deleted_from(lake: Lake) -> str:
 
 
 def layout(lake: Lake, name: str) -> set[tuple[Any, ...]]:
-    """Each file with its deletes and bounds, as a newly opened table sees it."""
+    """Each file with its deletes and bounds, read by a newly opened table."""
     blocks = lake.adapter(name).snapshot(["k"]).blocks
     return {
         (b.path, b.delete_id, b.rows, b.deleted_rows, b.bytes, b.level, b.key_id, str(b.lo), str(b.hi))
@@ -38,7 +38,7 @@ def layout(lake: Lake, name: str) -> set[tuple[Any, ...]]:
 
 
 def row_ids(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    """Row ids where the table has them, with the version of each row's last change."""
+    """Row ids, if the table has them, with the version of each row's last change."""
     if lake.kind == "iceberg-v2":
         return []
     columns = "id, _row_id, _last_updated_sequence_number"
@@ -48,7 +48,7 @@ def row_ids(lake: Lake, name: str) -> list[tuple[Any, ...]]:
 
 
 def merged(lake: Lake, name: str) -> str:
-    """Recluster; the run id of its commit."""
+    """Recluster; return the run id of its commit."""
     [run] = lake.table(name).recluster("k", policy="full").run_ids
     return run
 
@@ -100,7 +100,7 @@ def test_an_append_between_check_and_commit_is_kept(lake: Lake) -> None:
     assert lake.spark.table(name).count() == 197
 
 
-def test_a_rollback_has_to_be_allowed(lake: Lake) -> None:
+def test_a_rollback_must_be_allowed(lake: Lake) -> None:
     name = deleted_from(lake)
     run = merged(lake, name)
     versions, after = lake.versions(name), layout(lake, name)
@@ -113,8 +113,8 @@ def test_a_rollback_has_to_be_allowed(lake: Lake) -> None:
     assert (lake.versions(name), layout(lake, name)) == (versions, after)
 
 
-def test_the_format_s_own_vacuum_keeps_what_came_back(lake: Lake, confs: RuntimeConfig) -> None:
-    """Iceberg's expiry deletes what an expired snapshot has removed, even if a later one has added it again."""
+def test_the_formats_own_vacuum_keeps_restored_files(lake: Lake, confs: RuntimeConfig) -> None:
+    """Iceberg's expiry deletes files that an expired snapshot removed, even if a later one added them again."""
     name = deleted_from(lake)
     rows = lake.fingerprint(name)
     lake.table(name).undo(merged(lake, name), allow_rollback=True)
@@ -129,7 +129,7 @@ def test_the_format_s_own_vacuum_keeps_what_came_back(lake: Lake, confs: Runtime
     assert len(lake.on_disk(name)) >= 4
 
 
-def test_after_a_vacuum_it_says_why_not(lake: Lake) -> None:
+def test_an_undo_after_a_vacuum_reports_the_reason(lake: Lake) -> None:
     name = deleted_from(lake)
     run = merged(lake, name)
     after = layout(lake, name)
@@ -139,7 +139,7 @@ def test_after_a_vacuum_it_says_why_not(lake: Lake) -> None:
     assert layout(lake, name) == after
 
 
-def test_files_in_the_trash_come_back_first(lake: Lake) -> None:
+def test_files_in_the_trash_must_be_restored_first(lake: Lake) -> None:
     name = deleted_from(lake)
     before, rows = layout(lake, name), lake.fingerprint(name)
     run = merged(lake, name)
@@ -154,7 +154,7 @@ def test_files_in_the_trash_come_back_first(lake: Lake) -> None:
     assert (layout(lake, name), lake.fingerprint(name)) == (before, rows)
 
 
-def test_a_delete_is_not_undone_and_an_unknown_run_not_found(lake: Lake) -> None:
+def test_a_delete_cannot_be_undone_and_an_unknown_run_is_not_found(lake: Lake) -> None:
     name = deleted_from(lake)
     report = lake.table(name).delete("id = 100")
     with pytest.raises(UndoError, match="changed rows"):

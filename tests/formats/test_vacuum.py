@@ -1,4 +1,4 @@
-"""Vacuum, the trash and what is dropped, through the public face, on Delta and Iceberg."""
+"""Vacuum, the trash and dropped tables, through the public API, on Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ REWRITE = {"depth-threshold": 1, "policy": "full"}
 
 
 def on_disk(place: Path) -> dict[Path, int]:
-    """File → size; lakekeeper's own and checksums left out."""
+    """File → size, without lakekeeper's own files and checksums."""
     files = [p for p in place.rglob("*") if p.is_file() and "_lakekeeper" not in p.parts]
     return {p: p.stat().st_size for p in files if not p.name.endswith(".crc") or "_delta_log" in p.parts}
 
 
 def rewritten(lake: Lake, times: int = 2) -> str:
-    """A table that was rewritten that often; each rewrite makes garbage of all files before."""
+    """A table that was rewritten ``times`` times; each rewrite makes all previous files garbage."""
     name = lake.overlapping(3, 20)
     for _ in range(times):
         lk.table(lake.spark, name).recluster("k", options=REWRITE)
     return name
 
 
-def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSession, lake: Lake) -> None:
+def test_unneeded_files_are_deleted_and_the_rest_reads_the_same(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake)
     before, place = lake.fingerprint(name), lake.home(name)
     disk = on_disk(place)
@@ -57,7 +57,7 @@ def test_what_no_version_needs_goes_and_the_rest_reads_the_same(spark: SparkSess
     assert report.deleted_bytes_count == sum(gone.values())
     assert lake.fingerprint(name) == before
     assert registered(lake.adapter(name).notes) == {}
-    # Only what the newest version names is left.
+    # Only files of the newest version are left.
     data = [p for p in on_disk(place) if p.suffix == ".parquet" and "_delta_log" not in p.parts]
     assert len(data) == table.blocks().count()
     again = table.vacuum(**NOW)
@@ -78,7 +78,7 @@ def test_kept_versions_read_the_same_by_two_readers(spark: SparkSession, lake: L
             assert (lake.fingerprint(name, version), lake.rows(name, version)) == known[version]
 
 
-def test_nothing_goes_within_the_tables_own_retention(spark: SparkSession, lake: Lake) -> None:
+def test_nothing_is_deleted_within_the_tables_own_retention(spark: SparkSession, lake: Lake) -> None:
     name = rewritten(lake, 1)
     table, disk = lk.table(spark, name), on_disk(lake.home(name))
     assert table.vacuum().deleted_files_count == 0
@@ -89,7 +89,7 @@ def test_nothing_goes_within_the_tables_own_retention(spark: SparkSession, lake:
     assert on_disk(lake.home(name)) == disk
 
 
-def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake) -> None:
+def test_a_running_rewrite_finds_the_files_it_read(spark: SparkSession, lake: Lake) -> None:
     """Losses 62, 80: vacuum between read and commit."""
     name = rewritten(lake, 1)
     before = lake.fingerprint(name)
@@ -111,13 +111,13 @@ def test_a_rewrite_under_way_finds_what_it_read(spark: SparkSession, lake: Lake)
 
 
 def unnamed(place: Path) -> Path:
-    """Where a writer of the format could write a data file, by folder and name; none is there."""
+    """A path at which a writer of the format could write a data file; no file exists there."""
     written = next(p for p in on_disk(place) if p.suffix == ".parquet" and not p.parent.name.startswith("lk"))
     return written.with_name(re.sub(UUID, str(uuid.uuid4()), written.name))
 
 
-def test_files_under_way_stay(spark: SparkSession, lake: Lake) -> None:
-    """Losses 61, 70: written and not committed yet, of no age, of a time to come, or of another's name."""
+def test_uncommitted_files_are_kept(spark: SparkSession, lake: Lake) -> None:
+    """Losses 61, 70: not committed yet, of age zero, with a time in the future, or with a foreign name."""
     name = rewritten(lake, 1)
     table, place = lk.table(spark, name), lake.home(name)
     fresh, late, old = unnamed(place), unnamed(place), unnamed(place)
@@ -174,7 +174,7 @@ def test_a_partition_is_dropped_and_restored(spark: SparkSession, lake: Lake) ->
     report = table.drop_partition("day = 1")
     assert report.deleted_rows_count == 10
     assert spark.table(name).where("day = 1").count() == 0
-    # Whoever vacuums meanwhile leaves what can be restored.
+    # A concurrent vacuum keeps what can be restored.
     lk.table(spark, name).vacuum(**NOW)
     [entry] = table.trash()
     table.restore(entry.name)
@@ -204,10 +204,10 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
     assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
 
 
-def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
+def test_checkpoints_set_only_by_a_property_stop_the_vacuum(
     spark: SparkSession, lake: Lake, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
-    """No service reads folders that a table names, and what their streams have yet to read must not go."""
+    """No service reads folders that a property lists, and files that their streams have not read must be kept."""
     name = rewritten(lake)
     spark.sql(
         f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.vacuum.streaming-checkpoints'='{tmp_path}')"
@@ -219,14 +219,14 @@ def test_checkpoints_that_only_a_property_names_stop_the_vacuum(
     assert lk.table(spark, name).compact(dry_run=True).ended.code in ("dry_run", "nothing_to_do")
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
-    offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # of a stream of another table
+    offset = {"reservoirId": str(uuid.uuid4()), "reservoirVersion": 3}  # a stream of another table
     (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     confs.set("spark.lakekeeper.vacuum.streaming-checkpoints", str(tmp_path))
     assert lk.table(spark, name).vacuum(**NOW).deleted_files_count
 
 
-def test_a_property_does_not_take_the_brake_off(
+def test_a_property_does_not_lift_the_deletion_limit(
     spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = rewritten(lake)

@@ -1,4 +1,4 @@
-"""Tables open with the versions of Spark, Delta Lake and Iceberg that lakekeeper is tested with, and no others."""
+"""Tables open only with the versions of Spark, Delta Lake and Iceberg that lakekeeper is tested with."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_an_untested_version_is_refused_when_a_table_is_opened(untested: Lake) -
         lk.table(untested.spark, name)
 
 
-def test_the_operator_may_try_one(untested: Lake) -> None:
+def test_the_operator_may_allow_an_untested_version(untested: Lake) -> None:
     name = untested.create("id bigint")
     untested.spark.conf.set(ALLOW, "true")
     lk.table(untested.spark, name)
 
 
-def test_a_table_property_does_not_allow_one(untested: Lake) -> None:
+def test_a_table_property_does_not_allow_an_untested_version(untested: Lake) -> None:
     name = untested.create("id bigint")
     untested.spark.sql(
         f"ALTER TABLE {name} SET TBLPROPERTIES ('lakekeeper.{library_versions.ALLOW}' = 'true')"

@@ -1,4 +1,4 @@
-"""What queries ask of real tables: listened to, told by a plan, and turned into advice."""
+"""Queries on real tables: heard by a listener, read from a plan, and turned into advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def heard(spark: SparkSession) -> Iterator[Listening]:
 
 
 def settle(spark: SparkSession) -> None:
-    """Wait until listeners have been told of all that ended."""
+    """Wait until all listener events are delivered."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
@@ -53,7 +53,7 @@ def test_the_queries_of_a_session_are_heard_with_the_files_they_read(
     assert two.filters == {"note": (Span("n, 3", "n, 3"),)}
 
 
-def test_who_stops_to_listen_hears_nothing(spark: SparkSession, lake: Lake) -> None:
+def test_a_stopped_listener_hears_nothing(spark: SparkSession, lake: Lake) -> None:
     before = len(spark._jsparkSession.listenerManager().listListeners())
     listening = lk.listen(spark)
     listening.stop()
@@ -65,7 +65,7 @@ def test_who_stops_to_listen_hears_nothing(spark: SparkSession, lake: Lake) -> N
     assert listening.seen == seen
 
 
-def test_our_own_reading_is_no_query(spark: SparkSession, lake: Lake, heard: Listening) -> None:
+def test_our_own_reads_are_not_queries(spark: SparkSession, lake: Lake, heard: Listening) -> None:
     name = make(lake, files=3)
     table = lk.table(spark, name)
     table.recluster("user", options={"depth-threshold": 1, "policy": "full"})
@@ -73,7 +73,7 @@ def test_our_own_reading_is_no_query(spark: SparkSession, lake: Lake, heard: Lis
     assert table.workload() is None
 
 
-def test_a_listener_that_fails_costs_no_query(
+def test_a_failing_listener_fails_no_query(
     spark: SparkSession, lake: Lake, heard: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
@@ -87,7 +87,7 @@ def test_a_listener_that_fails_costs_no_query(
     assert heard.failed > before
 
 
-def test_a_plan_has_every_block_once_as_a_frame(spark: SparkSession, lake: Lake) -> None:
+def test_a_plans_frame_has_every_block_once(spark: SparkSession, lake: Lake) -> None:
     name = make(lake, files=3)
     table = lk.table(spark, name)
     table.cluster_by("user")
@@ -98,7 +98,7 @@ def test_a_plan_has_every_block_once_as_a_frame(spark: SparkSession, lake: Lake)
     assert "a query reads 3.00 files" in str(plan)
 
 
-def test_advice_for_queries_that_ask_another_column_than_the_key(
+def test_advice_for_queries_that_filter_another_column_than_the_key(
     spark: SparkSession, lake: Lake, heard: Listening
 ) -> None:
     name = make(lake)
@@ -117,7 +117,7 @@ def test_advice_for_queries_that_ask_another_column_than_the_key(
 def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
     spark: SparkSession, lake: Lake
 ) -> None:
-    """Once the table is reclustered, its key serves as well as the first column of it alone."""
+    """Once the table is reclustered, its key serves queries as well as the first column alone."""
     name = make(lake)
     table = lk.table(spark, name)
     table.cluster_by("user", "day")
@@ -130,7 +130,7 @@ def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
     assert advice.best is None
 
 
-def test_advice_names_what_is_wrong(spark: SparkSession, lake: Lake) -> None:
+def test_advice_reports_invalid_arguments(spark: SparkSession, lake: Lake) -> None:
     name = make(lake, files=2)
     table = lk.table(spark, name)
     with pytest.raises(OptionError, match="listen"):

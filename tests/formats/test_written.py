@@ -1,4 +1,4 @@
-"""Outputs that another engine removed as orphans, as Trino's remove_orphan_files may, are not committed."""
+"""Outputs that another engine deleted as orphans, as Trino's remove_orphan_files may, are not committed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakekeeper.errors import Rejected
 from tests.formats.lakes import Lake
 
 
-def test_outputs_that_are_gone_are_not_committed(lake: Lake) -> None:
-    """Findings on engines, 2.5: such a table could not be read any more."""
+def test_missing_outputs_are_not_committed(lake: Lake) -> None:
+    """Findings on engines, 2.5: such a table could no longer be read."""
     name = lake.overlapping(4, 200)
     table = lake.table(name)
     table.cluster_by("k")

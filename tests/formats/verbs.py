@@ -1,4 +1,4 @@
-"""The verbs of a table: each has to refuse a table that its format does not read."""
+"""The verbs of a table: each must refuse a table whose features its format does not support."""
 
 from __future__ import annotations
 

@@ -10,5 +10,5 @@ from tests.iceberg.scene import Scene
 
 @pytest.fixture
 def scene(spark: SparkSession) -> Scene:
-    """A name for a table in the SQLite catalog; the test creates it."""
+    """A table name in the SQLite catalog; the test creates the table."""
     return Scene(spark)

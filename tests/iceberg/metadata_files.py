@@ -1,4 +1,4 @@
-"""Metadata files of tables in a directory's catalog."""
+"""Metadata files of tables in a directory catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine does when a rewrite lost a race, step by step, and what must hold after it."""
+"""What the engine does when a rewrite loses a race, step by step, and what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Race:
         return cls(scene, adapter, snapshot, [rewritten(adapter, each) for each in tasks])
 
     def replay(self, most_gone: float = 0.5) -> Changes:
-        """Bring all rewrites up to date; none may be dropped."""
+        """Replay all rewrites; none may be dropped."""
         changes = self.adapter.changes_since(self.snapshot)
         sorted_out = rebase(self.made, changes, most_gone=most_gone)
         assert sorted_out.drop == ()
@@ -49,7 +49,7 @@ class Race:
         return changes
 
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
-        """Both ways to find the rows have to find as many, unless the short one declines."""
+        """Both ways of finding the rows must find the same number, unless the point lookup declines."""
         runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
         lost = deletes.lost(rewrite, self.snapshot, changes)
         places = deletes.places(lost) if lost.rows else {} if lost.rows == 0 else None
@@ -80,13 +80,13 @@ class Race:
         return done
 
     def give_up(self) -> None:
-        """Remove all files, as written and of replays."""
+        """Delete all files, of the rewrite and of its replays."""
         for rewrite in self.made:
             self.adapter.discard([rewrite.written, replace(rewrite, outputs=())])
 
 
 def fill(start: int, stop: int) -> str:
-    """One file of rows, in no order of the key."""
+    """One file of rows, not sorted by the key."""
     rows = f"cast(id * 37 % 101 AS int) AS k, concat('v', id) AS v FROM range({start}, {stop})"
     return f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}"
 
@@ -97,7 +97,7 @@ def three_files(scene: Scene, version: int, **given: str) -> Scene:
 
 
 def check(scene: Scene, race: Race, replayed: int | None = None, *, dangle: bool = False) -> None:
-    """Replay, commit, and nothing changed for any reader of any version; no file is left that nobody names."""
+    """Replay and commit; no reader of any version sees a change, and no unreferenced file is left."""
     columns = _LINEAGE if race.adapter.capabilities.row_lineage else ("*",)
     before, rows = scene.every_version(), scene.spark_rows(columns=columns)
     now = scene.spark_rows()
@@ -107,7 +107,7 @@ def check(scene: Scene, race: Race, replayed: int | None = None, *, dangle: bool
     assert after.pop(done.version) == (now, now)
     assert after == before
     assert scene.spark_rows(columns=columns) == rows
-    # A copy-on-write DELETE of Spark's may write an empty file and forget it.
+    # Spark's copy-on-write DELETE may write an empty file that it does not commit.
     assert {path for path in scene.leftovers() if "/lk/" in path or "deletes" in path} == set()
     assert scene.metadata_leftovers() == set()
     if not dangle:
@@ -121,7 +121,7 @@ def check(scene: Scene, race: Race, replayed: int | None = None, *, dangle: bool
 
 
 def delete_places(scene: Scene, where: str) -> None:
-    """A winner that deletes rows by their places, which Spark's DELETE cannot: it keeps the files."""
+    """A winner that deletes rows by position, which Spark's DELETE does not: it keeps the files."""
     runner, adapter = SparkRunner(scene.spark), scene.adapter()
     snapshot = adapter.snapshot()
     unsure = replace(snapshot.blocks, deleted_rows=np.full(len(snapshot.blocks), UNKNOWN))
@@ -134,7 +134,7 @@ def delete_places(scene: Scene, where: str) -> None:
 
 
 def dangling(scene: Scene) -> None:
-    """Position deletes and vectors name live files only."""
+    """Position deletes and deletion vectors reference live files only."""
     files = scene.spark.table(f"{scene.sql}.data_files").select("file_path").collect()
     named = scene.spark.sql(f"SELECT DISTINCT file_path FROM {scene.sql}.position_deletes").collect()
     assert {r[0] for r in named} <= {r[0] for r in files}

@@ -1,4 +1,4 @@
-"""Tables for the tests of the Iceberg adapter, and both readers of them."""
+"""Tables for the tests of the Iceberg adapter, and the two readers of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.oracles import iceberg_log
 
 
 def files_on_disk(spark: SparkSession, name: str) -> set[str]:
-    """Data and delete files below the table's location, whether a version names them or not."""
+    """Data and delete files below the table's location, referenced by a version or not."""
     data = Path(str(Iceberg(spark).load(name).location()).removeprefix("file:")) / "data"
     return {str(p) for p in data.rglob("*") if p.is_file() and not p.name.startswith(".")}
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One Iceberg table, see ``tests.tables``; ``format_version`` where ``create`` names none."""
+    """One Iceberg table, see ``tests.tables``; ``format_version`` applies if ``create`` sets none."""
 
     spark: SparkSession
     catalog: str = "ice"
@@ -48,7 +48,7 @@ class Scene:
         more: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> Scene:
-        """An empty table that masks deleted rows; ``more`` follows the columns (PARTITIONED BY …)."""
+        """An empty merge-on-read table; ``more`` follows the columns (PARTITIONED BY …)."""
         version = version or self.format_version
         given = {"format-version": str(version)}
         if version > 1:
@@ -85,7 +85,7 @@ class Scene:
         return [task.file() for task in planned]
 
     def versions(self) -> list[int]:
-        """All snapshots, in the order of their commits."""
+        """All snapshots, in commit order."""
         jvm = Iceberg(self.spark)
         known = jvm.items(jvm.collect.Lists.newArrayList(self.java().snapshots()))
         return [
@@ -98,23 +98,23 @@ class Scene:
         return int(self.java().currentSnapshot().snapshotId())
 
     def spark_rows(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> Counter[str]:
-        """All rows as canonical texts, as Spark reads them."""
+        """All rows as canonical texts, read by Spark."""
         return Counter(map(text, self.spark_records(version, columns)))
 
     def spark_records(self, version: int | None = None, columns: Sequence[str] = ("*",)) -> list[Row]:
-        """All rows, as Spark reads them."""
-        # Spark 3.5 ignores the option versionAsOf of a reader.
+        """All rows, read by Spark."""
+        # Spark 3.5 ignores a reader's option versionAsOf.
         at = "" if version is None else f" VERSION AS OF {version}"
         found = self.spark.sql(f"SELECT {', '.join(columns)} FROM {self.sql}{at}")
         rows: list[Row] = shim().to_arrow(found).to_pylist()
         return rows
 
     def log_rows(self, version: int | None = None) -> Counter[str]:
-        """All rows as canonical texts, as the reader without Spark sees them."""
+        """All rows as canonical texts, read without Spark."""
         return Counter(map(text, self.log_records(version)))
 
     def log_records(self, version: int | None = None) -> list[Row]:
-        """All rows, as the reader without Spark sees them."""
+        """All rows, read without Spark."""
         metadata = self.java().operations().current()
         at = int(metadata.currentSnapshot().snapshotId()) if version is None else version
         return iceberg_log.records(str(metadata.metadataFileLocation()), at)
@@ -124,23 +124,23 @@ class Scene:
         return {v: (self.spark_rows(v), self.log_rows(v)) for v in self.versions()}
 
     def files(self) -> set[str]:
-        """Full paths of data and delete files, whether a version names them or not."""
+        """Full paths of data and delete files, referenced by a version or not."""
         return files_on_disk(self.spark, self.sql)
 
     def unreferenced(self) -> set[str]:
-        """Those, manifests and manifest lists that no version names, by the reader without Spark."""
+        """Data files, delete files, manifests and their lists that no version references, read without Spark."""
         metadata = self.java().operations().current()
         lists = Path(str(metadata.location()).removeprefix("file:")) / "metadata"
         found = self.files() | {str(p) for p in lists.glob("*.avro")}
         return found - iceberg_log.named_files(str(metadata.metadataFileLocation()))
 
     def leftovers(self) -> set[str]:
-        """Files under the data folder that no version names, by Iceberg's own metadata tables."""
+        """Files under the data folder that no version references, by Iceberg's own metadata tables."""
         named = {r[0] for r in self.spark.table(f"{self.sql}.all_files").select("file_path").collect()}
         return files_on_disk(self.spark, self.sql) - {re.sub("^file:/+", "/", path) for path in named}
 
     def metadata_leftovers(self) -> set[str]:
-        """Manifests and manifest lists on disk that no version names."""
+        """Manifests and manifest lists on disk that no version references."""
         table, io = self.java(), self.java().io()
         named = set()
         for snapshot in list(table.snapshots()):
@@ -152,7 +152,7 @@ class Scene:
 
 
 def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:
-    """Commit an equality delete on an unpartitioned table, as a streaming writer does: without reading a row."""
+    """Commit an equality delete on an unpartitioned table as a streaming writer does: without reading a row."""
     jvm = Iceberg(scene.spark)
     table = scene.java()
     schema = table.schema().select(jvm.array_list([column]))
@@ -178,7 +178,7 @@ def file_of(scene: Scene, v: str) -> str:
 
 
 def add_position_delete(scene: Scene, path: str, position: int) -> None:
-    """One more file of positions for a data file, as other engines write it: none is merged."""
+    """One more file of position deletes for a data file, as other engines write it: none is merged."""
     jvm, table = Iceberg(scene.spark), scene.java()
     task = jvm.chosen(table.newScan(), [path]).get(path)
     hits = scene.spark.range(position, position + 1).selectExpr(f"'{path}' AS file", "id AS position")

@@ -1,4 +1,4 @@
-"""The swap of a table's metadata, tampered with: something happens before it, or instead of it."""
+"""The swap of a table's metadata, intercepted: a test acts before it or replaces it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakekeeper_iceberg import IcebergTable
 from lakekeeper_iceberg.native import Iceberg
 
 Act = Callable[[Any, Any, Any], None]
-"""Takes the real operations, the metadata that the commit is based on, and the new metadata."""
+"""Receives the real operations, the metadata that the commit is based on, and the new metadata."""
 
 
 class Swap:
-    """Stands for a table's operations: does something before or instead of the swap."""
+    """A table's operations that act before the swap or replace it."""
 
     def __init__(self, real: Any, act: Act) -> None:
         self._real = real
@@ -31,7 +31,7 @@ class Swap:
 
 
 class Swaps:
-    """A table object of Iceberg's whose swaps can be tampered with."""
+    """An Iceberg table object whose swaps can be intercepted."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -39,7 +39,7 @@ class Swaps:
 
     @contextmanager
     def acting(self, act: Act) -> Iterator[None]:
-        """Meanwhile each swap is what ``act`` makes of it."""
+        """Within the block, ``act`` handles each swap."""
         self._act = act
         try:
             yield
@@ -51,13 +51,13 @@ class Swaps:
         return real if self._act is None else Swap(real, self._act)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # py4j tries whether an argument is a list or a map
+        if name.startswith("__"):  # py4j checks whether an argument is a list or a map
             raise AttributeError(name)
         return getattr(self._table, name)
 
 
 def tampered(spark: SparkSession, text: str) -> tuple[IcebergTable, Swaps]:
-    """A table's adapter over swaps that can be tampered with."""
+    """A table's adapter whose swaps can be intercepted."""
     name, jvm = open_adapter(spark, text).name, Iceberg(spark)
     swaps = Swaps(jvm.load(name.sql))
     return IcebergTable(jvm, name, swaps), swaps

@@ -1,4 +1,4 @@
-"""One vacuum step by step, as the engine does it, with what must hold after it for any reader."""
+"""One vacuum step by step, as the engine runs it, with what must hold afterwards for any reader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lakekeeper.core.vacuum.vacuum_plan import Garbage, VacuumPlan, plan_vacuum
 from tests.iceberg.scene import Scene
 
 LATER = 10**13
-"""A moment at which everything of these tests is old."""
+"""A time at which every file of these tests is old."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """One vacuum, as the engine does it but for its records and its brake."""
+    """One vacuum, as the engine runs it, without its records and its deletion limit."""
 
     versions: Versions
     kept: Kept
@@ -35,7 +35,7 @@ def fill(start: int, stop: int) -> str:
 
 
 def on_disk(scene: Scene) -> set[str]:
-    """All files below the table's location but checksums and lakekeeper's own."""
+    """All files below the table's location except checksums and lakekeeper's own."""
     root = Path(str(scene.java().location()).removeprefix("file:"))
     found = (p for p in root.rglob("*") if p.is_file() and not p.name.startswith("."))
     return {str(p) for p in found if "_lakekeeper" not in p.parts}
@@ -64,7 +64,7 @@ def sweep(
 
 
 def check(scene: Scene, **how: object) -> Swept:
-    """Sweep; what was kept reads as before by both readers, and what is gone from the disk is what was told."""
+    """Sweep; both readers read what was kept as before, and exactly the reported files are gone from disk."""
     before, rows = on_disk(scene), scene.every_version()
     done = sweep(scene, **how)  # type: ignore[arg-type]
     after = scene.every_version()

@@ -1,4 +1,4 @@
-"""Keys and their bounds: which columns can be one, and that no bound is narrower than the values."""
+"""Keys and their bounds: which columns can be a key, and that no bound is narrower than the values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_nan_is_never_left_out_of_the_bounds(scene: Scene) -> None:
         assert sorted((str(lo), nulls) for lo, nulls in with_nan) == [("1.0", 0), ("nan", 0), ("nan", 1)]
 
 
-def test_truncated_bounds_are_wide_and_said_to_be(scene: Scene) -> None:
+def test_truncated_bounds_are_wide_and_not_exact(scene: Scene) -> None:
     long = "b" * 40
     scene.create("s STRING").run(
         f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES ('a'), ('{long}')"
@@ -36,7 +36,9 @@ def test_truncated_bounds_are_wide_and_said_to_be(scene: Scene) -> None:
     assert (block.lo, block.exact) == (("a",), (False,))
     assert long <= block.hi[0] == "b" * 15 + "c"
     scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.s' = 'full')")
-    assert [b.exact for b in scene.adapter().snapshot(["s"]).blocks] == [(False,)]  # the file is older
+    assert [b.exact for b in scene.adapter().snapshot(["s"]).blocks] == [
+        (False,)
+    ]  # the file was written before
     recluster(scene, ("s",))
     (block,) = scene.adapter().snapshot(["s"]).blocks
     assert (block.lo, block.hi, block.exact) == (("a",), (long,), (True,))
@@ -53,14 +55,14 @@ def test_truncated_bounds_are_wide_and_said_to_be(scene: Scene) -> None:
         ("id INT, user_id INT", "userid", "did you mean 'user_id'"),
     ],
 )
-def test_columns_that_can_be_no_key(scene: Scene, columns: str, key: str, said: str) -> None:
+def test_columns_that_cannot_be_a_key(scene: Scene, columns: str, key: str, said: str) -> None:
     adapter = scene.create(columns, 3).adapter()
     for call in (lambda: adapter.snapshot([key]), lambda: adapter.set_cluster_key([key], "linear")):
         with pytest.raises(OptionError, match=said):
             call()
 
 
-def test_a_key_without_statistics_says_what_to_set(scene: Scene) -> None:
+def test_a_key_without_statistics_reports_the_property_to_set(scene: Scene) -> None:
     wide = ", ".join(f"c{i} INT" for i in range(101))
     scene.create(f"k INT, {wide}, last INT").run(
         "ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.k' = 'counts')"
@@ -72,7 +74,7 @@ def test_a_key_without_statistics_says_what_to_set(scene: Scene) -> None:
     assert scene.adapter().snapshot(["last"]).key is not None
 
 
-def test_names_are_resolved_as_spark_does(scene: Scene) -> None:
+def test_names_are_resolved_as_spark_resolves_them(scene: Scene) -> None:
     adapter = scene.create("UserId INT, a STRUCT<`Y.z`: INT>").adapter()
     key = adapter.snapshot(["userid", "A.`y.Z`"]).key
     assert key is not None
@@ -113,7 +115,7 @@ def test_cluster_by_replaces_a_sort_order_and_is_a_property_otherwise(scene: Sce
     assert str(scene.java().sortOrder().fields().get(0).nullOrder()) == "NULLS FIRST"
 
 
-def test_where_of_many_forms_loses_no_file(scene: Scene) -> None:
+def test_no_form_of_where_loses_a_file(scene: Scene) -> None:
     scene.create("k INT, v STRING, at TIMESTAMP")
     for day in (1, 2, 3):
         scene.run(f"INSERT INTO {{t}} VALUES ({day}, 'v{day}', timestamp'2026-01-0{day} 12:00:00')")

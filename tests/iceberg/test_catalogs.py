@@ -1,4 +1,4 @@
-"""The same work through other catalogs than SQLite: a directory, REST, and one in memory."""
+"""The same operations through other catalogs than SQLite: a directory, REST, and in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.oracles.rest_catalog import rest_catalog
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
-SECRET = "lakekeeper:0f3a-not-for-logs"  # noqa: S105 - of the tests
+SECRET = "lakekeeper:0f3a-not-for-logs"  # noqa: S105 - a test credential
 
 
 def fill(start: int, stop: int) -> str:
@@ -46,14 +46,14 @@ def rest(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[
 def guarded(
     request: pytest.FixtureRequest, spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
 ) -> Iterator[tuple[Scene, str]]:
-    """(tables of a REST catalog that asks who one is, the conf with the answer); OAuth if it is a credential."""
+    """(tables of a REST catalog that requires authentication, the conf for it); OAuth for a credential."""
     key, given = str(request.param), {"admits": with_token(SECRET)}
     with rest_catalog(tmp_path, **({"credential": SECRET} if key == "credential" else given)) as address:
         yield Scene(spark, _guarded_catalog(confs, address, key, SECRET)), key
 
 
 def _guarded_catalog(confs: RuntimeConfig, address: str, key: str, secret: str) -> str:
-    """A name for the catalog at an address, with a secret of its own."""
+    """Name a catalog at an address, with a secret of its own."""
     name = f"guarded_{uuid.uuid4().hex[:8]}"
     given = {"type": "rest", "uri": address, key: secret, "rest.auth.type": "oauth2"}
     given |= {"oauth2-server-uri": f"{address}/v1/oauth/tokens", "scope": "catalog"}
@@ -78,7 +78,7 @@ def memory(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Scene:
 def test_notes_and_a_rewrite_of_a_table_whose_files_are_in_memory(
     spark: SparkSession, confs: RuntimeConfig
 ) -> None:
-    """There a file that does not exist is an error of its own, before anyone can ask whether it does."""
+    """There a missing file raises an error of its own, before a caller can check whether the file exists."""
     name = f"memory_{uuid.uuid4().hex[:8]}"
     confs.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     confs.set(f"spark.sql.catalog.{name}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
@@ -111,7 +111,7 @@ def test_a_rewrite_and_its_races(catalog: str, request: pytest.FixtureRequest) -
     rows = scene.spark_rows()
     recluster(scene, level=2)
     assert scene.spark_rows() == rows
-    if catalog != "memory":  # there metadata is no file that another process could open
+    if catalog != "memory":  # its metadata is not a file that another process can open
         assert scene.log_rows() == rows
     assert {(b.level, b.deleted_rows) for b in scene.adapter().snapshot(["k"]).blocks} == {(2, 0)}
 
@@ -138,7 +138,7 @@ def test_a_rewrite_and_its_races(catalog: str, request: pytest.FixtureRequest) -
     assert scene.leftovers() == scene.metadata_leftovers() == set()
 
 
-def test_a_rest_catalog_that_asks_who_one_is(guarded: tuple[Scene, str]) -> None:
+def test_a_rest_catalog_that_requires_authentication(guarded: tuple[Scene, str]) -> None:
     table, _ = guarded
     table.spark.sql(f"CREATE NAMESPACE {table.catalog}.db")
     table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
@@ -151,7 +151,7 @@ def test_a_rest_catalog_that_asks_who_one_is(guarded: tuple[Scene, str]) -> None
     assert SECRET not in f"{report}"
 
 
-def test_a_rest_catalog_that_does_not_let_one_in(
+def test_a_rest_catalog_that_refuses_access(
     guarded: tuple[Scene, str], confs: RuntimeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     table, key = guarded
@@ -162,8 +162,8 @@ def test_a_rest_catalog_that_does_not_let_one_in(
     assert "0f3a" not in f"{refused.value}{caplog.text}"
 
 
-def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: Scene) -> None:
-    """Iceberg's own merge of them may remove files of a commit that landed, if the answer to it is lost."""
+def test_small_delete_files_are_not_merged_with_a_catalog_over_http(rest: Scene) -> None:
+    """If the response of its commit is lost, Iceberg's own merge of delete files may delete files of that commit."""
     rest.create("k INT, v STRING").run(fill(0, 20))
     for i in range(6):
         add_position_delete(rest, file_of(rest, "v15"), i)
@@ -174,8 +174,8 @@ def test_small_delete_files_are_left_where_the_catalog_is_asked_over_http(rest: 
     assert rest.spark_rows() == rest.log_rows() == rows
 
 
-def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) -> None:
-    """Loss L34: Iceberg's rewrite of manifests cleans up after a 409 as that of delete files does."""
+def test_manifests_are_not_rewritten_with_a_catalog_over_http(rest: Scene) -> None:
+    """Loss L34: after a 409, Iceberg's rewrite of manifests cleans up as that of delete files does."""
     rest.create("k INT, v STRING")
     for start in range(0, 60, 10):
         rest.run(fill(start, start + 10))
@@ -188,7 +188,7 @@ def test_manifests_are_left_where_the_catalog_is_asked_over_http(rest: Scene) ->
 
 
 def test_a_catalog_that_ignores_the_parent_of_namespaces(rest: Scene) -> None:
-    """Each answer lists all namespaces again; a vacuum that looks for other tables asks for each of them once."""
+    """Each response lists all namespaces; a vacuum that looks for other tables requests each of them once."""
     rest.create("k INT, v STRING").run(fill(0, 20))
     listed = [place.name for place in places(Jvm(rest.spark), rest.catalog)]
     assert listed == [rest.name]
@@ -206,7 +206,7 @@ def found(table: Scene, run: str) -> Reversal:
 
 
 @pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
-def test_what_comes_between_the_check_of_an_undo_and_its_swap_wins(
+def test_a_commit_between_the_check_of_an_undo_and_its_swap_wins(
     catalog: str, request: pytest.FixtureRequest
 ) -> None:
     table: Scene = request.getfixturevalue(catalog)
@@ -224,10 +224,10 @@ def test_what_comes_between_the_check_of_an_undo_and_its_swap_wins(
 
 
 @pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
-def test_a_snapshot_that_expires_between_check_and_swap_is_not_gone_back_to(
+def test_an_undo_does_not_return_to_a_snapshot_that_expires_before_the_swap(
     catalog: str, request: pytest.FixtureRequest
 ) -> None:
-    """Its files are being deleted; of a REST catalog, the requirements of the commit do not mention it."""
+    """Its files are being deleted; a REST commit has no requirement on that snapshot."""
     table: Scene = request.getfixturevalue(catalog)
     table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
     run = merged(table)
@@ -242,7 +242,7 @@ def test_a_snapshot_that_expires_between_check_and_swap_is_not_gone_back_to(
 
 
 @pytest.mark.parametrize("catalog", ["scene", "directory", "rest"])
-def test_an_undo_goes_back(catalog: str, request: pytest.FixtureRequest) -> None:
+def test_an_undo_restores_the_snapshot(catalog: str, request: pytest.FixtureRequest) -> None:
     table: Scene = request.getfixturevalue(catalog)
     table.create("k INT, v STRING").run(fill(0, 20), fill(20, 40), "DELETE FROM {t} WHERE v = 'v3'")
     before, rows = table.version, table.spark_rows()

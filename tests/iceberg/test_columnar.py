@@ -1,4 +1,4 @@
-"""The columnar path of Iceberg tables against the path by rows: the same rows and metrics; and what is refused."""
+"""The columnar path of Iceberg tables against the row path: the same rows and metrics; and what it declines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def filled(scene: Scene, version: int = 2, **properties: str) -> Scene:
 
 
 def both(scene: Scene, *columns: str, **changed: Any) -> tuple[Rewrite, Rewrite]:
-    """The rewrites of the whole table by columns and by rows."""
+    """Rewrite the whole table with the columnar path and with the row path."""
     adapter = scene.adapter()
     (task,) = tasks_of(adapter.snapshot(columns or None), **changed)
     planned = adapter.columnar.plan(task, "run-1")
@@ -53,7 +53,7 @@ def both(scene: Scene, *columns: str, **changed: Any) -> tuple[Rewrite, Rewrite]
 
 
 def metrics_of(scene: Scene, rewrite: Rewrite) -> list[dict[str, Any]]:
-    """DataFiles as plain data, without what two writers may differ in: names, sizes and offsets."""
+    """DataFiles as plain data, without what two writers may choose differently: names, sizes and offsets."""
     jvm, table = Iceberg(scene.spark), scene.java()
     to_json = jvm.static("org.apache.iceberg.ContentFileParser", "toJson")
     plain = [json.loads(str(to_json(f, table.specs().get(f.specId())))) for f in rewrite.native.files]
@@ -97,10 +97,10 @@ def test_deleted_rows_are_left_out(scene: Scene) -> None:
         scene.adapter().discard([made])
     recluster(scene)
     assert scene.spark_rows() == before == scene.log_rows()
-    assert scene.leftovers() == set()  # the metadata names each file as it is on the disk
+    assert scene.leftovers() == set()  # the paths in the metadata equal those on disk
 
 
-def test_partitions_and_renamed_columns_stay(scene: Scene) -> None:
+def test_partitions_and_renamed_columns_are_kept(scene: Scene) -> None:
     scene.create("k INT, p STRING, ts TIMESTAMP", more="PARTITIONED BY (p, days(ts))")
     for _ in range(2):
         scene.run(
@@ -157,7 +157,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_proven_is_merged_by_rows_for_a_reason(scene: Scene, name: str) -> None:
+def test_unsupported_tables_are_merged_by_rows_with_a_reason(scene: Scene, name: str) -> None:
     columns, version, properties, cause = REFUSED[name]
     scene.create(columns, version, properties=properties)
     scene.run("INSERT INTO {t} (k) VALUES (2)", "INSERT INTO {t} (k) VALUES (1)")

@@ -1,4 +1,4 @@
-"""The swap: who wins, what is left when it fails, and when nobody knows."""
+"""The swap of metadata: which commit wins, which files a failure leaves, and an unknown outcome."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def prepared(scene: Scene) -> tuple[IcebergTable, Swaps, Snapshot, list[Rewrite]
 
 
 def raised(java: Iceberg, kind: str) -> Py4JJavaError:
-    """What py4j raises for an exception of Iceberg's."""
+    """The error that py4j raises for an Iceberg exception."""
     nothing = java.array(java.view.java.lang.Object, [])
     return Py4JJavaError(
         "refused", getattr(java.view.org.apache.iceberg.exceptions, kind)("refused", nothing)
@@ -50,12 +50,12 @@ def raised(java: Iceberg, kind: str) -> Py4JJavaError:
 
 
 def manifests(scene: Scene) -> set[str]:
-    """Manifests of any snapshot, landed or not."""
+    """Manifests of all snapshots, committed or not."""
     place = Path(str(scene.java().location()).removeprefix("file:")) / "metadata"
     return {path.name for path in place.glob("*-m*.avro")}
 
 
-def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: Scene) -> None:
+def test_a_lost_attempt_is_retried_with_the_manifests_it_wrote(scene: Scene) -> None:
     """Loss L11: each attempt wrote all manifests again, and lost to the next commit of a stream."""
     adapter, swaps, snapshot, made = prepared(scene)
     appended: list[set[str]] = []
@@ -73,15 +73,15 @@ def test_a_lost_attempt_is_made_again_with_the_manifests_it_has_written(scene: S
     assert len(appended) == 3
     ours = manifests(scene) - start - set().union(*appended)
     assert len({name.rpartition("-m")[0] for name in ours}) == 1
-    assert len(ours) == 3  # the output's, and one each for the inputs that left
+    assert len(ours) == 3  # one for the output, and one for each removed input
     assert scene.versions()[-1] == done.version
     assert scene.leftovers() == scene.metadata_leftovers() == set()
     assert scene.spark.table(scene.sql).count() == 43
     assert str(scene.java().currentSnapshot().summary().get("lakekeeper.run-id")) == "run-1"
 
 
-def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) -> None:
-    """Each attempt is looked through for deletes that it would drop, as the first one is."""
+def test_an_equality_delete_between_two_attempts_still_applies(scene: Scene) -> None:
+    """Each attempt checks for deletes that it would drop, as the first one does."""
     adapter, swaps, snapshot, made = prepared(scene)
     rivals = iter(("delete", "append"))
 
@@ -103,7 +103,7 @@ def test_an_equality_delete_between_two_attempts_goes_on_applying(scene: Scene) 
 
 
 def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(scene: Scene) -> None:
-    """The next attempt finds the inputs gone: by the first one."""
+    """The next attempt finds the inputs removed, by the first one."""
     adapter, swaps, snapshot, made = prepared(scene)
     late: list[Any] = []
 
@@ -129,7 +129,7 @@ def test_an_attempt_that_landed_after_it_was_reported_lost_keeps_its_metadata(sc
     assert scene.spark.table(scene.sql).count() == 40
 
 
-def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(scene: Scene) -> None:
+def test_files_of_a_run_that_died_in_its_second_attempt_are_found_by_name(scene: Scene) -> None:
     adapter, swaps, snapshot, made = prepared(scene)
     attempts = iter("ab")
 
@@ -147,7 +147,7 @@ def test_what_a_run_left_that_died_in_its_second_attempt_is_found_by_its_name(sc
     assert left <= places(found)
 
 
-def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
+def test_losing_every_attempt_is_a_conflict_and_leaves_no_metadata(scene: Scene) -> None:
     adapter, swaps, snapshot, made = prepared(scene)
 
     def race(real: Any, base: Any, updated: Any) -> None:
@@ -165,8 +165,8 @@ def test_a_winner_each_time_is_a_conflict_and_leaves_no_metadata(scene: Scene) -
 
 
 @pytest.mark.parametrize("answer", ["BadRequestException", "UnprocessableEntityException"])
-def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None:
-    """Loss L29: a catalog may refuse what was built on metadata that another branch has made old."""
+def test_a_commit_to_a_branch_discards_no_output(scene: Scene, answer: str) -> None:
+    """Loss L29: a catalog may refuse a commit whose base metadata became stale by a commit to another branch."""
     adapter, swaps, snapshot, made = prepared(scene)
     branches = iter("bcdefg")
 
@@ -184,7 +184,7 @@ def test_a_commit_to_a_branch_costs_no_output(scene: Scene, answer: str) -> None
     assert scene.spark.table(scene.sql).count() == 40
 
 
-def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
+def test_an_unknown_outcome_deletes_nothing(scene: Scene) -> None:
     adapter, swaps, snapshot, made = prepared(scene)
 
     def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
@@ -198,7 +198,7 @@ def test_an_outcome_that_nobody_knows_deletes_nothing(scene: Scene) -> None:
     assert scene.spark_rows() == scene.log_rows()
 
 
-def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
+def test_an_error_before_the_swap_is_a_rejection(scene: Scene) -> None:
     adapter, _, snapshot, made = prepared(scene)
     with patch.object(producer, "sequence_of", side_effect=ValueError), pytest.raises(Rejected):
         adapter.commit(made, snapshot, "run-1")
@@ -209,7 +209,7 @@ def test_an_error_before_anything_was_sent_is_a_rejection(scene: Scene) -> None:
     assert scene.leftovers() == set()
 
 
-def test_a_failure_after_the_swap_is_no_failure(scene: Scene) -> None:
+def test_a_failure_after_the_swap_does_not_fail_the_commit(scene: Scene) -> None:
     adapter, _, snapshot, made = prepared(scene)
     with patch.object(commits, "remove_manifests", side_effect=OSError("disk on fire")):
         done = adapter.commit(made, snapshot, "run-1")
@@ -231,7 +231,9 @@ _EXPIRED = (fill(40, 50), fill(50, 60), f"CALL ice.system.expire_snapshots(table
         pytest.param(("ALTER TABLE {t} DROP COLUMN k",), "key column k was dropped", id="key dropped"),
     ],
 )
-def test_obstacles_are_told_and_nothing_is_committed(scene: Scene, steps: tuple[str, ...], said: str) -> None:
+def test_obstacles_are_reported_and_nothing_is_committed(
+    scene: Scene, steps: tuple[str, ...], said: str
+) -> None:
     scene.create("k INT, v STRING").run(fill(0, 20))
     first = scene.versions()[-1]
     scene.run(fill(20, 40))
@@ -255,14 +257,14 @@ def test_the_run_id_and_operation_are_in_the_history(scene: Scene) -> None:
 
 
 def landed(adapter: IcebergTable, rewrite: Rewrite, snapshot: Snapshot, run_id: str) -> Commit:
-    """As the engine does: a catalog that is busy answers with a conflict, after which nothing was committed."""
+    """As the engine does: a busy catalog reports a conflict, after which nothing was committed."""
     try:
         return adapter.commit([rewrite], snapshot, run_id)
     except Conflict:
         return adapter.commit([rewrite], snapshot, run_id)
 
 
-def test_groups_side_by_side_in_one_process(scene: Scene) -> None:
+def test_concurrent_groups_in_one_process(scene: Scene) -> None:
     scene.create("k INT, v STRING", more="PARTITIONED BY (k)").run(fill(0, 40), fill(40, 80))
     rows = scene.spark_rows()
     adapter = scene.adapter()
@@ -275,8 +277,8 @@ def test_groups_side_by_side_in_one_process(scene: Scene) -> None:
     assert scene.leftovers() == scene.metadata_leftovers() == set()
 
 
-def test_manifests_that_are_merged_away_leave_nothing_behind(scene: Scene) -> None:
-    """With manifests merged, files keep their sequence numbers, and no manifest is left."""
+def test_merged_manifests_are_deleted(scene: Scene) -> None:
+    """If manifests are merged, files keep their sequence numbers, and no manifest is left."""
     scene.create("k INT, v STRING", properties={"commit.manifest.min-count-to-merge": "2"})
     for start in range(0, 60, 20):
         scene.run(fill(start, start + 20))

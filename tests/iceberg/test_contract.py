@@ -1,4 +1,4 @@
-"""The contract of an adapter, for Iceberg tables of format 2 and 3."""
+"""The adapter contract, for Iceberg tables of format 2 and 3."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestFormat3(AdapterContract):
 
 
 class TestFormat2(AdapterContract):
-    """What it reads and keeps as format 3 does is asked of it on demand only."""
+    """Behavior that format 2 shares with format 3 is tested only on demand."""
 
     deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
     capabilities = Capabilities(

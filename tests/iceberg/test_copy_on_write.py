@@ -1,4 +1,4 @@
-"""Deletes on tables of format 1, where files are copied without the rows: whoever changed a file meanwhile wins."""
+"""Deletes on format 1 tables, which copy files without the deleted rows: a concurrent change of such a file wins."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ VERBS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
 
 @pytest.mark.parametrize("rival", RIVALS)
 @pytest.mark.parametrize("verb", ["delete", "part of a partition"])
-def test_a_rival_commits_when_files_were_copied(
+def test_a_rival_commits_after_files_were_copied(
     table: Scene, rival: str, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where, keep = VERBS[verb]
@@ -78,7 +78,7 @@ def test_a_rival_commits_when_files_were_copied(
 @pytest.mark.parametrize("rival", RIVALS)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_rival_commits_before_the_swap(table: Scene, rival: str, verb: str) -> None:
-    """After all that can be checked before the snapshot is made."""
+    """After all checks that are possible before the snapshot is created."""
     where, keep = VERBS[verb]
     left = [RIVALS[rival][0]]
     adapter, swaps = tampered(table.spark, table.sql)
@@ -97,7 +97,7 @@ def test_a_rival_commits_before_the_swap(table: Scene, rival: str, verb: str) ->
 
 
 class Unchecked:
-    """A pending overwrite before the fix: nothing is validated, so a file to remove may be gone already."""
+    """A pending overwrite before the fix: nothing is validated, so a file to remove may already be gone."""
 
     def __init__(self, pending: Any) -> None:
         self._pending = pending
@@ -110,7 +110,7 @@ class Unchecked:
 
 
 class Transaction:
-    """A transaction of Iceberg whose overwrites are passed through ``wrap``."""
+    """An Iceberg transaction that passes its overwrites through ``wrap``."""
 
     def __init__(self, real: Any, wrap: Callable[[Any], Any]) -> None:
         self._real = real
@@ -124,7 +124,7 @@ class Transaction:
 
 
 class Raced:
-    """A table object; ``rival`` commits just before its first transaction begins."""
+    """A table object whose ``rival`` commits just before its first transaction begins."""
 
     def __init__(self, table: Any, rival: Callable[[], Any], wrap: Callable[[Any], Any]) -> None:
         self._table = table
@@ -138,7 +138,7 @@ class Raced:
         return Transaction(self._table.newTransaction(), self._wrap)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # py4j tries whether an argument is a list or a map
+        if name.startswith("__"):  # py4j checks whether an argument is a list or a map
             raise AttributeError(name)
         return getattr(self._table, name)
 
@@ -149,7 +149,7 @@ class Raced:
 def test_a_compaction_commits_after_all_our_own_checks(
     table: Scene, wrap: Callable[[Any], Any], left: int
 ) -> None:
-    """Only Iceberg's validation is left. Without it, the copies of 49 rows are added to the files of the compaction."""
+    """Only Iceberg's validation remains. Without it, the copies of 49 rows are added to the files of the compaction."""
     name, jvm = open_adapter(table.spark, table.sql).name, Iceberg(table.spark)
     adapter = IcebergTable(jvm, name, Raced(jvm.load(name.sql), lambda: table.run(COMPACTION), wrap))
     table_with(table.spark, table.sql, lambda _: adapter).delete("k = 1")
@@ -161,7 +161,7 @@ def test_a_compaction_commits_after_all_our_own_checks(
 def test_a_table_that_is_upgraded_while_files_are_copied(
     table: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delete file that names a row of a copied file would lose it: the row came back with the copy."""
+    """A delete file on a copied file would no longer apply: the deleted row reappears with the copy."""
     upgrade = "ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read')"
     left, real = [upgrade, "DELETE FROM {t} WHERE k = 7"], staging.copy_live_rows
 

@@ -1,4 +1,4 @@
-"""Keys along a curve on Iceberg: where the layout is kept, and boxes in the place of ranges."""
+"""Keys along a curve on Iceberg: where the layout is stored, and boxes instead of ranges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.iceberg.scene import Scene
 pytestmark = pytest.mark.iceberg
 
 
-def test_a_curve_goes_before_a_sort_order_until_the_key_is_linear_again(scene: Scene) -> None:
+def test_a_curve_takes_precedence_over_a_sort_order_until_the_key_is_linear(scene: Scene) -> None:
     scene.create("a INT, b INT").run("ALTER TABLE {t} WRITE ORDERED BY a, b")
     adapter = scene.adapter()
     assert str(adapter.snapshot().key) == "(a, b)"
@@ -22,7 +22,7 @@ def test_a_curve_goes_before_a_sort_order_until_the_key_is_linear_again(scene: S
     assert "lakekeeper.cluster-by" not in scene.adapter().properties()
 
 
-def test_a_property_of_a_curve_over_an_unknown_column_is_no_key_and_named(scene: Scene) -> None:
+def test_a_curve_property_with_an_unknown_column_is_reported_and_ignored(scene: Scene) -> None:
     scene.create("a INT, b INT").run(
         "ALTER TABLE {t} SET TBLPROPERTIES ('lakekeeper.cluster-by'='hilbert(a, c)')"
     )

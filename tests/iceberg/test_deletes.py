@@ -1,4 +1,4 @@
-"""No deleted row comes back: position deletes, deletion vectors, equality deletes, before and during a rewrite."""
+"""No deleted row reappears: position deletes, deletion vectors, equality deletes, before and during a rewrite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def three_files(scene: Scene, version: int) -> Scene:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_row_deletes_of_the_inputs_are_applied_and_leave_with_them(scene: Scene, version: int) -> None:
+def test_row_deletes_of_the_inputs_are_applied_and_removed_with_them(scene: Scene, version: int) -> None:
     three_files(scene, version).run("DELETE FROM {t} WHERE k % 5 = 1", "DELETE FROM {t} WHERE k % 5 = 2")
     before = scene.every_version()
     blocks = scene.adapter().snapshot(["k"]).blocks
@@ -41,7 +41,7 @@ def test_row_deletes_of_the_inputs_are_applied_and_leave_with_them(scene: Scene,
     assert {v: rows for v, rows in scene.every_version().items() if v in before} == before
 
 
-def test_deletes_of_other_files_stay(scene: Scene) -> None:
+def test_deletes_of_other_files_are_kept(scene: Scene) -> None:
     three_files(scene, 2).run("DELETE FROM {t} WHERE k IN (1, 12, 33)")
     rows = scene.spark_rows()
     adapter = scene.adapter()
@@ -54,7 +54,7 @@ def test_deletes_of_other_files_stay(scene: Scene) -> None:
 
 
 def test_deletes_of_a_whole_partition_are_counted_as_unknown(scene: Scene) -> None:
-    """One delete file for many data files tells nothing about each of them."""
+    """One delete file for many data files does not say how many rows it deletes from each."""
     scene.create(
         "k INT, d INT", more="PARTITIONED BY (d)", properties={"write.delete.granularity": "partition"}
     )
@@ -88,7 +88,7 @@ def test_equality_deletes_before_the_read_are_applied(scene: Scene) -> None:
 
 
 def test_the_filter_of_the_page_finds_files_with_an_unknown_number_of_deleted_rows(scene: Scene) -> None:
-    """Loss L42: the page said -1, the column was NULL, and its filter left out exactly these files."""
+    """Loss L42: the page showed -1, the column was NULL, and its filter left out exactly these files."""
     three_files(scene, 2)
     delete_equal(scene, "k", [1, 12])
     page = Path(__file__).parents[2] / "docs" / "how-to" / "merge-deletes.md"
@@ -97,8 +97,8 @@ def test_the_filter_of_the_page_finds_files_with_an_unknown_number_of_deleted_ro
     assert [row.deleted_rows for row in found.collect()] == [None] * 3
 
 
-def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene) -> None:
-    """Rows in − deleted = rows out holds for equality deletes too: the reader counts what it hands on."""
+def test_live_rows_are_counted_if_the_log_does_not_record_them(scene: Scene) -> None:
+    """Rows in − deleted = rows out holds for equality deletes too: the reader counts the rows it returns."""
     three_files(scene, 2)
     delete_equal(scene, "k", [1, 12])
     adapter = scene.adapter()
@@ -113,7 +113,7 @@ def test_rows_are_counted_where_the_log_does_not_tell_how_many_live(scene: Scene
 def test_rows_that_a_lost_executor_had_counted_are_counted_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, seen: int | None
 ) -> None:
-    """Loss L31: what Spark reads again is counted again, and the group failed as if rows had been lost."""
+    """Loss L31: rows that Spark read twice were counted twice, and the group failed as if rows had been lost."""
     three_files(scene, 2)
     delete_equal(scene, "k", [1, 12])
     rows = scene.spark_rows()
@@ -125,8 +125,8 @@ def test_rows_that_a_lost_executor_had_counted_are_counted_again(
     adapter.discard([rewrite])
 
 
-def test_an_equality_delete_during_the_rewrite_goes_on_applying(scene: Scene) -> None:
-    """Iceberg drops it as too old, since the outputs keep an older sequence number."""
+def test_an_equality_delete_during_the_rewrite_still_applies(scene: Scene) -> None:
+    """Iceberg would drop it as too old, since the outputs keep an older sequence number."""
     three_files(scene, 2)
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])
@@ -145,8 +145,8 @@ def test_an_equality_delete_during_the_rewrite_goes_on_applying(scene: Scene) ->
     assert scene.spark_rows() == scene.log_rows() == rows
 
 
-def test_without_the_guard_the_rows_would_come_back(scene: Scene) -> None:
-    """The bug is still in Iceberg: else the guard can go."""
+def test_without_the_guard_deleted_rows_reappear(scene: Scene) -> None:
+    """Iceberg still has the bug; once it is fixed, the guard can be removed."""
     three_files(scene, 2)
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])

@@ -1,4 +1,4 @@
-"""What Iceberg itself does not read is Unsupported, by name, wherever it is met."""
+"""A feature that Iceberg itself does not read raises Unsupported with its name, wherever it appears."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 def commit(home: Path, change: Change) -> None:
-    """Another engine's commit: the metadata with a change that this Iceberg cannot make."""
+    """Commit as another engine would: metadata with a change that this Iceberg version cannot make."""
     newest = newest_metadata(home)
     metadata = json.loads(newest.read_text())
     change(metadata)
@@ -50,7 +50,7 @@ def commit(home: Path, change: Change) -> None:
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_table_that_iceberg_does_not_read(spark: SparkSession, kind: str) -> None:
-    """In a directory's catalog, which tries once: others try to read a metadata file for a minute and a half."""
+    """In a directory catalog, which reads once: other catalogs retry a metadata file for a minute and a half."""
     change, feature = CHANGES[kind]
     scene = Scene(spark, "hdp").create("k BIGINT").run("INSERT INTO {t} SELECT id FROM range(10)")
     opened = lk.table(scene.spark, scene.sql)
@@ -69,7 +69,7 @@ def test_a_table_that_iceberg_does_not_read(spark: SparkSession, kind: str) -> N
 
 
 def test_a_version_that_could_not_be_read_is_not_replaced(spark: SparkSession) -> None:
-    """A directory's catalog believes after an error that the version before is the newest, and commits upon it."""
+    """After a read error a directory catalog takes the previous version for the newest, and commits upon it."""
     scene = Scene(spark, "hdp").create("k BIGINT")
     scene.run("INSERT INTO {t} SELECT id FROM range(10)", "INSERT INTO {t} SELECT id FROM range(5, 12)")
     opened, adapter = lk.table(spark, scene.sql), scene.adapter()

@@ -1,4 +1,4 @@
-"""A Hadoop catalog on S3 cannot keep two drivers apart: nothing is committed there undeclared."""
+"""A Hadoop catalog on S3 loses commits of concurrent drivers: nothing is committed there undeclared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper_iceberg.table import IcebergTable
 
 
 def table(operations: str, location: str) -> IcebergTable:
-    """The adapter of a table of which only the catalog and the place are asked."""
+    """The adapter of a table of which only the catalog and the location are read."""
     kind = SimpleNamespace(getName=lambda: f"org.apache.iceberg.{operations}")
     java: Any = SimpleNamespace(
         operations=lambda: SimpleNamespace(getClass=lambda: kind), location=lambda: location

@@ -1,4 +1,4 @@
-"""What the metadata tells of the table's commits: by writers, and by us."""
+"""Which commits the metadata attributes to writers, and which to lakekeeper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.rewrites import recluster
 pytestmark = pytest.mark.iceberg
 
 
-def test_commits_of_writers_are_told_from_rewrites(scene: Scene) -> None:
+def test_commits_of_writers_are_distinguished_from_rewrites(scene: Scene) -> None:
     scene.create("k BIGINT, v STRING")
     empty = scene.adapter().snapshot(["k"])
     assert empty.commits_ms.tolist() == []
@@ -39,7 +39,7 @@ def test_commits_of_writers_are_told_from_rewrites(scene: Scene) -> None:
     assert len(scene.adapter().snapshot(["k"]).commits_ms) == 4
 
 
-def test_what_was_rolled_back_is_no_commit_of_the_table(scene: Scene) -> None:
+def test_a_snapshot_that_was_rolled_back_is_not_a_commit_of_the_table(scene: Scene) -> None:
     scene.create("k BIGINT, v STRING").run("INSERT INTO {t} VALUES (1, 'a')")
     (first,) = scene.versions()
     scene.run("INSERT INTO {t} VALUES (2, 'b')").call("rollback_to_snapshot", f", snapshot_id => {first}")
@@ -49,7 +49,7 @@ def test_what_was_rolled_back_is_no_commit_of_the_table(scene: Scene) -> None:
 
 
 def hour_before(plain: Any) -> Any:
-    """The same metadata, all of whose times lie an hour further back."""
+    """The same metadata, with every time one hour earlier."""
     if isinstance(plain, dict):
         return {
             key: value - 3_600_000 if key in ("last-updated-ms", "timestamp-ms") else hour_before(value)
@@ -58,8 +58,8 @@ def hour_before(plain: Any) -> Any:
     return [hour_before(each) for each in plain] if isinstance(plain, list) else plain
 
 
-def test_what_was_dropped_an_hour_ago_comes_back(spark: SparkSession) -> None:
-    """Iceberg refuses metadata whose last change lies a minute before the last one of ``main``."""
+def test_rows_dropped_an_hour_ago_are_restored(spark: SparkSession) -> None:
+    """Iceberg refuses metadata whose last change is one minute before the last one of ``main``."""
     scene = Scene(spark, "hdp").create("k INT, day INT", more="PARTITIONED BY (day)")
     scene.run("INSERT INTO {t} VALUES (1, 1), (2, 1)", "INSERT INTO {t} VALUES (3, 2)")
     lk.table(spark, scene.sql).drop_partition("day = 1")

@@ -1,4 +1,4 @@
-"""What must outlive a rewrite beside the rows: row ids, last-updated numbers, streams, levels."""
+"""What must survive a rewrite besides the rows: row ids, last-updated numbers, streams, levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fill(start: int, stop: int) -> str:
     )
 
 
-def test_row_ids_and_last_updates_stay_through_rewrites(scene: Scene) -> None:
+def test_row_ids_and_last_updates_survive_rewrites(scene: Scene) -> None:
     scene.create("k INT, v STRING", 3).run(fill(0, 30), fill(30, 50))
     scene.run("UPDATE {t} SET v = concat(v, '!') WHERE k = 2", "DELETE FROM {t} WHERE v LIKE '%9'")
     before = scene.spark_rows(columns=_LINEAGE)
@@ -56,7 +56,7 @@ def test_a_stream_reads_no_row_twice(scene: Scene, tmp_path: Path, version: int)
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_levels_survive_what_others_do_to_the_table(scene: Scene, version: int) -> None:
+def test_levels_survive_changes_by_other_engines(scene: Scene, version: int) -> None:
     scene.create("k INT, v STRING", version).run(fill(0, 30), fill(30, 50))
     recluster(scene, level=3)
     key = scene.adapter().snapshot(["k"]).key

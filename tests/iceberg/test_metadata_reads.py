@@ -1,4 +1,4 @@
-"""A read of metadata that breaks off is made again; an outage is reported."""
+"""A read of metadata that fails once is retried; an outage is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakekeeper_iceberg.metadata_reads import read_again
 
 
 def failing(times: int) -> Callable[[], str]:
-    """Fails so many times, each time with an error of its own."""
+    """Fails the given number of times, each time with a different error."""
     errors = [OSError(f"failure {number}") for number in range(times)]
 
     def read() -> str:
@@ -22,10 +22,10 @@ def failing(times: int) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
-def test_a_read_that_fails_now_and_then_is_made_again(times: int) -> None:
+def test_a_read_that_fails_intermittently_is_retried(times: int) -> None:
     assert read_again(failing(times)) == "read"
 
 
-def test_a_read_that_goes_on_failing_is_reported() -> None:
+def test_a_read_that_keeps_failing_is_reported() -> None:
     with pytest.raises(OSError, match="failure 2"):
         read_again(failing(9))

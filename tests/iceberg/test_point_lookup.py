@@ -1,4 +1,4 @@
-"""Lost rows are found without a Spark job where that is exact, and by a scan where it is not."""
+"""Lost rows are found without a Spark job where that is exact, and by a scan otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.iceberg
 
 @dataclass(frozen=True)
 class Case:
-    """A table with rows that are alike but in the column that ``where`` names, which one row of each file matches."""
+    """A table of rows that differ only in the column ``where`` filters on, which one row of each file matches."""
 
     columns: str
     statements: tuple[str, ...]
@@ -34,7 +34,7 @@ EXACT = {
     "decimals": Case(
         "k INT, v DECIMAL(38, 3)", ("INSERT INTO {t} VALUES (1, 1.001), (1, 1.002)",), "v = 1.001"
     ),
-    "moments": Case(
+    "timestamps": Case(
         "k INT, v TIMESTAMP, n TIMESTAMP_NTZ", (_MOMENTS,), "v = timestamp '2024-01-01 00:00:00.000003'"
     ),
     "zeros and NaN": Case(
@@ -92,7 +92,7 @@ SCANNED = {
 
 
 def _replayed(scene: Scene, case: Case) -> int:
-    """How many replays found their rows without a scan."""
+    """The number of replays that found their rows without a scan."""
     scene.create(case.columns, case.version, properties=case.properties)
     scene.run(*case.statements, *case.statements[-1:])
     race = Race.start(scene)
@@ -113,8 +113,8 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(scene: Scene, version: int) -> None:
-    """A call takes 0.1 ms to over 1 ms, and all of them have to end before the user's next statement does."""
+def test_a_further_replay_and_its_commit_take_few_jvm_calls(scene: Scene, version: int) -> None:
+    """A call takes between 0.1 ms and more than 1 ms, and all must end before the user's next statement does."""
     scene.create("k INT, v STRING", version)
     scene.run("INSERT INTO {t} SELECT /*+ REPARTITION(12) */ cast(id AS int), 'v' FROM range(240)")
     race = Race.start(scene)
@@ -130,7 +130,7 @@ def test_a_further_replay_and_its_commit_take_few_calls_of_the_jvm(scene: Scene,
 
 
 def replayed(race: Race) -> None:
-    """Bring the only rewrite up to date by the short way."""
+    """Replay the only rewrite with the point lookup."""
     changes, deletes, [made] = race.adapter.changes_since(race.snapshot), race.adapter.deletes, race.made
     lost = deletes.lost(made, race.snapshot, changes)
     places = deletes.places(lost)

@@ -1,4 +1,4 @@
-"""Deletes that won a race are applied to our outputs in our own commit, whoever made them and however."""
+"""Deletes that won a race are applied to our outputs in our own commit, whichever engine made them and however."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ def test_winners(scene: Scene, version: int, winner: tuple[str, ...], lost: int 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_foreign_rewrite_of_some_inputs(scene: Scene, version: int) -> None:
-    """Its rows are in files of its own now: they leave our outputs."""
+    """The foreign rewrite's files now hold these rows: our outputs drop them."""
     three_files(scene, version)
     race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE v IN ('v1', 'v2', 'v44')")
     only = "where => 'v < \"v29\"', options => map('rewrite-all', 'true', 'delete-file-threshold', '1')"
     scene.call("rewrite_data_files", f", {only}")
     assert 0 < len(race.adapter.changes_since(race.snapshot).removed) < 3
-    check(scene, race, dangle=version == 2)  # Iceberg leaves v2 deletes of the files it rewrites
+    check(scene, race, dangle=version == 2)  # Iceberg keeps v2 deletes of the files that it rewrites
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_one_delete_after_another_in_the_same_files_is_followed(
+def test_consecutive_deletes_in_the_same_files_are_replayed(
     scene: Scene, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each puts a new delete file in the place of the one before, of which a manifest then keeps no bounds."""
+    """Each replaces the previous delete file with a new one, and a manifest then keeps no bounds of the old one."""
     three_files(scene, version)
     scene.run("DELETE FROM {t} WHERE v IN ('v2', 'v32')")
     race = Race.start(scene)
@@ -89,12 +89,12 @@ def test_one_delete_after_another_in_the_same_files_is_followed(
         scene.run(f"DELETE FROM {{t}} WHERE v IN ('v{i}', 'v{30 + i}')")
         race.replay()
     assert race.lost == [2, 4, 6]
-    assert asked == ["tasks"], "the inputs are planned once, and nothing is listed"
+    assert asked == ["tasks"], "the inputs are planned once, without a listing"
     check(scene, race, 6)
 
 
-def test_deletes_of_a_whole_partition_write_the_outputs_anew(scene: Scene) -> None:
-    """Nothing that could leave with the inputs: a rewrite may add no deletes then."""
+def test_partition_wide_deletes_rewrite_the_outputs(scene: Scene) -> None:
+    """No such delete is removed with the inputs: a rewrite must add no deletes then."""
     scene.create("k INT, v STRING, d INT", more="PARTITIONED BY (d)", properties=_BY_PARTITION)
     for start in (0, 30, 60):
         rows = f"cast(id * 37 % 101 AS int), concat('v', id), 1 FROM range({start}, {start + 30})"
@@ -116,7 +116,7 @@ def test_deletes_of_a_whole_partition_write_the_outputs_anew(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_equality_deletes_go_on_applying_beside_a_replay(scene: Scene, version: int) -> None:
+def test_equality_deletes_still_apply_after_a_replay(scene: Scene, version: int) -> None:
     three_files(scene, version)
     race = Race.start(scene)
     delete_equal(scene, "k", [5, 6])
@@ -161,7 +161,7 @@ def test_three_winners_one_after_the_other(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_winner_after_the_replay_and_then_a_rollback(scene: Scene, version: int) -> None:
-    """Deletes that are taken back are taken back in the outputs too."""
+    """Deletes that are rolled back are rolled back in the outputs too."""
     three_files(scene, version)
     race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE k % 10 = 3")
@@ -212,7 +212,7 @@ def test_inputs_that_are_outputs_of_a_rewrite(scene: Scene, version: int) -> Non
     check(scene, race)
 
 
-def test_format_1_writes_touched_outputs_anew(scene: Scene) -> None:
+def test_format_1_rewrites_affected_outputs(scene: Scene) -> None:
     three_files(scene, 1)
     race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE v = 'v7'")
@@ -221,7 +221,7 @@ def test_format_1_writes_touched_outputs_anew(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_outputs_without_a_row_left_are_not_committed(scene: Scene, version: int) -> None:
+def test_empty_outputs_are_not_committed(scene: Scene, version: int) -> None:
     scene.create("k INT, v STRING", version)
     scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), md5(string(id)) FROM range(4000)")
     scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), md5(string(-id)) FROM range(4000)")
@@ -236,13 +236,13 @@ def test_outputs_without_a_row_left_are_not_committed(scene: Scene, version: int
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_all_rows_gone(scene: Scene, version: int) -> None:
+def test_all_rows_deleted(scene: Scene, version: int) -> None:
     scene.create("k INT, v STRING", version).run(fill(0, 10), fill(10, 20))
     race = Race.start(scene)
     for winner in (
         "v < 'v13'",
         "v >= 'v13'",
-    ):  # bit by bit, so that no file is dropped for having no row left
+    ):  # in parts, so that no file is dropped for being empty
         delete_places(scene, winner)
     assert scene.spark.table(f"{scene.sql}.data_files").count() == 2
     check(scene, race, 20)
@@ -250,7 +250,7 @@ def test_all_rows_gone(scene: Scene, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_nothing_is_left_of_a_replay_that_is_given_up(scene: Scene, version: int) -> None:
+def test_an_abandoned_replay_leaves_no_file(scene: Scene, version: int) -> None:
     three_files(scene, version)
     race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE k % 10 = 3")
@@ -265,7 +265,7 @@ def test_nothing_is_left_of_a_replay_that_is_given_up(scene: Scene, version: int
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_winner_between_the_replay_and_the_swap(scene: Scene, version: int) -> None:
-    """Iceberg's own check, from the snapshot on that the masks reflect."""
+    """Iceberg's own check, starting from the snapshot that the masks reflect."""
     three_files(scene, version)
     race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE k % 10 = 3")
@@ -287,7 +287,7 @@ def test_a_winner_between_the_replay_and_the_swap(scene: Scene, version: int) ->
     check(scene, race)
 
 
-def test_winners_are_told_apart(scene: Scene) -> None:
+def test_winners_are_distinguished(scene: Scene) -> None:
     three_files(scene, 2)
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])

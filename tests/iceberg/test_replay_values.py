@@ -1,4 +1,4 @@
-"""Which rows a replay finds again: by value or by row id, in partitions, after an upgrade, whatever the columns are."""
+"""How a replay finds deleted rows again: by value or by row id, in partitions, after an upgrade, for any columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_equal_rows_die_as_often_as_they_were_deleted(scene: Scene, version: int) -> None:
+def test_as_many_equal_rows_die_as_were_deleted(scene: Scene, version: int) -> None:
     scene.create("k INT, v STRING", version)
     for _ in range(3):
         scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id % 2 AS int), 'same' FROM range(20)")
@@ -42,7 +42,7 @@ _VALUES = (
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_values_that_are_hard_to_compare(scene: Scene, version: int) -> None:
-    """Each row, and another like it but in one value, in one file; one of the two dies."""
+    """Each file holds each row and another that differs in one value; one of the two is deleted."""
     scene.create(_TYPES, version)
     for _ in range(2):
         values = ", ".join((*_VALUES, _VALUES[1].replace("-0D", "0D")))
@@ -96,7 +96,7 @@ def test_partitions_of_two_specs_and_a_null_one(scene: Scene, version: int) -> N
     assert len(race.made) == 9
     scene.run("DELETE FROM {t} WHERE k % 5 = 1 AND (d IS NULL OR d = 'd1')")
     check(scene, race)
-    assert 0 < len(race.lost) < 9  # what nobody touched goes into the same commit as it was
+    assert 0 < len(race.lost) < 9  # untouched outputs are committed unchanged
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -115,7 +115,7 @@ def test_partition_wide_deletes_with_removable_ones(scene: Scene, version: int) 
 
 @pytest.mark.parametrize("when", ["before", "during", "with row ids"])
 def test_an_upgrade_from_format_2_to_3(scene: Scene, when: str) -> None:
-    """Rows have no id until a commit gives them one: then they are found by value."""
+    """Rows have no id until a commit assigns one: until then they are found by value."""
     upgrade = "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')"
     three_files(scene, 2).run("DELETE FROM {t} WHERE k = 50")
     if when != "during":

@@ -1,4 +1,4 @@
-"""``deletes.find`` and ``deletes.delete``: a row-level delete of our own, which knows how it ended."""
+"""``deletes.find`` and ``deletes.delete``: lakekeeper's own row-level delete, whose outcome is known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.iceberg
 def delete(
     adapter: IcebergTable, snapshot: Snapshot, where: str, run_id: str = "run-1", paths: Any = None
 ) -> Commit:
-    """What the engine does with places: prepare, commit, and clean up where it is known not to have happened."""
+    """Do what the engine does with positions: prepare, commit, and clean up if the commit is known to have failed."""
     runner = SparkRunner(adapter._jvm.spark)
     held = runner.hold(adapter.deletes.find(snapshot, where, paths))
     try:
@@ -63,7 +63,7 @@ def left(scene: Scene, where: str) -> Counter[str]:
 
 
 def check(scene: Scene, where: str, operations: tuple[str, ...] = ("delete",)) -> Commit:
-    """Delete, look at the rows of each version with two readers, and at what lies on disk."""
+    """Delete; compare the rows of each version by two readers, and the files on disk."""
     before, rows = scene.every_version(), left(scene, where)
     adapter = scene.adapter()
     done = delete(adapter, adapter.snapshot(), where)
@@ -81,7 +81,7 @@ def check(scene: Scene, where: str, operations: tuple[str, ...] = ("delete",)) -
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_rows_are_deleted_twice_over_and_each_file_keeps_one_delete(scene: Scene, version: int) -> None:
+def test_two_deletes_leave_one_delete_file_for_each_data_file(scene: Scene, version: int) -> None:
     three_files(scene, version)
     check(scene, "k % 10 = 3")
     done = check(scene, "k % 10 = 4 OR v = 'v7'")
@@ -93,7 +93,7 @@ def test_rows_are_deleted_twice_over_and_each_file_keeps_one_delete(scene: Scene
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_file_without_a_row_left_leaves_the_table(scene: Scene, version: int) -> None:
+def test_an_empty_file_is_removed_from_the_table(scene: Scene, version: int) -> None:
     three_files(scene, version)
     check(scene, "v = 'v2'", ("delete", "overwrite"))
     done = check(scene, "cast(substr(v, 2) AS int) < 31", ("delete", "overwrite"))
@@ -131,10 +131,10 @@ def test_appends_without_a_match_and_deletes_elsewhere_are_no_conflict(scene: Sc
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("level", ["serializable", "snapshot"])
 @pytest.mark.parametrize("where", ["v = 'v1'", "k >= 0", "k % 2 = 0"])
-def test_appends_that_may_match_are_judged_by_the_isolation_level(
+def test_the_isolation_level_decides_on_appends_that_may_match(
     scene: Scene, version: int, level: str, where: str
 ) -> None:
-    """Rows of a file, whole files, and a predicate that Iceberg can not express."""
+    """Appended rows, whole files, and a predicate that Iceberg cannot express."""
     three_files(scene, version, **{"write.delete.isolation-level": level})
     adapter = scene.adapter()
     snapshot = adapter.snapshot()
@@ -152,7 +152,7 @@ def test_appends_that_may_match_are_judged_by_the_isolation_level(
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_stream_of_equality_deletes_is_no_conflict(scene: Scene, version: int) -> None:
-    """Spark's own DELETE does not ask for other deletes: a row that is deleted twice is deleted."""
+    """Spark's own DELETE does not check for other deletes either: deleting a row twice is no error."""
     three_files(scene, version)
     adapter = scene.adapter()
     snapshot = adapter.snapshot()
@@ -166,7 +166,7 @@ def test_a_stream_of_equality_deletes_is_no_conflict(scene: Scene, version: int)
     committed(adapter, prepared, snapshot, "v = 'v1' OR k >= 100")
     assert scene.spark.table(scene.sql).where("v = 'v1' OR k >= 100 OR k IN (13, 14)").count() == 0
     assert scene.spark_rows() == scene.log_rows()
-    # The files that it marked are not searched again either, though other deletes apply to them now.
+    # The masked files do not count as removed, although other deletes apply to them now.
     seen, now = adapter.changes_since(snapshot), adapter.snapshot()
     assert len(now.blocks) == 3
     assert seen.removed == frozenset()
@@ -176,13 +176,15 @@ def test_a_stream_of_equality_deletes_is_no_conflict(scene: Scene, version: int)
 @pytest.mark.parametrize(
     "winner", ["DELETE FROM {t} WHERE v = 'v2'", "CALL ice.system.rewrite_data_files('{t}')"]
 )
-def test_a_winner_on_the_same_file_is_told_and_nothing_stays(scene: Scene, version: int, winner: str) -> None:
+def test_a_winner_on_the_same_file_is_reported_and_no_file_is_left(
+    scene: Scene, version: int, winner: str
+) -> None:
     scene.create("k INT, v STRING", version).run(*(fill(i * 10, i * 10 + 10) for i in range(6)))
     adapter = scene.adapter()
     snapshot = adapter.snapshot()
     scene.run(winner)
     rows, files = scene.spark_rows(), scene.leftovers()
-    if version == 2 and "DELETE" in winner:  # files of positions add up; vectors do not
+    if version == 2 and "DELETE" in winner:  # position delete files add up; vectors do not
         delete(adapter, snapshot, "v = 'v1'")
         assert {row.v for row in scene.spark.table(scene.sql).collect()} == {f"v{i}" for i in range(60)} - {
             "v1",
@@ -198,8 +200,8 @@ def test_a_winner_on_the_same_file_is_told_and_nothing_stays(scene: Scene, versi
     assert scene.spark.table(scene.sql).where("v = 'v1'").count() == 0
 
 
-def test_deletes_of_a_file_that_others_merged_meanwhile_are_not_undone(scene: Scene) -> None:
-    """Ours takes the place of the file's older positions; another one has taken it already."""
+def test_deletes_that_another_writer_merged_meanwhile_are_not_undone(scene: Scene) -> None:
+    """Our delete replaces the file's older positions; a concurrent commit has replaced them already."""
     three_files(scene, 2).run("DELETE FROM {t} WHERE v = 'v2'")
     adapter = scene.adapter()
     snapshot = adapter.snapshot()
@@ -211,7 +213,7 @@ def test_deletes_of_a_file_that_others_merged_meanwhile_are_not_undone(scene: Sc
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
-def test_delete_files_are_of_the_granularity_that_the_table_asks_for(scene: Scene, granularity: str) -> None:
+def test_delete_files_have_the_granularity_that_the_table_sets(scene: Scene, granularity: str) -> None:
     scene.create(
         "k INT, v STRING, d STRING",
         more="PARTITIONED BY (d)",
@@ -224,7 +226,7 @@ def test_delete_files_are_of_the_granularity_that_the_table_asks_for(scene: Scen
     files = scene.spark.table(f"{scene.sql}.delete_files").collect()
     assert len(files) == (4 if granularity == "file" else 2)
     assert sum(row.record_count for row in files) == 16
-    # A second one adds to the first, or takes its place.
+    # A second delete adds to the first file, or replaces it.
     check(scene, "k % 10 = 5")
     assert scene.spark.table(scene.sql).count() == 80 - 24
     dangling(scene)
@@ -284,7 +286,7 @@ def test_an_error_while_preparing_is_a_rejection_and_leaves_nothing(scene: Scene
         delete(adapter, part, "v = 'v1'", paths=files)
 
 
-def test_equality_and_partition_wide_deletes_go_on_applying(scene: Scene) -> None:
+def test_equality_and_partition_wide_deletes_still_apply(scene: Scene) -> None:
     three_files(scene, 2, **{"write.delete.granularity": "partition"}).run("DELETE FROM {t} WHERE k < 10")
     delete_equal(scene, "k", [50, 51])
     adapter = scene.adapter()
@@ -292,22 +294,22 @@ def test_equality_and_partition_wide_deletes_go_on_applying(scene: Scene) -> Non
     expected = {row.v for row in scene.spark.table(scene.sql).where("k % 2 = 0").collect()}
     delete(adapter, snapshot, "k % 2 = 1")
     assert {row.v for row in scene.spark.table(scene.sql).collect()} == expected
-    # All rows of a file whose deletes are not counted: it is masked, never removed.
+    # All rows of a file whose deletes are not counted: the file is masked, never removed.
     delete(adapter, adapter.snapshot(), "true", "run-2")
     assert scene.spark.table(scene.sql).count() == 0
     assert scene.spark.table(f"{scene.sql}.data_files").count() == 3
 
 
-def test_older_position_files_go_into_a_new_vector(scene: Scene) -> None:
-    """After an upgrade: where there is a vector, readers look at no other position deletes."""
+def test_older_position_deletes_are_merged_into_a_new_vector(scene: Scene) -> None:
+    """After an upgrade: with a vector present, readers ignore other position deletes."""
     three_files(scene, 2, **{"write.delete.granularity": "partition"}).run("DELETE FROM {t} WHERE k < 10")
     scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')", "DELETE FROM {t} WHERE k = 12")
     check(scene, "k BETWEEN 15 AND 20")
     assert scene.spark.table(scene.sql).where("k < 10 OR k = 12 OR k BETWEEN 15 AND 20").count() == 0
 
 
-def test_places_are_right_where_row_groups_are_skipped(scene: Scene) -> None:
-    """A reader that counts rows after skipping would name other rows (paimon 8987)."""
+def test_positions_are_right_if_row_groups_are_skipped(scene: Scene) -> None:
+    """A reader that counts rows after skipping would address other rows (paimon 8987)."""
     scene.create("k INT, v STRING", 3, properties={"write.parquet.row-group-size-bytes": "1024"})
     scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), md5(string(id)) FROM range(5000)")
     (path,) = scene.adapter().snapshot().blocks.path.to_pylist()
@@ -318,7 +320,7 @@ def test_places_are_right_where_row_groups_are_skipped(scene: Scene) -> None:
 
 
 def tidy(scene: Scene) -> Tidied:
-    """Tidy, and nothing changed for any reader of any version; a second time there is nothing to do."""
+    """Tidy; no reader of any version sees a change, and a second call finds nothing to do."""
     before, rows = scene.every_version(), scene.spark_rows()
     adapter = scene.adapter()
     done = adapter.deletes.tidy(adapter.snapshot(), "run-0")
@@ -335,12 +337,12 @@ def tidy(scene: Scene) -> Tidied:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_nothing_to_tidy_is_no_commit(scene: Scene, version: int) -> None:
+def test_nothing_to_tidy_commits_nothing(scene: Scene, version: int) -> None:
     three_files(scene, version).run("DELETE FROM {t} WHERE k < 20")
     assert tidy(scene) == Tidied()
 
 
-def test_dangling_equality_deletes_leave_and_others_stay(scene: Scene) -> None:
+def test_dangling_equality_deletes_are_removed_and_others_kept(scene: Scene) -> None:
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)
@@ -355,7 +357,7 @@ def test_dangling_equality_deletes_leave_and_others_stay(scene: Scene) -> None:
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
 def test_dangling_and_small_position_deletes(scene: Scene, granularity: str) -> None:
-    """File-scoped deletes of a file that a copy-on-write delete took away, and many small ones of one file."""
+    """File-scoped deletes of a file that a copy-on-write delete removed, and many small ones of one file."""
     three_files(scene, 2, **{"write.delete.granularity": granularity})
     for i in range(6):
         add_position_delete(scene, file_of(scene, "v20"), i)
@@ -385,8 +387,8 @@ def test_partition_wide_position_deletes_are_merged(scene: Scene) -> None:
     assert scene.spark.table(f"{scene.sql}.delete_files").count() == 1
 
 
-def test_vectors_of_files_that_are_gone_leave(scene: Scene) -> None:
-    """Iceberg takes vectors out with their files; other writers may forget it."""
+def test_vectors_of_removed_files_are_removed(scene: Scene) -> None:
+    """Iceberg removes vectors with their files; other writers may not."""
     three_files(scene, 3).run("DELETE FROM {t} WHERE v IN ('v1', 'v31')")
     files = listing.list_files(Iceberg(scene.spark), scene.java())
     kept = files.data.filter(pc.not_equal(files.data["path"], file_of(scene, "v2")))
@@ -396,8 +398,8 @@ def test_vectors_of_files_that_are_gone_leave(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("rivals", [1, 3])
-def test_a_tidying_goes_on_beside_a_writer(scene: Scene, rivals: int) -> None:
-    """Loss L11: rows that come, and deletes of them, change nothing of what dangles."""
+def test_tidying_succeeds_beside_a_writer(scene: Scene, rivals: int) -> None:
+    """Loss L11: new rows, and deletes of them, do not change which deletes dangle."""
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)
@@ -424,7 +426,7 @@ def test_a_tidying_goes_on_beside_a_writer(scene: Scene, rivals: int) -> None:
         "many",
     ],
 )
-def test_a_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
+def test_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
     three_files(scene, 2)
     delete_equal(scene, "k", [3, 13])
     recluster(scene)

@@ -29,7 +29,7 @@ def flink(checkpoint: int, job: str = "5ba1", operator: str = "3f2a") -> dict[st
 
 
 def append(scene: Scene, key: int, summary: dict[str, str]) -> int:
-    """A commit of one row with a summary, as a sink makes it; the snapshot's id."""
+    """Commit one row with a summary, as a sink does; return the snapshot's id."""
     scene.run(one_row(key))
     table = scene.java()
     (file,) = list(table.currentSnapshot().addedDataFiles(table.io()))
@@ -43,7 +43,7 @@ def append(scene: Scene, key: int, summary: dict[str, str]) -> int:
 
 
 def committed_checkpoint(scene: Scene, job: str = "5ba1", operator: str = "3f2a") -> int:
-    """What a restarted Flink job takes for committed: ``SinkUtil.getMaxCommittedCheckpointId``, step by step."""
+    """The checkpoint that a restarted Flink job takes for committed: ``SinkUtil.getMaxCommittedCheckpointId``."""
     table = scene.java()
     snapshot = table.currentSnapshot()
     while snapshot is not None:
@@ -57,7 +57,7 @@ def committed_checkpoint(scene: Scene, job: str = "5ba1", operator: str = "3f2a"
 
 
 def delete_by_vector(scene: Scene, key: int, summary: dict[str, str]) -> None:
-    """A commit of a deletion vector with no starting snapshot, as Flink's committer makes it for format 3."""
+    """Commit a deletion vector without a starting snapshot, as Flink's committer does for format 3."""
     jvm, table = Iceberg(scene.spark), scene.java()
     (file,) = [f for f in scene.data_files(table) if int(f.recordCount()) > 0 and _holds(scene, f, key)]
     out = jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(jvm.api.FileFormat.PUFFIN).build()
@@ -78,11 +78,11 @@ def _holds(scene: Scene, file: object, key: int) -> bool:
 
 
 def vacuum(scene: Scene, **options: object) -> VacuumReport:
-    return table(scene.spark, scene.sql).vacuum(**NONE_KEPT, options={"vacuum.max-share": 1, **options})  # type: ignore[arg-type]  # as a user writes it
+    return table(scene.spark, scene.sql).vacuum(**NONE_KEPT, options={"vacuum.max-share": 1, **options})  # type: ignore[arg-type]  # as a user calls it
 
 
 def _stream(scene: Scene, folder: Path) -> None:
-    """Let a Spark stream read all files of ``folder/in`` into the table."""
+    """Run a Spark stream that reads all files of ``folder/in`` into the table."""
     source = scene.spark.readStream.schema("k INT, v STRING").json(str(folder / "in"))
     writer = source.coalesce(1).writeStream.format("iceberg").option("checkpointLocation", str(folder / "at"))
     writer.trigger(availableNow=True).toTable(scene.sql).awaitTermination()
@@ -96,7 +96,7 @@ def test_a_spark_stream_that_crashed_after_its_commit_adds_no_row_twice(scene: S
     scene.run(one_row(3), one_row(4))
     rows = scene.spark_rows()
     vacuum(scene)
-    # As a crash leaves it: the batch is in the table, and the checkpoint does not say so.
+    # The state after a crash: the batch is in the table, but not in the checkpoint.
     for file in (tmp_path / "at" / "commits").iterdir():
         file.unlink()
     _stream(scene, tmp_path)
@@ -105,7 +105,7 @@ def test_a_spark_stream_that_crashed_after_its_commit_adds_no_row_twice(scene: S
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_flink_job_finds_its_checkpoint_after_a_vacuum(scene: Scene, version: int) -> None:
-    """Findings on engines, 2.1: down for longer than the retention, while maintenance goes on committing."""
+    """Findings on engines, 2.1: the job is down for longer than the retention while maintenance keeps committing."""
     scene.create("k INT, v STRING", version).run(one_row(1))
     last = append(scene, 2, flink(7))
     scene.run(one_row(3))
@@ -121,7 +121,7 @@ def test_a_flink_job_finds_its_checkpoint_after_a_vacuum(scene: Scene, version: 
     assert report.expired_snapshots_count == 3
     assert scene.spark_rows() == rows
     assert scene.spark_rows(last) == scene.log_rows(last)
-    # Once its time is over the job is forgotten.
+    # After the sink retention the job's position expires.
     vacuum(scene, **{"vacuum.sink-retention-hours": 0})
     assert committed_checkpoint(scene) == -1
     assert len(scene.versions()) == 1
@@ -129,7 +129,7 @@ def test_a_flink_job_finds_its_checkpoint_after_a_vacuum(scene: Scene, version: 
 
 
 def test_a_tag_would_not_have_helped(scene: Scene) -> None:
-    """The search ends at the first snapshot that is gone: the ones after the commit have to stay too."""
+    """The search ends at the first expired snapshot: the snapshots after the commit must be kept too."""
     scene.create("k INT, v STRING")
     last = append(scene, 2, flink(7))
     scene.run(f"ALTER TABLE {{t}} CREATE TAG flink AS OF VERSION {last}", one_row(3), one_row(4))
@@ -153,8 +153,8 @@ def test_the_streams_of_a_table_are_listed(scene: Scene) -> None:
     assert {each.version for each in found} < set(scene.versions())
 
 
-def test_a_job_that_writes_deletion_vectors_goes_on_committing_after_a_vacuum(scene: Scene) -> None:
-    """Findings on engines, 2.1: once the root of history has expired, every commit of the job fails, for good."""
+def test_a_job_that_writes_deletion_vectors_keeps_committing_after_a_vacuum(scene: Scene) -> None:
+    """Findings on engines, 2.1: once the first snapshot has expired, every commit of the job fails permanently."""
     scene.create("k INT, v STRING", 3).run(one_row(1), one_row(2), one_row(3))
     delete_by_vector(scene, 1, flink(1))
     report = vacuum(scene)
@@ -163,13 +163,13 @@ def test_a_job_that_writes_deletion_vectors_goes_on_committing_after_a_vacuum(sc
     delete_by_vector(scene, 2, flink(2))
     assert scene.spark_rows() == scene.log_rows()
     assert scene.spark.table(scene.sql).count() == 1
-    # What it protects from, with the option that lets it go.
+    # Without this protection, which the option disables:
     vacuum(scene, **{"vacuum.sink-retention-hours": 0})
     with pytest.raises(Exception, match="Cannot determine history between starting snapshot null"):
         delete_by_vector(scene, 3, flink(3))
 
 
-def test_a_job_that_only_appends_holds_no_root(scene: Scene) -> None:
+def test_a_job_that_only_appends_keeps_no_first_snapshot(scene: Scene) -> None:
     scene.create("k INT, v STRING", 3).run(one_row(1), "DELETE FROM {t} WHERE k = 1")
     append(scene, 2, flink(1))
     assert vacuum(scene).expired_snapshots_count > 0

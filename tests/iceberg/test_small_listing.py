@@ -1,4 +1,4 @@
-"""The listing of a small table in the driver has the same rows as the one that Spark reads from ``entries``."""
+"""The driver's listing of a small table has the same rows as Spark's from ``entries``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def assert_same(scene: Scene, metrics: list[str]) -> None:
         assert sorted(mine.column_names) == sorted(theirs.column_names)
         same, wanted = mine.select(theirs.column_names).sort_by(by), theirs.sort_by(by)
         assert same.schema.types == wanted.schema.types
-        assert str(same.to_pydict()) == str(wanted.to_pydict())  # as text: NaN equals NaN
+        assert str(same.to_pydict()) == str(wanted.to_pydict())  # as text, since NaN does not equal NaN
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -60,14 +60,14 @@ def test_bounds_of_all_types(scene: Scene, version: int, delete: str) -> None:
 def test_partitions(scene: Scene, partitions: str) -> None:
     filled(scene, 2, partitions, "k % 10 = 3 AND i IS NOT NULL")
     if partitions.startswith("truncate"):
-        scene.run("DELETE FROM {t} WHERE s IS NULL")  # null and an empty text cannot be told apart
-        assert both(scene, ["k"])[0] is None, "a text beyond ASCII is left to Spark"
+        scene.run("DELETE FROM {t} WHERE s IS NULL")  # null and an empty text look the same
+        assert both(scene, ["k"])[0] is None, "non-ASCII text is left to Spark"
     else:
         assert_same(scene, ["k"])
 
 
 def test_bounds_of_local_times(scene: Scene) -> None:
-    """``readable_metrics`` lacks them in some sessions, so that the two are not compared."""
+    """Some sessions lack them in ``readable_metrics``, so the two listings are not compared."""
     filled(scene, 2)
     found, _ = both(scene, ["local"])
     assert found is not None
@@ -86,7 +86,7 @@ def test_renamed_and_widened_columns(scene: Scene) -> None:
 
 
 def test_after_a_rewrite_of_manifests_and_an_expiry(scene: Scene) -> None:
-    """A file keeps the snapshot that added it; one whose snapshot has expired has none to take a time from."""
+    """A file keeps the snapshot that added it; if that snapshot has expired, the file has no time."""
     filled(scene, 2)
     scene.run(f"CALL {scene.catalog}.system.rewrite_manifests('db.{scene.name}')")
     assert_same(scene, ["k"])

@@ -1,4 +1,4 @@
-"""Scan tasks that are staged in the JVM are freed when the work on them ends, however it ends."""
+"""Scan tasks staged in the JVM are freed when the operation on them ends, however it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.iceberg
 
 
 def held(spark: SparkSession) -> tuple[int, int]:
-    """Tables in Iceberg's cache by group id, and sets of scan tasks of any table."""
+    """Tables in Iceberg's cache by group id, and sets of scan tasks of all tables."""
     jvm = Iceberg(spark)
     manager = jvm.task_sets
     kept = manager.getClass().getDeclaredField("tasksMap")
@@ -62,7 +62,7 @@ def test_a_delete_that_fails_leaves_nothing_staged(table: Scene) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         lk.table(table.spark, table.sql).delete("v = 'v3'", observer=stop)
-    with pytest.raises(Exception, match=r"(?i)cast|invalid"):  # found out when the rows are read
+    with pytest.raises(Exception, match=r"(?i)cast|invalid"):  # raised when the rows are read
         lk.table(table.spark, table.sql).delete("cast(v as int) = 3")
     assert held(table.spark) == before
 
@@ -92,7 +92,7 @@ def test_a_replay_leaves_nothing_staged(table: Scene, lands: bool) -> None:
     report = lk.table(table.spark, table.sql).recluster("k", observer=race, options=options)
     masked = (
         int(table.java().operations().current().formatVersion()) > 1
-    )  # else the user wrote all files anew
+    )  # otherwise the DELETE rewrites all files
     assert [group.status for group in report.groups] == ["committed" if lands and masked else "dropped"]
     assert held(table.spark) == before
 

@@ -1,4 +1,4 @@
-"""The storage half of a vacuum: the swap that expires, the port that deletes, what lies there and whose it is."""
+"""The storage half of a vacuum: the swap that expires snapshots, the deletes, and which files belong to the table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pictured(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept]:
 
 
 def doomed_by(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept, set[str]]:
-    """A look at the table, and the files that are dead by it."""
+    """A snapshot of the table's versions, and the files that a vacuum of it would delete."""
     versions, kept = pictured(storage, scene)
     return versions, kept, {d.path for d in storage.garbage(versions, kept).files}
 
@@ -69,8 +69,8 @@ def doomed_by(storage: IcebergStorage, scene: Scene) -> tuple[Versions, Kept, se
         "ALTER TABLE {t} SET TBLPROPERTIES ('gc.enabled' = 'false')",
     ],
 )
-def test_a_commit_that_changes_what_the_plan_rests_on_is_a_conflict(scene: Scene, rival: str) -> None:
-    """Loss 58: a name that was made meanwhile protects its snapshot."""
+def test_a_commit_that_invalidates_the_plan_is_a_conflict(scene: Scene, rival: str) -> None:
+    """Loss 58: a tag or branch created meanwhile protects its snapshot."""
     rows(scene.create("k INT, v STRING"), 1, 2)
     storage = scene.adapter().storage
     versions, kept, files = doomed_by(storage, scene)
@@ -91,8 +91,8 @@ def test_a_commit_that_changes_what_the_plan_rests_on_is_a_conflict(scene: Scene
         "CALL ice.system.rewrite_data_files(table => 'db.{name}', options => map('rewrite-all', 'true'))",
     ],
 )
-def test_a_commit_of_a_writer_costs_no_second_look(scene: Scene, rival: str) -> None:
-    """Loss L8: what was dead before stays dead, and goes."""
+def test_a_commit_of_a_writer_needs_no_second_plan(scene: Scene, rival: str) -> None:
+    """Loss L8: files that were dead before stay dead, and are deleted."""
     rows(scene.create("k INT, v STRING"), 1, 2, 3)
     storage = scene.adapter().storage
     versions, kept, files = doomed_by(storage, scene)
@@ -106,8 +106,8 @@ def test_a_commit_of_a_writer_costs_no_second_look(scene: Scene, rival: str) -> 
     assert (scene.spark_rows(), scene.log_rows()) == expected
 
 
-def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
-    """Loss L8: an engine may add a file again that the look found dead (apache/iceberg ``add_files``)."""
+def test_files_that_a_later_commit_references_again_are_kept(scene: Scene) -> None:
+    """Loss L8: an engine may add a file again that the plan found dead (apache/iceberg ``add_files``)."""
     rows(scene.create("k INT, v STRING"), 1, 2)
     table = scene.java()
     [file, _] = scene.data_files(table)
@@ -124,8 +124,8 @@ def test_what_a_commit_since_the_look_names_again_stays(scene: Scene) -> None:
     assert scene.spark.table(scene.sql).count() == 1
 
 
-def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(scene: Scene) -> None:
-    """Loss L8: each lost swap is repeated on the same plan."""
+def test_a_writer_that_wins_the_first_swaps_needs_no_second_plan(scene: Scene) -> None:
+    """Loss L8: each lost swap is retried with the same plan."""
     rows(scene.create("k INT, v STRING"), *range(4))
     races = iter(range(10, 13))
 
@@ -149,25 +149,25 @@ def test_a_writer_that_wins_the_first_swaps_costs_no_second_look(scene: Scene) -
 
 
 def _lost(jvm: Iceberg, kind: str) -> Exception:
-    """What py4j raises for an exception of Iceberg's."""
+    """The error that py4j raises for an Iceberg exception."""
     from py4j.protocol import Py4JJavaError
 
     made = getattr(jvm.view.org.apache.iceberg.exceptions, kind)
     nothing = jvm.array(jvm.view.java.lang.Object, [])
-    return Py4JJavaError("told", made(jvm.view.RuntimeException("on purpose"), "told %s", nothing))
+    return Py4JJavaError("raised", made(jvm.view.RuntimeException("on purpose"), "raised %s", nothing))
 
 
 @pytest.mark.parametrize(
     "lands, raised, expected",
     [
-        (True, "CommitFailedException", None),  # a client that sent it twice lost to itself
+        (True, "CommitFailedException", None),  # a client that sent the request twice lost to itself
         (False, "CommitFailedException", LostRace),
         (False, "ForbiddenException", Rejected),
         (True, "CommitStateUnknownException", Unknown),
         (True, "", Unknown),
     ],
 )
-def test_answers_of_a_catalog(
+def test_responses_of_a_catalog(
     scene: Scene, lands: bool, raised: str, expected: type[Exception] | None
 ) -> None:
     rows(scene.create("k INT, v STRING"), 1, 2)
@@ -194,7 +194,7 @@ def test_answers_of_a_catalog(
 
 @dataclass
 class _Rest:
-    """A table behind a REST catalog, whose server can be made to do something around a commit."""
+    """A table behind a REST catalog whose server can act around a commit."""
 
     scene: Scene
     act: Callable[[Callable[[], None]], None] = lambda commit: commit()
@@ -213,8 +213,8 @@ def rest(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path) -> Iterator[
         yield made
 
 
-def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> None:
-    """Loss L8: the protocol cannot demand that nothing was committed; what came since is subtracted afterwards."""
+def test_a_catalog_that_applies_changes_to_its_current_metadata(rest: _Rest) -> None:
+    """Loss L8: the protocol cannot require that nothing was committed; later commits are subtracted afterwards."""
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
     assert check(scene).of_kind("manifest list") == 1
     rows(scene, 3)
@@ -237,8 +237,8 @@ def test_a_catalog_that_applies_changes_to_what_it_has_by_then(rest: _Rest) -> N
     assert scene.spark.table(scene.sql).count() == 1
 
 
-def test_a_name_that_the_catalog_lost_with_the_expiry_stops_the_deletes(rest: _Rest) -> None:
-    """A name given to a snapshot while it expires goes with it; a server of the protocol says nothing."""
+def test_a_tag_that_the_catalog_dropped_with_the_expiry_stops_the_deletes(rest: _Rest) -> None:
+    """A tag created for a snapshot while it expires is dropped with it; a REST server reports nothing."""
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
     adapter, swaps = tampered(scene.spark, scene.sql)
     storage = adapter.storage
@@ -253,7 +253,7 @@ def test_a_name_that_the_catalog_lost_with_the_expiry_stops_the_deletes(rest: _R
         storage.expire(versions, kept, files)
 
 
-def test_an_answer_that_was_lost_on_the_way(rest: _Rest) -> None:
+def test_a_lost_response(rest: _Rest) -> None:
     scene = rows(rest.scene.create("k INT, v STRING"), 1, 2)
     storage = scene.adapter().storage
     versions, kept = pictured(storage, scene)
@@ -268,8 +268,8 @@ def test_an_answer_that_was_lost_on_the_way(rest: _Rest) -> None:
     assert scene.versions() == list(kept.reasons)
 
 
-def test_the_port_deletes_nothing_that_is_not_a_file_of_the_table(scene: Scene, tmp_path: Path) -> None:
-    """Reference: CWE-22, CWE-59; whoever may write metadata could name any path."""
+def test_only_files_of_the_table_are_deleted(scene: Scene, tmp_path: Path) -> None:
+    """Reference: CWE-22, CWE-59; a writer of metadata could reference any path."""
     rows(scene.create("k INT, v STRING"), 1)
     root = location(scene)
     (tmp_path / "far.parquet").write_text("x")
@@ -318,7 +318,7 @@ def test_the_port_deletes_nothing_that_is_not_a_file_of_the_table(scene: Scene, 
 
 
 def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
-    """Loss 77: the table's own root may be reached by one."""
+    """Loss 77: the path of the table's own root may contain a link."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     scene.create("k INT, v STRING", more=f"LOCATION '{tmp_path}/link/t/'")
@@ -327,8 +327,8 @@ def test_a_table_whose_location_is_a_link(scene: Scene, tmp_path: Path) -> None:
     assert check(scene).of_kind("data") == 1
 
 
-def test_only_what_is_really_gone_is_reported(scene: Scene) -> None:
-    """Loss 69: a delete that says yes and does nothing."""
+def test_only_files_that_are_really_gone_are_reported(scene: Scene) -> None:
+    """Loss 69: a delete that reports success and deletes nothing."""
     rows(scene.create("k INT, v STRING"), 1).run("DELETE FROM {t}")
     with patch.object(Disk, "delete_all", lambda *_: None):
         assert sweep(scene).gone == frozenset()
@@ -348,8 +348,8 @@ def test_a_vacuum_lists_nothing(scene: Scene) -> None:
     assert len(done.gone) > 8
 
 
-def test_what_dead_runs_left_is_found_without_a_listing_of_the_table(scene: Scene) -> None:
-    """Loss L20: the root of the data was listed once for each run."""
+def test_files_of_dead_runs_are_found_without_listing_the_table(scene: Scene) -> None:
+    """Loss L20: the data folder was listed once for each run."""
     rows(scene.create("k INT, v STRING"), 1, 2, 3)
     recluster(scene)
     runs = [run_folder(str(scene.java().uuid()), f"run-{n}") for n in range(1, 6)]
@@ -359,12 +359,12 @@ def test_what_dead_runs_left_is_found_without_a_listing_of_the_table(scene: Scen
         assert list(storage.left_by(runs))
         listed = faults.disarm()
     outside = [call for call in listed if not any(f"/{run}" in call for run in runs)]
-    assert outside == ["list /metadata"], "for metadata files of swaps, once for all runs"
+    assert outside == ["list /metadata"], "one listing for metadata files of swaps, for all runs"
     assert len(outside) < len(listed)
 
 
-def test_many_files_are_seen_and_deleted_in_few_calls_of_the_jvm(scene: Scene) -> None:
-    """Loss L21: each file took several."""
+def test_many_files_are_checked_and_deleted_in_few_jvm_calls(scene: Scene) -> None:
+    """Loss L21: each file took several JVM calls."""
     rows(scene.create("k INT, v STRING"), 1)
     paths = [location(scene) / "data" / f"00000-{n}-{uuid.uuid4()}-00001.parquet" for n in range(500)]
     for path in paths:
@@ -378,7 +378,7 @@ def test_many_files_are_seen_and_deleted_in_few_calls_of_the_jvm(scene: Scene) -
     assert not any(path.exists() for path in paths)
 
 
-def test_a_storage_that_does_not_answer_reports_nothing(scene: Scene) -> None:
+def test_a_failing_store_reports_no_deleted_file(scene: Scene) -> None:
     rows(scene.create("k INT, v STRING"), 1)
     storage = scene.adapter().storage
     path = str(next((location(scene) / "data").glob("*.parquet")))
@@ -391,8 +391,8 @@ def test_a_storage_that_does_not_answer_reports_nothing(scene: Scene) -> None:
     assert storage.look([path, f"{path}.none"])[1] is None
 
 
-def test_orphans_and_what_is_named(scene: Scene) -> None:
-    """Losses 51, 53, 54, 59, 60: everything that any snapshot or the log names, and nothing else."""
+def test_orphan_files_and_referenced_files(scene: Scene) -> None:
+    """Losses 51, 53, 54, 59, 60: exactly the files that a snapshot or the metadata log references are kept."""
     scene.create("k INT, v STRING", 3).run(fill(0, 10), "DELETE FROM {t} WHERE k = 3")
     scene.call("compute_table_stats").run("ALTER TABLE {t} CREATE BRANCH b")
     scene.run("INSERT INTO {t}.branch_b VALUES (100, 'b')")
@@ -425,12 +425,12 @@ def test_orphans_and_what_is_named(scene: Scene) -> None:
     assert {i.path for i in storage.files()} == listed.keys() - {f"file:{orphan}"}
     (root / "data" / "other.parquet").write_text("x")
     taken = {str(root / "data" / "other.parquet"): f"{root}/_lakekeeper/trash/1/orphan.parquet"}
-    assert storage.move(taken) == []  # none over another
-    assert storage.move({str(stray): f"{root}/_lakekeeper/trash/1/stray.avro"}) == []  # no metadata
+    assert storage.move(taken) == []  # never overwrites
+    assert storage.move({str(stray): f"{root}/_lakekeeper/trash/1/stray.avro"}) == []  # metadata is not moved
     assert stray.exists()
 
 
-def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
+def test_tables_in_one_folder(scene: Scene, tmp_path: Path) -> None:
     """Loss 51: the same folder, a folder in a folder, another format, and metadata that cannot be read."""
     spark = scene.spark
 
@@ -464,23 +464,23 @@ def test_tables_in_one_place(scene: Scene, tmp_path: Path) -> None:
     assert strangers(beside) == []
 
 
-def test_tables_that_put_their_data_into_one_place(scene: Scene, tmp_path: Path) -> None:
-    """Loss L2: the catalog says what no listing shows."""
+def test_tables_that_write_their_data_to_one_folder(scene: Scene, tmp_path: Path) -> None:
+    """Loss L2: the catalog knows what no listing shows."""
     shared = {"write.data.path": f"file:{tmp_path}/bulk"}
     one, other = (rows(Scene(scene.spark).create("k INT, v STRING", properties=shared), 1) for _ in range(2))
     storage = one.adapter().storage
-    assert storage.strangers() == []  # the place is not this table's to list
+    assert storage.strangers() == []  # this table does not own the folder
     allowed = storage.allowing([f"file:{tmp_path}"])
     assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
     assert allowed.strangers(["lk1"]) == []
 
 
-def test_a_catalog_that_does_not_answer(scene: Scene) -> None:
+def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
     rows(scene.create("k INT, v STRING"), 1)
     broken = rows(Scene(scene.spark).create("k INT"))
     metadata = local(broken.java().operations().current().metadataFileLocation())
     text = metadata.read_bytes()
-    scene.spark.sql(f"REFRESH TABLE {broken.sql}")  # the catalog keeps tables in memory
+    scene.spark.sql(f"REFRESH TABLE {broken.sql}")  # the catalog caches tables
     metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
     metadata.unlink()
     try:

@@ -1,4 +1,4 @@
-"""Column types: those that a rewrite must keep as they are, and those that are refused by name."""
+"""Column types: which ones a rewrite preserves, and which are refused by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
 
 
 def create(scene: Scene, types: dict[str, Any], version: int = 2) -> Scene:
-    """A table with columns of Iceberg's own types, which Spark's CREATE TABLE cannot all name."""
+    """A table with columns of Iceberg's own types, not all of which Spark's CREATE TABLE supports."""
     jvm = Iceberg(scene.spark)
     fields = [
         {"id": i + 1, "name": n, "required": False, "type": t} for i, (n, t) in enumerate(types.items())
@@ -34,7 +34,7 @@ def create(scene: Scene, types: dict[str, Any], version: int = 2) -> Scene:
     return scene
 
 
-def test_uuid_and_fixed_stay(scene: Scene) -> None:
+def test_uuid_and_fixed_are_preserved(scene: Scene) -> None:
     create(scene, {"k": "int", "u": "uuid", "f": "fixed[3]"})
     for k in (2, 1):
         scene.run(f"INSERT INTO {{t}} VALUES ({k}, '{uuid.uuid4()}', X'0102FF'), (NULL, NULL, NULL)")
@@ -51,7 +51,7 @@ def test_uuid_and_fixed_stay(scene: Scene) -> None:
             scene.adapter().snapshot([column])
 
 
-def test_variant_and_nested_types_stay(scene: Scene) -> None:
+def test_variant_and_nested_types_are_preserved(scene: Scene) -> None:
     scene.create("k INT, v VARIANT, m MAP<STRING, STRUCT<a: INT, l: ARRAY<DOUBLE>>>", 3)
     for k in (2, 1):
         value = f'parse_json(\'{{"a": [1, {k}.5, null], "b": "x"}}\')'
@@ -70,7 +70,7 @@ def test_variant_and_nested_types_stay(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("kind", ["time", "timestamp_ns", "timestamptz_ns"])
-def test_types_that_spark_does_not_have_are_refused(scene: Scene, kind: str) -> None:
+def test_types_that_spark_lacks_are_refused(scene: Scene, kind: str) -> None:
     nested = {"type": "struct", "fields": [{"id": 9, "name": "x", "required": False, "type": kind}]}
     create(scene, {"k": "int", "a": nested}, 3)
     with pytest.raises(Unsupported, match=f"column type {kind}"):
@@ -78,7 +78,7 @@ def test_types_that_spark_does_not_have_are_refused(scene: Scene, kind: str) -> 
 
 
 def test_tasks_of_a_large_table_are_planned_one_by_one(scene: Scene) -> None:
-    """Above a bound the scan tasks of the whole table are not kept in memory."""
+    """Above a limit, the scan tasks of the whole table are not cached."""
     scene.create("k INT, v STRING")
     for start in (0, 10, 20):
         scene.run(f"INSERT INTO {{t}} SELECT cast(id AS int), 'x' FROM range({start}, {start + 5})")

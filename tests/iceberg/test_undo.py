@@ -1,4 +1,4 @@
-"""An undo on Iceberg goes back as a whole, with everything that a snapshot holds."""
+"""An undo on Iceberg returns to a snapshot as a whole, with everything that it holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def merged(scene: Scene) -> str:
 
 
 def test_equality_deletes_apply_to_the_same_rows_afterwards(scene: Scene) -> None:
-    """They do so by the files' sequence numbers, which a new commit could not give back."""
+    """They apply by the files' sequence numbers, which a new commit could not restore."""
     scene.create("k INT, v STRING").run(fill(0, 20))
     delete_equal(scene, "k", [3])
     scene.run(fill(20, 40))
@@ -51,7 +51,7 @@ def test_all_commits_of_merge_deletes_are_undone_together(scene: Scene) -> None:
     assert (scene.version, scene.log_rows()) == (before, rows)
 
 
-def test_other_branches_and_tags_are_left_alone(scene: Scene) -> None:
+def test_other_branches_and_tags_are_unchanged(scene: Scene) -> None:
     scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
     run = merged(scene)
     scene.run("ALTER TABLE {t} CREATE TAG after", "ALTER TABLE {t} CREATE BRANCH audit")

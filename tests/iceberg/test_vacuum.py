@@ -1,6 +1,6 @@
-"""A vacuum takes what no kept snapshot needs, and nothing else: read by two readers, and counted on the disk.
+"""A vacuum deletes exactly what no kept snapshot needs: checked by two readers and counted on disk.
 
-Numbers of cases are those of the findings on other engines (apache/iceberg, amoro, paimon …) beside each test.
+Case numbers are those of the findings on other engines (apache/iceberg, amoro, paimon …) beside each test.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def local(path: Any) -> Path:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_what_only_gone_snapshots_name_goes_and_nothing_else(scene: Scene, version: int) -> None:
+def test_vacuum_deletes_exactly_what_only_expired_snapshots_reference(scene: Scene, version: int) -> None:
     scene.create("k INT, v STRING", version).run(fill(0, 20), "DELETE FROM {t} WHERE k % 7 = 3", *one_row(50))
     recluster(scene, level=1)
     scene.run("DELETE FROM {t} WHERE k = 5")
@@ -61,8 +61,8 @@ def scene_order(versions: Any, gone: tuple[int, ...]) -> list[int]:
     return [v.id for v in sorted(versions.items, key=lambda v: v.at_ms) if v.id in gone]
 
 
-def test_tags_and_branches_keep_what_they_reach(scene: Scene) -> None:
-    """Losses 55, 57, 58, 65: names with a retention of their own, and a branch whose history is nobody else's."""
+def test_tags_and_branches_keep_the_files_they_reach(scene: Scene) -> None:
+    """Losses 55, 57, 58, 65: tags and branches with a retention of their own, and a branch with its own history."""
     scene.create("k INT, v STRING").run(*one_row(1), "ALTER TABLE {t} CREATE TAG old", *one_row(2))
     scene.run("ALTER TABLE {t} CREATE TAG short RETAIN 1 DAYS", "DELETE FROM {t} WHERE k = 1", *one_row(3))
     scene.run("ALTER TABLE {t} CREATE BRANCH b WITH SNAPSHOT RETENTION 2 SNAPSHOTS")
@@ -89,7 +89,7 @@ def test_tags_and_branches_keep_what_they_reach(scene: Scene) -> None:
 
 
 def test_history_that_was_rolled_back_or_cut(scene: Scene) -> None:
-    """Losses 56, 57: files of a dead end go; a kept snapshot whose parent is gone keeps its own."""
+    """Losses 56, 57: files of an abandoned history are deleted; a kept snapshot without its parent keeps its own."""
     scene.create("k INT, v STRING").run(*one_row(1))
     first = scene.versions()[0]
     scene.run(*one_row(2), "DELETE FROM {t} WHERE k = 1").call(
@@ -97,7 +97,7 @@ def test_history_that_was_rolled_back_or_cut(scene: Scene) -> None:
     )
     scene.run(*one_row(3, 4, 5))
     versions = scene.versions()
-    # Only the snapshot that drops a file goes: older ones still have it.
+    # Only the snapshot that removes a file is expired: older ones still have the file.
     (dropping,) = (v for v in versions[:3] if scene.java().snapshot(v).operation() == "delete")
     done = sweep(scene, named=[v for v in versions if v != dropping])
     assert (done.kept.gone, done.of_kind("data")) == ((dropping,), 0)
@@ -119,12 +119,12 @@ def test_a_staged_snapshot_that_was_picked(scene: Scene, spark: SparkSession) ->
     staged = [s for s in list(scene.java().snapshots()) if s.summary().get("wap.id") == "a"]
     scene.run(*one_row(4)).call("cherrypick_snapshot", f", snapshot_id => {staged[0].snapshotId()}")
     done = check(scene)
-    assert done.of_kind("data") == 1  # of what was staged and never picked
+    assert done.of_kind("data") == 1  # of the snapshot that was staged and never picked
     assert {r.k for r in spark.table(scene.sql).collect()} == {1, 2, 4}
 
 
 def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
-    """Losses 52, 53, 67: they are live, whatever snapshots dropped them, and however their paths are spelled now."""
+    """Losses 52, 53, 67: they are live, whichever snapshots dropped them and however their paths are spelled now."""
     spellings = ["{}", "file:{}", "file://{}"]
     scene.create("k INT, v STRING")
     files = []
@@ -146,8 +146,8 @@ def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
     assert storage.named(storage.versions(), {*asked, "file:/nowhere/f.parquet"}) == asked
 
 
-def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
-    """Loss 60: three engines took live statistics for orphans."""
+def test_statistics_are_deleted_with_their_snapshot(scene: Scene) -> None:
+    """Loss 60: three engines took live statistics for orphan files."""
     scene.create("k INT, v STRING", more="PARTITIONED BY (k)").run(*one_row(1))
     for procedure in ("compute_table_stats", "compute_partition_stats"):
         scene.call(procedure)
@@ -169,7 +169,7 @@ def test_statistics_leave_with_their_snapshot(scene: Scene) -> None:
     assert {local(f.path()) for f in [*base.statisticsFiles(), *base.partitionStatisticsFiles()]} == live
 
 
-def test_statistics_of_two_snapshots_stay_with_the_one_that_is_kept(scene: Scene) -> None:
+def test_statistics_of_two_snapshots_are_kept_if_one_is_kept(scene: Scene) -> None:
     """Loss L33: an engine may register one file for a snapshot and again for a later one."""
     scene.create("k INT, v STRING").run(*one_row(1))
     scene.call("compute_table_stats").run(*one_row(2))
@@ -183,8 +183,8 @@ def test_statistics_of_two_snapshots_stay_with_the_one_that_is_kept(scene: Scene
     assert local(first.path()).exists()
 
 
-def test_equality_deletes_stay_as_long_as_they_delete(scene: Scene) -> None:
-    """Loss 59: they were missing from what is reachable."""
+def test_equality_deletes_are_kept_as_long_as_they_apply(scene: Scene) -> None:
+    """Loss 59: the set of reachable files lacked them."""
     scene.create("k INT, v STRING").run(fill(0, 10), *one_row(20))
     delete_equal(scene, "k", [3, 4])
     scene.run(*one_row(3))
@@ -196,7 +196,7 @@ def test_equality_deletes_stay_as_long_as_they_delete(scene: Scene) -> None:
     assert (done.of_kind("deletes"), done.of_kind("data")) == (1, 3)
 
 
-def test_a_table_whose_files_may_be_others_is_refused(scene: Scene) -> None:
+def test_a_table_that_may_not_own_its_files_is_refused(scene: Scene) -> None:
     """Loss 63: imported files belong to another table as well."""
     scene.create("k INT, v STRING", properties={"gc.enabled": "false"}).run(*one_row(1, 2))
     before, versions = on_disk(scene), scene.versions()
@@ -205,7 +205,7 @@ def test_a_table_whose_files_may_be_others_is_refused(scene: Scene) -> None:
     assert (on_disk(scene), scene.versions()) == (before, versions)
 
 
-def test_an_empty_table_has_nothing_to_tell(scene: Scene) -> None:
+def test_an_empty_table_has_no_snapshot(scene: Scene) -> None:
     storage = scene.create("k INT").adapter().storage
     versions = storage.versions()
     assert (versions.items, versions.refs, versions.refused) == ((), (), "")
@@ -213,7 +213,7 @@ def test_an_empty_table_has_nothing_to_tell(scene: Scene) -> None:
         storage.named(versions, ["file:/x/y"])
 
 
-def test_the_tables_own_retention_is_told(scene: Scene) -> None:
+def test_the_tables_own_retention_is_reported(scene: Scene) -> None:
     own = {"max-snapshot-age-ms": 3 * DAY_MS, "min-snapshots-to-keep": 2, "max-ref-age-ms": 9 * DAY_MS}
     scene.create("k INT, v STRING", properties={f"history.expire.{k}": str(v) for k, v in own.items()})
     scene.run(*one_row(1), "ALTER TABLE {t} CREATE TAG x RETAIN 2 DAYS", *one_row(2))
@@ -227,8 +227,8 @@ def test_the_tables_own_retention_is_told(scene: Scene) -> None:
         scene.adapter().storage.versions()
 
 
-def test_files_outside_the_location_that_the_table_declares(scene: Scene, tmp_path: Path) -> None:
-    """Loss 66: data folders beside the default layout, the last one with hashes in it."""
+def test_files_in_declared_folders_outside_the_location(scene: Scene, tmp_path: Path) -> None:
+    """Loss 66: data folders outside the default layout, the last one with hashes in it."""
 
     def outside() -> set[str]:
         return {str(p) for p in tmp_path.rglob("*") if p.is_file() and not p.name.startswith(".")}
@@ -263,8 +263,8 @@ def test_files_outside_the_location_that_the_table_declares(scene: Scene, tmp_pa
         assert {p for p in outside() if f"/{folder}/" in p} <= listed
 
 
-def test_a_merge_between_plan_and_read_has_its_snapshot(scene: Scene) -> None:
-    """Losses 62, 80: what it has read of the log is kept for it."""
+def test_a_merge_between_plan_and_read_keeps_its_snapshot(scene: Scene) -> None:
+    """Losses 62, 80: the part of the log that it has read is kept for it."""
     scene.create("k INT, v STRING").run(fill(0, 10))
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])
@@ -277,7 +277,7 @@ def test_a_merge_between_plan_and_read_has_its_snapshot(scene: Scene) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_deletes_nothing(scene: Scene) -> None:
-    """Losses 64, 81: half a picture deletes whole tables, whether it is of what stays or of what goes."""
+    """Losses 64, 81: an incomplete set of files, live or dead, deletes whole tables."""
     scene.create("k INT, v STRING").run(*one_row(1), "DELETE FROM {t}", *one_row(2))
     table = scene.java()
     snapshots = sorted(table.snapshots(), key=lambda s: int(s.sequenceNumber()))
@@ -296,8 +296,8 @@ def test_a_manifest_that_cannot_be_read_deletes_nothing(scene: Scene) -> None:
     assert sweep(scene).of_kind("data") == 1
 
 
-def test_what_a_crash_left_is_found_again_by_its_name_alone(scene: Scene) -> None:
-    """Losses 68, 79: the metadata has forgotten it; a file that is live again is not told."""
+def test_files_left_by_a_crash_are_found_by_name(scene: Scene) -> None:
+    """Losses 68, 79: the metadata no longer has it; a file that is live again is not reported."""
     scene.create("k INT, v STRING").run(*one_row(1))
     file = added_file(scene)
     scene.run(*one_row(2, 3), "DELETE FROM {t} WHERE k < 3")

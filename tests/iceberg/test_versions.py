@@ -1,4 +1,4 @@
-"""Every version reads the same before and after a rewrite, by two readers, for tables of all shapes."""
+"""Both readers read every version the same before and after a rewrite, for tables of all shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ timestamp_ntz'2200-01-01 00:00:00', '', X'00', NULL
 
 @dataclass(frozen=True)
 class Shape:
-    """How to make a table; ``oracle`` is off where pyiceberg reads it wrong or not at all."""
+    """How to create a table; ``oracle`` is off if pyiceberg cannot read it or reads it wrong."""
 
     columns: str
     steps: Sequence[str]
@@ -139,7 +139,7 @@ def test_format_1(scene: Scene) -> None:
 
 
 def test_a_table_upgraded_from_1_to_3(scene: Scene) -> None:
-    """Files of format 1 have sequence number 0; row ids are given at the first commit of format 3."""
+    """Files of format 1 have sequence number 0; the first commit of format 3 assigns row ids."""
     scene.create("k INT, v STRING", 1).run(_FILL, _MORE)
     for version in (2, 3):
         scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('format-version'='{version}')")
@@ -157,8 +157,8 @@ def test_an_empty_table_has_no_version(scene: Scene) -> None:
     assert [w.operation for w in changes.winners] == ["append"]
 
 
-def test_outputs_stay_in_the_spec_of_their_inputs(scene: Scene) -> None:
-    """Loss L15: a partition of the old spec holds rows of hundreds of the new one's, a writer and a file for each."""
+def test_outputs_keep_the_spec_of_their_inputs(scene: Scene) -> None:
+    """Loss L15: one partition of the old spec holds rows of hundreds of the new one, each with a writer and a file."""
     scene.create("k INT, v STRING").run(
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(500)",
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS int), string(id) FROM range(300, 900)",
@@ -188,7 +188,7 @@ def test_outputs_go_to_the_current_spec_where_a_column_of_the_old_one_was_droppe
 
 
 def test_columns_and_specs_that_change_during_a_rewrite_are_no_obstacle(scene: Scene) -> None:
-    """A stale table and a spec that evolved meanwhile end in a NullPointerException of Iceberg's."""
+    """A stale table and a spec that evolved meanwhile end in Iceberg's NullPointerException."""
     scene.create("k INT, v STRING").run(_FILL, _MORE)
     adapter = scene.adapter()
     snapshot = adapter.snapshot(["k"])

@@ -1,4 +1,4 @@
-"""What rivals do while lakekeeper works: a statement, and the same in plain Python on the rows."""
+"""What concurrent writers do during a lakekeeper run: a statement, and its effect on the rows in plain Python."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def unchanged(rows: list[Row]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Action:
-    """``statement`` names the table ``{t}`` and, where it can be stopped in its middle, has ``{gate}`` in its
-    predicate, upon ``id``. ``act`` stands for it where it is no statement; it is given the world and the verb.
-    ``deleted``: the table has masked rows whatever the verb.
+    """``statement`` names the table ``{t}``; if it can be stopped before its commit, its predicate has
+    ``{gate}``, on ``id``. ``act`` replaces the statement if the action is not one; it receives the world and the verb.
+    ``deleted``: the table has masked rows for every verb.
     ``properties`` are set on Iceberg tables before, ``confs`` while the statement runs.
     """
 
@@ -49,7 +49,7 @@ class Action:
         return self.statement.replace("{gate}", stop).replace("{t}", world.side.sql)
 
     def happen(self, world: World, verb: str) -> None:
-        """The rival does it, from begin to end."""
+        """Run the rival's action from start to end."""
         with self.set(world.spark):
             if self.act is not None:
                 act = self.act
@@ -60,7 +60,7 @@ class Action:
 
     @contextmanager
     def set(self, spark: SparkSession) -> Iterator[None]:
-        """Confs that make Spark's writers do it that way."""
+        """Confs that make Spark's writers use this mode."""
         for name, value in self.confs.items():
             spark.conf.set(name, value)
         try:
@@ -101,7 +101,7 @@ _MERGE = (
 
 
 def maintain(world: World, verb: str, **given: Any) -> Any:
-    """A call of lakekeeper's; small tables are worth it, and no pause is worth waiting for."""
+    """Run a lakekeeper verb with options that make small tables worth a rewrite, and without pauses."""
     options = {"depth-threshold": 1} | given.pop("options", {})
     columns = {"columns": ["k"]} if verb == "recluster" else {}
     if verb == "merge_deletes":

@@ -1,4 +1,4 @@
-"""The cells of the matrix, how one is played, and which of them cover every pair of what they are made of."""
+"""The cells of the matrix, how a cell is run, and which cells cover every pair of their axes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOMENTS = {
 before read        planned, no data file read yet
 after read         outputs written
 before commit      before the engine looks for rivals
-between attempts   after it looked, so that the attempt to commit is lost
+between attempts   after it looked, so that the commit attempt is lost
 across             the rival read before us and commits after us, through ``lk.sql``
 """
 
@@ -44,12 +44,12 @@ class Cell:
     """One race."""
 
     action: str
-    moment: str
+    when: str
     verb: str
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.kind}-{self.verb}-{self.action}-{self.moment}".replace(" ", "_")
+        return f"{self.kind}-{self.verb}-{self.action}-{self.when}".replace(" ", "_")
 
     @property
     def rival(self) -> Action:
@@ -57,40 +57,40 @@ class Cell:
 
 
 def every_cell() -> list[Cell]:
-    """All cells that mean something."""
+    """All valid cells."""
     made = (Cell(*axes) for axes in itertools.product(ACTIONS, MOMENTS, VERBS, KINDS))
-    return [c for c in made if c.kind in c.rival.kinds and (c.rival.stoppable or c.moment != "across")]
+    return [c for c in made if c.kind in c.rival.kinds and (c.rival.stoppable or c.when != "across")]
 
 
 def pairwise(cells: Sequence[Cell]) -> list[Cell]:
-    """Few cells in which every pair occurs that occurs in any, with moments in turn; always the same ones."""
+    """A few cells that together contain every pair of values, with ``MOMENTS`` in turn; always the same ones."""
     missing = {pair for cell in cells for pair in pairs(cell)}
     chosen: list[Cell] = []
     while missing:
-        moments = Counter(cell.moment for cell in chosen)
-        best = max(cells, key=lambda cell: (len(pairs(cell) & missing), -moments[cell.moment]))
+        moments = Counter(cell.when for cell in chosen)
+        best = max(cells, key=lambda cell: (len(pairs(cell) & missing), -moments[cell.when]))
         chosen.append(best)
         missing -= pairs(best)
     return chosen
 
 
 def pairs(cell: Cell) -> set[tuple[str, str, str, str]]:
-    """Each two of the four things that make a cell, by name and value.
+    """Each pair of the cell's four axes, by name and value.
 
-    Before the first attempt the engine meets the same winner whenever it came: which of these moments it was does not
-    count beside the action.
+    Before the first attempt the engine meets the same winner, whenever it committed: these times count as one for
+    each action.
     """
     found = set()
-    for one, two in itertools.combinations(("action", "moment", "verb", "kind"), 2):
+    for one, two in itertools.combinations(("action", "when", "verb", "kind"), 2):
         second = getattr(cell, two)
-        if (one, two) == ("action", "moment") and MOMENTS[cell.moment]:
+        if (one, two) == ("action", "when") and MOMENTS[cell.when]:
             second = "early"
         found.add((one, getattr(cell, one), two, second))
     return found
 
 
 def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
-    """Let the two race on a fresh table; what became of each, in a word, and the report."""
+    """Run the race on a fresh table; return the outcome in a word, and the report."""
     world = World.make(
         spark,
         cell.kind,
@@ -100,25 +100,25 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
     )
     if world.iceberg and cell.rival.properties:
         spark.sql(f"ALTER TABLE {world.side.sql} SET {listed(cell.rival.properties)}")
-    if cell.moment == "across":
+    if cell.when == "across":
         return _across(world, cell, folder)
     rival = once(lambda: cell.rival.happen(world, cell.verb))
     table = world.table
-    if cell.moment == "between attempts":
+    if cell.when == "between attempts":
         table = before_attempt(world, rival)
         report = maintain(world, cell.verb, table=table)
     else:
-        phase = MOMENTS[cell.moment]
+        phase = MOMENTS[cell.when]
         report = maintain(
             world, cell.verb, table=table, observer=lambda told, _: rival() if told == phase else None
         )
-    assert not rival.left, "the rival never came"
+    assert not rival.left, "the rival never acted"
     world.check()
     return outcome(report), report
 
 
 def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
-    """The rival's statement is stopped in its middle while we commit."""
+    """The rival's statement is stopped between its read and its commit while we commit."""
     gate = Gate(world.spark, folder)
     told: list[Mapping[str, Any]] = []
     reports: list[MergeReport] = []
@@ -131,7 +131,7 @@ def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
         done.result()
     (report,) = reports
     assert {g.status for g in report.groups} == {"committed"}, report
-    world.theirs |= world.side.unreferenced()  # of the attempt that failed
+    world.theirs |= world.side.unreferenced()  # files of the failed attempt
     world.note(cell.rival.change)
     world.check()
     return "retried" if told else "landed", report
@@ -147,11 +147,11 @@ OBSTACLES = frozenset(
         Code.LOG_INCOMPLETE,
     }
 )
-"""After these, nothing that was written for the snapshot may be committed."""
+"""After these, no output written for the snapshot may be committed."""
 
 
 def outcome(report: MergeReport) -> str:
-    """What became of our groups, those of one fate named once."""
+    """The outcomes of our groups, each different one once."""
     return "+".join(sorted({_fate(group) for group in report.groups})) or "nothing"
 
 
@@ -165,7 +165,7 @@ def _fate(group: GroupResult) -> str:
 
 
 class Once:
-    """Acts the first time that it is called."""
+    """Calls ``act`` the first time only."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -182,12 +182,12 @@ def once(act: Callable[[], object]) -> Once:
 
 
 def before_attempt(world: World, act: Callable[[], object]) -> lk.Table:
-    """The table, with ``act`` before each attempt of the adapter to commit."""
+    """The table, with ``act`` before each of the adapter's attempts to commit."""
     return table_with(world.spark, world.side.sql, lambda adapter: _Disturbed(adapter, act))
 
 
 class _Disturbed:
-    """An adapter whose user is never alone."""
+    """An adapter that runs ``act`` before each commit."""
 
     def __init__(self, adapter: Any, act: Callable[[], object]) -> None:
         self._adapter = adapter
@@ -202,7 +202,7 @@ class _Disturbed:
 
 
 def shown(outcomes: Mapping[Cell, str]) -> Iterator[str]:
-    """Outcomes, counted by action and kind, one line an action."""
+    """Outcomes, counted by action and kind, one line for each action."""
     yield f"{'':26} " + " ".join(f"{kind:28}" for kind in KINDS)
     for action in ACTIONS:
         fields = []

@@ -1,4 +1,4 @@
-"""The whole matrix is run where it is asked for; what happened in the cells is shown at the end."""
+"""The whole matrix runs on demand; a summary of all outcomes is printed at the end."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def outcomes(request: pytest.FixtureRequest) -> dict[Cell, str]:
-    """What happened in the cells that were played so far."""
+    """Outcomes of the cells that ran so far."""
     return request.config.stash.setdefault(OUTCOMES, {})
 
 
 @pytest.fixture(autouse=True)
 def _tiny(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tables of thirty rows: a second task only costs the time that it takes to start it."""
+    """Tables of thirty rows: a second task would cost only its start."""
     if "spark" not in request.fixturenames:
         yield
         return

@@ -1,4 +1,4 @@
-"""What should happen in each cell, read from ``data/outcomes.txt``."""
+"""The expected outcome of each cell, read from ``data/outcomes.txt``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _TABLE = Path(__file__).parent / "data" / "outcomes.txt"
 
 @dataclass(frozen=True)
 class Line:
-    """Outcomes by kind of the cells that it is about."""
+    """Outcomes by kind for the cells that match the line."""
 
     action: str
-    moment: str
+    when: str
     verb: str
     outcomes: dict[str, str]
 
     def about(self, cell: Cell) -> bool:
         return (
             fnmatch(cell.action, self.action)
-            and fnmatch(cell.moment, self.moment)
+            and fnmatch(cell.when, self.when)
             and fnmatch(cell.verb, self.verb)
             and self.outcomes[cell.kind] != "."
         )
@@ -34,11 +34,11 @@ def lines() -> list[Line]:
     found = []
     for text in _TABLE.read_text(encoding="utf-8").splitlines():
         if text.strip() and not text.startswith("#"):
-            action, moment, verb, *outcomes = (word.strip() for word in text.split("|"))
-            found.append(Line(action, moment, verb, dict(zip(KINDS, outcomes, strict=True))))
+            action, when, verb, *outcomes = (word.strip() for word in text.split("|"))
+            found.append(Line(action, when, verb, dict(zip(KINDS, outcomes, strict=True))))
     return found
 
 
 def expected(cell: Cell) -> str:
-    """The last line that is about the cell counts."""
+    """The last matching line applies."""
     return [line.outcomes[cell.kind] for line in lines() if line.about(cell)][-1]

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 PER_FILE = 8
 COLUMNS = "id int, p int, k int, v string"
 
-# In each file of eight: number 0 is the same row in all files, number 7 the same as number 6. The key k overlaps.
+# In each file of eight: row 0 is the same in all files, row 7 equals row 6. The ranges of k overlap.
 _NUMBERED = (
     f"SELECT id AS n, cast(id div {PER_FILE} AS int) AS f, CASE id % {PER_FILE} WHEN 0 THEN -1 WHEN {PER_FILE - 1} "
     "THEN cast(id - 1 AS int) ELSE cast(id AS int) END AS m FROM range(0, {rows}, 1, {files})"
@@ -24,7 +24,7 @@ _MADE = (
 
 
 def insert(files: int) -> str:
-    """A statement that writes ``files`` files in one commit; ``{t}`` stands for the table."""
+    """A statement that writes ``files`` files in one commit; ``{t}`` is the table."""
     return f"INSERT INTO {{t}} SELECT {_MADE} FROM ({_NUMBERED.format(rows=files * PER_FILE, files=files)})"
 
 
@@ -40,7 +40,7 @@ def base(files: int) -> list[Row]:
 
 
 def multiset(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Rows as texts, with their numbers. A null is as good as a column that was added later and holds none."""
+    """Rows as texts, with their counts. A null equals a column that was added later and has no value."""
     return Counter(
         json.dumps({k: v for k, v in row.items() if v is not None}, sort_keys=True) for row in rows
     )

@@ -1,4 +1,4 @@
-"""The kinds of tables that race: Delta with deletion vectors and without, Iceberg of format 2 and 3."""
+"""The kinds of tables in a race: Delta with and without deletion vectors, Iceberg of format 2 and 3."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Side = DeltaScene | IcebergScene
 
 
 def side_of(spark: SparkSession, kind: str, folder: Path) -> Side:
-    """A table of a kind that is yet to be created: Delta in a folder, Iceberg in the SQLite catalog."""
+    """A table of the given kind, not yet created: Delta in a folder, Iceberg in the SQLite catalog."""
     if kind.startswith("delta"):
         return DeltaScene(spark, folder / "table")
     return IcebergScene(spark, format_version=int(kind[-1]))

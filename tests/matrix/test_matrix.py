@@ -1,4 +1,4 @@
-"""Who races lakekeeper, when, at which verb, on which kind of table: what happens is in data/outcomes.txt."""
+"""Which writer races lakekeeper, when, at which verb, on which kind of table: outcomes are in data/outcomes.txt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _race(spark: SparkSession, cell: Cell, folder: Path, outcomes: dict[Cell, st
     assert happened == expected(cell), report
     for group in report.groups:
         if group.status == "dropped" and happened != "obstacle":
-            assert "version" in str(group.detail), "the winner is named"
+            assert "version" in str(group.detail), "the report lacks the winner"
 
 
 @pytest.mark.parametrize("cell", [_param(c) for c in pairwise(CELLS)])

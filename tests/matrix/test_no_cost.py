@@ -1,4 +1,4 @@
-"""Where nobody races, replay costs nothing: no job, no read, no column and no file more."""
+"""Without a conflict, replay costs nothing: no additional job, read, column or file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ LINEAGE = ["_row_id", "_last_updated_sequence_number"]
 JOBS = {"delta-vectors": (2, 3), "delta-copies": (2, 3), "iceberg-v2": (1, 1), "iceberg-v3": (1, 1)}
 """Jobs of the rewrite, and of the whole call with planning and commit.
 
-On Delta one of the rewrite's reads the log's state. The driver reads a small log, and the manifests of a small table.
+On Delta one job of the rewrite reads the state of the log. The driver reads a small log, and the manifests of a small
+table.
 """
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=getattr(pytest.mark, k.partition("-")[0])) for k in KINDS]
 )
-def test_a_rewrite_that_nobody_races_does_what_it_has_to(
+def test_a_rewrite_without_a_conflict_does_only_what_it_must(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     world = World.make(spark, kind, tmp_path)
@@ -36,7 +37,7 @@ def test_a_rewrite_that_nobody_races_does_what_it_has_to(
     jobs = _jobs(spark) - started
 
     stages, in_group = stages_of_group(spark, phases.run_id)
-    of_rows = [s for s in stages if not 0 < s.input_rows <= 16]  # the others read entries of the log
+    of_rows = [s for s in stages if not 0 < s.input_rows <= 16]  # the others read log entries
     assert [s.input_rows for s in of_rows if s.input_rows] == [32], "each input is read once"
     assert sum(s.shuffle_written for s in of_rows) == 0
     assert phases.names == ["planned", "read", "written", "before_commit", "committed"]

@@ -1,4 +1,4 @@
-"""Seed 001, as drawn: a user deletes rows of File 1 and File 2 while both are merged into Target File.
+"""The race as first drawn: a user deletes rows of File 1 and File 2 while both are merged into Target File.
 
 Case 1   the merge commits first: the delete finds its rows in Target File, and deletes them there
 Case 2   the delete commits first: the merge commits Target File with the same deletes
@@ -51,7 +51,7 @@ def four_files(spark: SparkSession, kind: str, tmp_path: Path) -> World:
 
 
 def masks(world: World) -> bool:
-    """Does a user's DELETE mask rows, or does it write files anew?"""
+    """Whether a user's DELETE masks rows, rather than rewriting files."""
     return world.kind != "delta-copies"
 
 
@@ -63,7 +63,7 @@ def delete(world: World, *ids: int) -> None:
     world.run(f"DELETE FROM {{t}} WHERE id IN {(*ids, ids[0])}", without(*ids))
 
 
-def test_case_2_the_delete_won_and_the_target_carries_it(two_files: World) -> None:
+def test_case_2_the_delete_wins_and_the_target_file_has_it(two_files: World) -> None:
     world = two_files
     rival = once(lambda: delete(world, *RED))
     report = merge(world, observer=lambda told, _: rival() if told == "written" else None)
@@ -73,7 +73,7 @@ def test_case_2_the_delete_won_and_the_target_carries_it(two_files: World) -> No
         assert report.replayed_rows_count == 6
         (target,) = world.table.blocks().collect()
         assert (target.rows, target.deleted_rows) == (16, 6)
-    else:  # nothing of File 1 and File 2 is left: their work was in vain, and nothing else was
+    else:  # File 1 and File 2 were replaced: only their work is lost
         assert outcome(report) == "dropped"
         assert merge(world).changed
         world.check()
@@ -92,7 +92,7 @@ def test_case_2_with_a_statement_of_sparks_own(four_files: World, statement: str
     world.check()
 
 
-def test_case_1_the_merge_won_and_the_delete_follows_its_rows(two_files: World) -> None:
+def test_case_1_the_merge_wins_and_the_delete_finds_its_rows(two_files: World) -> None:
     world = two_files
     ours = once(lambda: world.act(lambda: merge(world)))
     where = f"id IN {RED}"
@@ -117,13 +117,13 @@ def test_case_1_with_a_statement_of_sparks_own(two_files: World, tmp_path: Path,
         lambda: world.act(lambda: merge(world)),
     )
     done.result()
-    assert len(told) == 1, "it lost once"
-    world.theirs |= world.side.unreferenced()  # of the attempt that failed
+    assert len(told) == 1, "the statement lost exactly once"
+    world.theirs |= world.side.unreferenced()  # files of the failed attempt
     world.note(theirs.change)
     world.check()
 
 
-def test_a_delete_follows_its_rows_through_one_merge_after_another(two_files: World) -> None:
+def test_a_delete_finds_its_rows_after_several_merges(two_files: World) -> None:
     world = two_files
     left = [lambda: merge(world), lambda: merge(world, policy="full"), lambda: merge(world, policy="full")]
 
@@ -142,12 +142,12 @@ def test_three_winners_in_a_row_are_all_applied(four_files: World) -> None:
     left = [lambda: delete(world, 2, 6), lambda: delete(world, 11), lambda: delete(world, 3, 14)]
     report = merge(world, table=before_attempt(world, lambda: left.pop(0)() if left else None))
     assert outcome(report) == "replayed"
-    # Three, one and three rows; or all rows of two files, which were copied without the rows.
+    # Three, one and three rows; or all rows of two files that were copied without the deleted rows.
     assert report.replayed_rows_count == (7 if masks(world) else 16)
     world.check()
 
 
-def test_a_row_that_was_dead_already_is_not_counted_twice(four_files: World) -> None:
+def test_a_row_deleted_before_is_not_counted_again(four_files: World) -> None:
     world = four_files
     delete(world, 2)
     rival = once(lambda: delete(world, 2, 3, 6))
@@ -157,7 +157,7 @@ def test_a_row_that_was_dead_already_is_not_counted_twice(four_files: World) -> 
     world.check()
 
 
-def test_after_the_bound_the_winner_is_named_and_nothing_is_left(four_files: World) -> None:
+def test_after_the_last_retry_the_winner_is_named_and_no_file_is_left(four_files: World) -> None:
     world = four_files
     ids = [2, 11]
     table = before_attempt(world, lambda: delete(world, ids.pop(0)))

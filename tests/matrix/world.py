@@ -1,4 +1,4 @@
-"""A small table and what users did to it, kept in plain Python beside it."""
+"""A small table and the users' changes to it, repeated in plain Python."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ICEBERG = {"write.distribution-mode": "none"} | {
 _DEAD = (1, 4, 5)
 
 _DELTA_TABLES: dict[str, tuple[Path, list[Row], dict[int, Counter[str]]]] = {}
-"""Tables that were made once; the rest are copies of them."""
+"""Tables that were created once; the others are copies of them."""
 
 
 @dataclass
 class World:
-    """A table, the rows that users left in it, and the rows of each version as of when it was written."""
+    """A table, its current rows after the users' changes, and the rows of each version."""
 
     spark: SparkSession
     kind: str
@@ -52,7 +52,7 @@ class World:
         deleted: bool = False,
         files: int | None = None,
     ) -> World:
-        """``deleted``: three of the eight rows of each file are masked already."""
+        """``deleted``: three of the eight rows of each file are already masked."""
         number = files or FILES[partitioned]
         world = cls(spark, kind, side_of(spark, kind, folder), made.base(number))
         same = f"{kind} {partitioned} {deleted} {number}"
@@ -75,7 +75,7 @@ class World:
         return world
 
     def copied(self, table: Path, rows: list[Row], versions: dict[int, Counter[str]], folder: Path) -> World:
-        """A Delta table names its files relative to itself: a copy of the folder is a table."""
+        """A Delta table stores paths relative to itself: a copy of the folder is a table."""
         shutil.copytree(table, folder / "table")
         self.rows, self.versions = rows, dict(versions)
         return self
@@ -94,23 +94,23 @@ class World:
         return lk.table(self.spark, self.side.sql)
 
     def run(self, statement: str, change: Change = lambda rows: rows) -> None:
-        """A statement of Spark's own, and what it does to the rows."""
+        """Run one of Spark's own statements, and apply its effect to the rows."""
         self.act(lambda: self.spark.sql(statement.replace("{t}", self.side.sql)).collect(), change)
 
     def act(self, act: Callable[[], object], change: Change = lambda rows: rows) -> None:
-        """Something that users do. Files that they leave behind are not ours."""
+        """Run a user's action. Files that it leaves unreferenced do not count as ours."""
         before = self.side.unreferenced()
         act()
         self.theirs |= self.side.unreferenced() - before
         self.note(change)
 
     def note(self, change: Change = lambda rows: rows) -> None:
-        """The newest version was made by users."""
+        """Record that users made the newest version."""
         self.rows = change(self.rows)
         self.versions[self.side.version] = multiset(self.rows)
 
     def check(self) -> None:
-        """No row is lost, back or doubled in any version, by two readers; no file is left that nobody names."""
+        """No version lost, regained or doubled a row, by two readers; no unreferenced file is left."""
         now = multiset(self.rows)
         assert difference(multiset(self.side.spark_records()), now) == ""
         assert difference(multiset(self.side.log_records()), now) == ""
@@ -125,6 +125,6 @@ class World:
 
 
 def difference(found: Counter[str], expected: Counter[str]) -> str:
-    """What is too few and too many; empty if nothing is."""
+    """Missing and additional rows; empty if there is no difference."""
     lost, more = expected - found, found - expected
     return f"lost {dict(lost)}, too many {dict(more)}" if lost or more else ""

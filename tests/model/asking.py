@@ -1,4 +1,4 @@
-"""How a question of a program is answered: by the memory adapter, as it should be or with a fault."""
+"""How the memory adapter answers a program's question: correctly or with a fault."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from tests.model.world import State, World
 
 COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late", "conflict with itself")
-"""A commit is refused; its answer is lost, and it landed, did not or will; it landed, was sent again and told so."""
+"""A commit is rejected; loses its response and landed, did not or will; landed, was retried and got a conflict."""
 _COMMITS = ("commit", "delete")
 _NEVER = ("error", "stop before", "down")
 _THOUGH_DONE = ("error after", "stop after", "down after")
 _WORK = ("read", "write", "lost", "places", "traces", "mask", "find", "prepare")
 SWEEP_FAULTS = ("down", "down after", "empty", "unknown, landed", "unknown, lost")
-"""The storage does not answer before or after it did what was asked; the log is empty; an expiry is not answered."""
+"""The storage fails before or after the call took effect; the log looks empty; an expiry's response is lost."""
 
 
 def possible_faults(state: State, slot: int, kinds: Iterable[str]) -> Iterator[str]:
-    """Those of ``kinds`` that the next call of a program can be met with."""
+    """Those of ``kinds`` that can occur at the next call of a program."""
     trace = state.actors[slot].trace
     assert trace is not None
     question = trace.next
@@ -50,7 +50,7 @@ def possible_faults(state: State, slot: int, kinds: Iterable[str]) -> Iterator[s
 
 
 def answered(world: World, question: Question, node: Node, fault: str) -> Answer:
-    """Do what was asked, with the fault; errors are answers too."""
+    """Execute the call with the fault; errors are answers too."""
     expires = question.method == "storage.expire"
     if fault in _NEVER or (expires and fault == "unknown, lost"):
         return Answer(error=_error(fault))
@@ -62,7 +62,7 @@ def answered(world: World, question: Question, node: Node, fault: str) -> Answer
         if not question.method.startswith("storage."):
             raise Violation(f"{question.method}: {error}") from error
         return Answer(error=error)
-    except Exception as error:  # the engine is to deal with it
+    except Exception as error:  # the engine must handle it
         return Answer(error=error)
     finally:
         world.adapter.fault = None

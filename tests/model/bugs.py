@@ -1,8 +1,8 @@
-"""Bugs that were made elsewhere, put into the engine and the memory adapter: the search has to find each.
+"""Known bugs of other projects, planted in the engine and the memory adapter: the search must find each.
 
-Where two checks guard the same thing, a bug in one of them costs work but no row. Then both are broken here, and the
-bug's ``why`` says so. ``trusting`` takes away the adapter's own refusal to commit other rows than were read and to
-delete files of the table: what is found then is found by the oracle alone.
+If two checks guard the same property, a bug in one of them costs work but no row. Then both are broken here, and the
+bug's ``why`` says so. ``trusting`` removes the adapter's own refusal to commit other rows than were read and to delete
+files of the table: then only the oracle can find the bug.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from lakekeeper.testing.values import text
 from lakekeeper.testing.versions import DataFile, Version
 
 Patch = tuple[Any, str, Any]
-"""What is patched: an object, its attribute, and what stands there instead."""
+"""A patch: an object, its attribute, and the replacement."""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A way to be wrong, the scopes that show it, and why more than one place had to be broken.
+    """A bug, the scopes that show it, and why more than one place had to be broken.
 
-    ``missing`` is what no longer happens where the bug costs work only: a counter of the slice.
+    ``missing`` is set if the bug costs only work: the counter of the slice that stays zero.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Bug:
 
 @contextmanager
 def trusting() -> Iterator[None]:
-    """The adapter believes what it is told."""
+    """The adapter trusts its caller."""
 
     def discard(self: MemoryAdapter, rewrites: Sequence[Rewrite]) -> None:
         for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
@@ -122,7 +122,7 @@ def _never_looks_for_its_run_id() -> list[Patch]:
 
 
 def _unknown_is_a_conflict() -> list[Patch]:
-    """What was not answered is sent again."""
+    """A commit of unknown outcome is retried."""
     real = memory.MemoryAdapter.commit
 
     def commit(self: MemoryAdapter, *args: Any) -> Any:
@@ -170,7 +170,7 @@ def _no_row_count_check() -> list[Patch]:
 
 
 def _replaced_outputs_are_all_discarded() -> list[Patch]:
-    """After a commit, all that was written before the replay is taken for stale."""
+    """After a commit, every file written before the replay is taken for stale."""
 
     def discard_replaced(adapter: Any, committed: Iterable[Rewrite]) -> None:
         adapter.discard([rewrite.unmasked for rewrite in committed if rewrite.unmasked is not None])
@@ -178,7 +178,7 @@ def _replaced_outputs_are_all_discarded() -> list[Patch]:
     return [(engine_commit, "discard_replaced", discard_replaced)]
 
 
-# -- what an adapter and a runner know of rows --------------------------------------------------------------------
+# -- rows in an adapter and a runner -------------------------------------------------------------------------------
 
 
 def _off_by_one() -> list[Patch]:
@@ -236,7 +236,7 @@ def _forgets_gone_inputs() -> list[Patch]:
 
 
 def _second_replay_forgets_the_first() -> list[Patch]:
-    """Only rows that died since the last replay are looked for, and masked in what was written at first."""
+    """Only rows deleted since the last replay are searched, and masked in the original outputs."""
     real = MemoryDeletes.lost
 
     def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
@@ -258,7 +258,7 @@ def _keeps_an_input() -> list[Patch]:
 
 
 def _output_is_an_input() -> list[Patch]:
-    """A group of files that are good as they are is not written: its first input is handed on as an output."""
+    """A group of files that are already good is not written: its first input becomes an output."""
     real = MemoryAdapter.write
 
     def write(self: MemoryAdapter, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
@@ -277,7 +277,7 @@ def _output_is_an_input() -> list[Patch]:
     return [(MemoryAdapter, "write", write)]
 
 
-# -- deletes of ours ----------------------------------------------------------------------------------------------
+# -- our own deletes -----------------------------------------------------------------------------------------------
 
 
 def _delete_looks_at_old_files_only() -> list[Patch]:
@@ -294,7 +294,7 @@ def _delete_looks_at_old_files_and_counts_nothing() -> list[Patch]:
 
 
 def _delete_keeps_positions() -> list[Patch]:
-    """A file with other deletes now is taken for the same file."""
+    """A file whose deletes changed is taken for the same file."""
     real = RowDelete.bring_up
 
     def bring_up(
@@ -306,12 +306,12 @@ def _delete_keeps_positions() -> list[Patch]:
 
 
 def _delete_ignores_what_was_appended() -> list[Patch]:
-    """A format that asks for no isolation of a delete, whatever the table asks for."""
+    """A format that ignores the table's isolation level for deletes."""
     return [(MemoryDeletes, "require_none_came", lambda *_args: None)]
 
 
 def _delete_replaces_what_is_gone() -> list[Patch]:
-    """An overwrite that is not validated: copies are added, whatever became of their files."""
+    """An overwrite without validation: copies are added, whatever happened to their files."""
     return [(MemoryDeletes, "require_live", lambda *_args: None)]
 
 
@@ -319,7 +319,7 @@ def _delete_replaces_what_is_gone() -> list[Patch]:
 
 
 def _counts_by_text() -> list[Patch]:
-    """Addresses are compared as they are spelled, and a file that is not found has no row."""
+    """Addresses are compared as text, and a file without a match is taken for empty."""
 
     def physical_rows(table: MemoryTable, files: Sequence[DataFile]) -> list[int]:
         counted = scanned(table, [file.path for file in files])
@@ -332,7 +332,7 @@ def _counts_by_text() -> list[Patch]:
 
 
 def _reads_by_text() -> list[Patch]:
-    """What is read matches nothing, and nobody counted what was read."""
+    """The read matches no file, and the rows read are not counted."""
     real = MemoryAdapter.write
 
     def write(self: MemoryAdapter, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
@@ -346,7 +346,7 @@ def _reads_by_text() -> list[Patch]:
 
 
 def _traces_by_text() -> list[Patch]:
-    """Rows that died are looked up by a scan, which shows none of their files."""
+    """Deleted rows are looked up by a scan, which matches none of their files."""
     real = MemoryDeletes.traces
 
     def traces(self: MemoryDeletes, lost: Lost) -> Traces[Parts]:
@@ -356,7 +356,7 @@ def _traces_by_text() -> list[Patch]:
 
 
 def _plans_are_believed() -> list[Patch]:
-    """A rewrite without outputs is made of inputs that have no row, as far as the plan knows."""
+    """A rewrite without outputs consists of inputs that have no row according to the plan."""
     return [(MemoryAdapter, "none_lives", lambda *_args: True)]
 
 
@@ -370,7 +370,7 @@ def _no_outputs_need_no_proof() -> list[Patch]:
 
 
 def _vectors_are_not_counted() -> list[Patch]:
-    """A replay expects as many rows as it was shown."""
+    """A replay expects as many rows as it was given."""
     real = MemoryDeletes.lost
 
     def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
@@ -384,23 +384,23 @@ _FAULTS = ("recluster with faults, masks", "recluster with faults, files")
 _DELETE = ("delete, recluster and users, masks",)
 _BESIDE = ("delete beside another engine, files", "delete beside another engine, files by value")
 _UNCOUNTED = ("recluster, uncounted",)
-_PROOF_OF_NONE = "a rewrite without outputs has to be proven by its inputs: that proof is broken too"
+_PROOF_OF_NONE = "a rewrite without outputs must be proven by its inputs: that proof is broken too"
 _NO_PROOF_WHY = "the engine counts what was masked, and drops the group: that check is broken too"
 
 BUGS: tuple[Bug, ...] = (
     Bug(
         "files are known by their path alone", _key_by_path, _RECLUSTER,
-        "the format compares the deletes of each input once more when it commits",
+        "the format compares the deletes of each input again when it commits",
     ),
     Bug("files are removed after an unknown outcome", _cleanup_on_unknown, _FAULTS),
     Bug(
         "a retry is not rebased", _no_rebase_on_retry, ("three winners, masks",),
-        "the format refuses such a commit each time: it costs the work, and no row", missing="second replay",
+        "the format refuses such a commit each time: this costs work, and no row", missing="second replay",
     ),
     Bug("the log is not searched for the run id", _never_looks_for_its_run_id, _FAULTS),
     Bug("what was not answered is sent again", _unknown_is_a_conflict, _FAULTS),
     Bug("rows that died and were not found are forgotten", _commits_what_was_not_found, _RECLUSTER, _NO_PROOF_WHY),
-    Bug("a writer drops a row, and nobody counts", _no_row_count_check, _RECLUSTER),
+    Bug("a writer drops a row, and no check counts", _no_row_count_check, _RECLUSTER),
     Bug("all outputs of before a replay are stale", _replaced_outputs_are_all_discarded, _RECLUSTER),
     Bug("masks are off by one", _off_by_one, _RECLUSTER),
     Bug(
@@ -415,7 +415,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("a delete looks at the old files only", _delete_looks_at_old_files_only, _DELETE),
     Bug(
         "a delete looks at the old files only, and counts nothing", _delete_looks_at_old_files_and_counts_nothing,
-        _DELETE, "where rewrites alone came between, the engine counts the rows that it follows",
+        _DELETE, "if only rewrites were committed in between, the engine counts the rows that it finds again",
     ),
     Bug("a delete keeps the positions of a changed file", _delete_keeps_positions, _DELETE),
     Bug("a delete ignores what was appended", _delete_ignores_what_was_appended, _DELETE),
@@ -431,7 +431,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a replay expects as many rows as a scan shows",
         lambda: [*_traces_by_text(), *_vectors_are_not_counted()], _UNCOUNTED,
-        "the cardinality of the vectors says how many rows there are to find: it is not looked at",
+        "the cardinality of the vectors gives the number of rows to find: it is ignored",
     ),
 )  # fmt: skip
 
@@ -440,4 +440,4 @@ DEFECTS: Mapping[str, tuple[Callable[[], Sequence[Patch]], tuple[str, ...]]] = {
     "rows are read by text": (_reads_by_text, _UNCOUNTED),
     "rows that died are looked up by text": (_traces_by_text, _UNCOUNTED),
 }
-"""Defects of an adapter that cost work and no row: what guards against each is in its place; and where to search."""
+"""Adapter defects that cost work and no row: the guard against each is in force; and the scopes to search."""

@@ -1,4 +1,4 @@
-"""The scopes that are searched: programs of the engine, tables, and what may happen to them."""
+"""The scopes of the search: programs of the engine, tables, and the events that may occur."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ TABLES = {
     "files by value": Settings(row_deletes=False, row_ids=False),
 }
 UNCOUNTED = {"uncounted": Settings(measured=False, location="lake/a%20b", finds_rows=False)}
-"""The log records no number of rows, and a scan spells the folder as ``a%2520b``."""
+"""The log records no row counts, and a scan spells the folder as ``a%2520b``."""
 
 
 def rewrite(policy: Policy = FULL, *, final: bool = False, watchful: bool = False, **options: Any) -> Run:
-    """A call of ``maintain``; options in Python's spelling. ``watchful``: it looks for conflicts whenever it may."""
+    """A call of ``maintain``; options as in Python. ``watchful``: it checks for conflicts as often as it may."""
     resolved = resolve({**SMALL, **options})
     request = Request("recluster", (policy,), resolved, final=final)
 
@@ -69,7 +69,7 @@ def delete(where: str = "k = 1", **options: Any) -> Run:
 
 
 def scopes(depth: int = 0) -> list[Scope]:
-    """All scopes; each further ``depth`` lets users act once more."""
+    """All scopes; each further ``depth`` adds one user action."""
     found: list[Scope] = []
     for name, settings in TABLES.items():
         found += [

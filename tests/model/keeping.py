@@ -1,8 +1,8 @@
-"""What a vacuum must leave alone, told from what happened and not by the code under test; and what goes.
+"""What a vacuum must keep and what it must delete, derived from the events and not from the code under test.
 
-jumped    0        30        60        90        time passes in jumps of hours; commits take none of it
+jumped    0        30        60        90        time passes in jumps of hours; a commit takes none
 version   3 ──────►4 ──────────────────►5
-at 90, with a grace of 48 h, a reader may still have 4: it was the newest until now
+at 90, with a grace of 48 h, a reader may still use 4: it was the newest until now
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from tests.model.world import State, World
 
 START_MS = 1_000_000
-"""The time when programs begin: all commits of a history are made before the next jump."""
+"""The start time of programs: all commits of a history are made before the next jump."""
 _HURRIED = ("write", "mask", "commit", "delete", "tidy")
 _LATER_MS = 2_000 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is asked of all vacuums of a scope; hours. ``orphans``: writers do not register, so the last one lists.
+    """The retention of all vacuums of a scope, in hours.
 
-    ``trash``: files may be on their way into the trash, which no commit can see.
+    ``orphans``: writers do not register, so the last vacuum lists. ``trash``: files may be moving into the trash, which
+    no commit can see.
     """
 
     age: int = 24
@@ -49,7 +50,7 @@ class Keep:
 
     @property
     def options(self) -> Options:
-        """The options of programs, in their own spelling."""
+        """The options as programs set them."""
         return resolve(
             {
                 "retention-hours": self.age,
@@ -65,7 +66,7 @@ class Keep:
 
 
 def held(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> dict[int, str]:
-    """Versions that must read as ever, each with why."""
+    """Versions that must read as before, each with the reason."""
     found = dict.fromkeys(range(max(0, node.number + 1 - keep.last), node.number + 1), "is one of the last")
     for version, after in zip(node.chain, node.chain[1:], strict=False):
         if jumped_at(after) > jumped - keep.age * HOUR_MS:
@@ -80,7 +81,7 @@ def held(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> dic
 
 
 def check(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> None:
-    """All that is held is there. Raises Violation."""
+    """Every held version has its files. Raises Violation."""
     key = (node, shelf, jumped)
     if key in world.checked:
         return
@@ -101,7 +102,7 @@ def check(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int) -> No
 
 
 def relied_on(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int, number: int) -> bool:
-    """May a user name or restore this version? On a log that nobody can lock, only one that is held anyway."""
+    """Whether a user may tag or restore this version: on a log without a lock, only one that is held anyway."""
     files = (world.registry.numbers[id(e.file)] for e in node.chain[number].files.values())
     if number in shelf.expired or any(each in shelf.gone for each in files):
         return False
@@ -110,7 +111,7 @@ def relied_on(world: World, keep: Keep, node: Node, shelf: Shelf, jumped: int, n
 
 
 def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
-    """Files that nobody names were deleted: whose were they? Raises Violation where he is at work."""
+    """Unreferenced files were deleted. Raises Violation if the writer of one is still running."""
     keep = world.scope.keep
     if keep is None or not by.asks.startswith("storage."):
         return
@@ -122,17 +123,17 @@ def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
             world.counts["leftovers deleted"] += 1
         elif name.startswith("w"):
             if state.jumped - world.registry.born[number] < keep.grace * HOUR_MS:
-                raise Violation(f"{path} is being written, and is gone")
+                raise Violation(f"{path} is being written, and was deleted")
         elif any(_at_work(each, name, keep, state.jumped) for each in _intents(state.shelf)):
-            raise Violation(f"{path} was written by {name}, which is at work, and is gone")
+            raise Violation(f"{path} was written by {name}, which is still running, and was deleted")
 
 
 def overtaken(world: World, trace: Trace, state: State) -> bool:
-    """Did so much time pass since the last answer that this step is taken for one that never comes?
+    """Whether so much time passed since the last answer that the step counts as one that never happens.
 
-    A call that is on its way for longer than the grace, or than the timeout where it rests on a look at who is
-    registered; a version that is registered long after it was read; a writer who commits what has been taken for an
-    orphan: no vacuum can wait for these.
+    No vacuum can wait for these: a call that takes longer than the grace, or than the timeout if it relies on a check
+    of the registered runs; a version that is registered long after it was read; a writer that commits a file already
+    taken for an orphan.
     """
     keep, question = world.scope.keep, trace.next
     assert keep is not None
@@ -161,7 +162,7 @@ def _outlived(world: World, keep: Keep, path: str, state: State, trace: Trace) -
 
 
 def _has_looked(trace: Trace) -> bool:
-    """Has it listed files, and read the log after that? What is committed later it cannot know."""
+    """Whether it listed files and then read the log: it cannot know later commits."""
     at: Trace | None = trace.parent
     read = False
     while at is not None:
@@ -173,7 +174,7 @@ def _has_looked(trace: Trace) -> bool:
 
 
 def settle(world: World, state: State) -> None:
-    """Everybody is gone for good: the next vacuum leaves nothing behind, and one more finds nothing to do."""
+    """No program remains: the next vacuum leaves no garbage, and another one finds nothing to do."""
     keep = world.scope.keep
     key = (state.node, state.extra, state.shelf, state.jumped)
     if keep is None or key in world.settled:
@@ -193,12 +194,12 @@ def settle(world: World, state: State) -> None:
     assert plan is not None
     stays = {n for n in range(state.node.number + 1) if n in kept or _after(kept, n, world)}
     if set(plan.kept) != {n for n in stays if n not in state.shelf.expired}:
-        raise Violation(f"versions {sorted(plan.kept)} are kept, {sorted(stays)} were to be")
+        raise Violation(f"versions {sorted(plan.kept)} are kept, expected {sorted(stays)}")
     named = {path for number in stays for path in state.node.chain[number].files}
     if left := sorted(set(table.disk) - named):
-        raise Violation(f"{left} are left behind by the next vacuum")
+        raise Violation(f"{left} remain after the next vacuum")
     if notes := sorted(name for name in table.notes if name.startswith("intents/") or "/list-" in name):
-        raise Violation(f"notes {notes} are left behind by the next vacuum")
+        raise Violation(f"notes {notes} remain after the next vacuum")
     again = _settling(world, keep, jumped)
     if again.deleted_files_count or again.expired_snapshots_count * (not world.scope.settings.linear):
         raise Violation(f"a second vacuum deleted {again.deleted_files_count} files")

@@ -1,7 +1,7 @@
-"""What users may expect to read: a plain multiset of rows that knows nothing of files, blocks or deletes.
+"""What users may expect to read: a plain multiset of rows, without files, blocks or deletes.
 
-A row is ``(id, k, v, p, more …)``: values by the place of their column, so that a rename changes names only. Where
-the table tells rows by their values alone, all ids are 0: equal rows are interchangeable.
+A row is ``(id, k, v, p, more …)``: values by column position, so that a rename changes names only. If the table
+identifies rows by their values alone, all ids are 0: equal rows are interchangeable.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Read = tuple[tuple[Any, ...], ...]
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Rows, sorted, and the names of the columns in order."""
+    """Sorted rows, and the column names in order."""
 
     rows: tuple[Values, ...]
     columns: tuple[str, ...]
@@ -32,10 +32,10 @@ class Model:
         return replace(self, rows=tuple(row for row in self.rows if not gone(row)))
 
     def less(self, rows: Iterable[Values]) -> Model:
-        """Without these rows, each once; a row that is not there can not be deleted."""
+        """Without these rows, each once; a row that is not live cannot be deleted."""
         left, gone = Counter(self.rows), Counter(rows)
         if gone - left:
-            raise Violation(f"rows are deleted that live no more: {list((gone - left).elements())}")
+            raise Violation(f"rows are deleted that are not live: {list((gone - left).elements())}")
         return self.of((left - gone).elements())
 
     def plus(self, rows: Iterable[Values]) -> Model:
@@ -46,13 +46,13 @@ class Model:
 
     @property
     def reads(self) -> Read:
-        """As a reader gets it: the names of the columns, then the rows."""
+        """What a reader returns: the column names, then the rows."""
         width = len(self.columns) + 1
         return (self.columns, *sorted((row + (None,) * (width - len(row)) for row in self.rows), key=repr))
 
 
 def read(version: Version, *, row_ids: bool) -> Read:
-    """The rows of a version as a reader gets them, sorted as the model's; its files are looked at one by one."""
+    """The rows of a version as a reader returns them, sorted like the model's; its files are read one by one."""
     columns = version.schema.columns
     found = []
     for entry in version.files.values():

@@ -1,11 +1,11 @@
-"""Several tables in one folder: what each of them, and each stranger's file, has to keep whatever the others do.
+"""Several tables in one folder: none loses a file to another, and no foreign file is deleted.
 
     place   data/f1  data/<run of A>/f2  data/f3  notes.txt  _lakekeeper/…
-    A       named ─────────────┘                                   notes: one set, whoever writes them
-    B       named after A was dropped: the same folder, another uuid
+    A       named ─────────────┘                                   one set of notes, shared by all
+    B       created after A was dropped: the same folder, another uuid
 
-Tables are dropped and made again, come back from the catalog's trash, and change names; runs die; strangers leave
-files and forge notes. Every version within the retention reads as it did, of dropped tables too.
+Tables are dropped, created again, registered again from the catalog's trash, and renamed; runs die; strangers leave
+files and forge notes. Every version within the retention reads as before, also of dropped tables.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ STRANGE = ("notes.txt", "docs/readme.md", "export.csv")
 
 
 class Killed(BaseException):
-    """The process is gone: nobody tidies up."""
+    """The process is killed: no cleanup runs."""
 
 
 class PlacedTable(MemoryTable):
-    """A table in a folder that is not its own alone; of a dropped one every version stays that was to stay then."""
+    """A table in a folder that it shares; a dropped table keeps every version that was within the retention."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
         super().__init__(_ROOT, {"k": "int", "day": "int"}, partition_by=["day"], settings=settings)
@@ -62,7 +62,7 @@ class PlacedTable(MemoryTable):
 
     @property
     def now_ms(self) -> int:
-        """The place's."""
+        """The time of the place."""
         return self.place.now_ms
 
     def _now(self, _version: Any) -> int:
@@ -71,7 +71,7 @@ class PlacedTable(MemoryTable):
 
 
 class Place:
-    """A folder, the tables that a catalog knows in it, and those that it dropped without their files."""
+    """A folder, its tables in a catalog, and its tables that were dropped without their files."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -94,19 +94,19 @@ class Place:
         self.append(len(self.tables) - 1)
 
     def drop(self, at: int) -> None:
-        """The catalog forgets it; its files stay, to be registered again."""
+        """The catalog drops it; its files remain, to be registered again."""
         table = self.tables.pop(at)
         table.dropped_ms = self.now_ms
         self.dropped.append(table)
 
     def register(self, at: int) -> None:
-        """A dropped table comes back."""
+        """Register a dropped table again."""
         table = self.dropped.pop(at)
         table.dropped_ms = None
         self.tables.append(table)
 
     def swap_names(self) -> None:
-        """Blue and green: each gets the other's name, nothing on disk moves."""
+        """A blue/green swap: the tables exchange names, and no file moves."""
         self.tables.reverse()
 
     def append(self, at: int) -> None:
@@ -116,19 +116,19 @@ class Place:
         table.append([{"k": first + n, "day": n % 2} for n in range(6)])
 
     def overwrite(self, at: int) -> None:
-        """All rows go, others come."""
+        """Replace all rows."""
         self.tables[at].overwrite([{"k": -self.numbers["row"], "day": 0}])
 
     # -- what strangers do ----------------------------------------------------------------------------------------
 
     def leave(self, name: str) -> None:
-        """A file that no writer of the format makes."""
+        """A file that no writer of the format would write."""
         known = next(iter(self.disk.values()))
         self.disk[name] = replace(known, path=name)
         self.made_at[name] = self.now_ms - 10_000 * HOUR_MS
 
     def forge(self, kind: str, table: int, pick: int) -> None:
-        """A note that nobody's run wrote, about any file and any table."""
+        """A note that no run wrote, about any file and any table."""
         uuids = [t.uuid for t in (*self.tables, *self.dropped)]
         uuid = uuids[table % len(uuids)]
         run = self.runs[pick % len(self.runs)] if self.runs else "0123456789abcdef-1"
@@ -151,7 +151,7 @@ class Place:
     # -- what the engine does -------------------------------------------------------------------------------------
 
     def run(self, at: int, verb: str, dies: str) -> None:
-        """A call on a table, whose process dies at the phase ``dies``, if it comes to that."""
+        """A call on a table, whose process dies at the phase ``dies`` if it reaches that phase."""
         adapter, runner, clock = MemoryAdapter(self.tables[at]), MemoryRunner(), self._clock()
         options = resolve(_OPTIONS)
 
@@ -182,7 +182,7 @@ class Place:
         self.runs += [v.run_id for v in table.versions if v.run_id and v.run_id not in self.runs]
 
     def vacuum(self, at: int, *, orphans: bool) -> VacuumReport | None:
-        """With default retention; None where it was refused."""
+        """Vacuum with the default retention; None if it was refused."""
         request = VacuumRequest(resolve(_OPTIONS), orphans=orphans)
         try:
             return vacuum(MemoryAdapter(self.tables[at]), request, clock=self._clock())
@@ -190,7 +190,7 @@ class Place:
             return None
 
     def _clock(self) -> Clock:
-        """A clock that moves on while a call waits; the call's id is its number."""
+        """A clock that advances while a call waits; the call's id is its number."""
         Names.current = f"{next(self.calls):016x}"
         return Clock(now_ms=lambda: self.now_ms, wait=self._wait)
 
@@ -200,13 +200,13 @@ class Place:
     # -- what must hold -------------------------------------------------------------------------------------------
 
     def meet(self) -> None:
-        """Each table of the catalog sees the others, and what dropped ones left, as the formats' metadata shows it."""
+        """Each table of the catalog sees the others and the remains of dropped ones, as in the formats' metadata."""
         for table in self.tables:
             others = (*self.tables, *self.dropped)
             table.strangers = tuple(other.uuid for other in others if other is not table)
 
     def check(self, strange: Sequence[str]) -> None:
-        """Raises Violation. Files do not change: a version reads as it did while its files are there."""
+        """Raises Violation. Files do not change: a version reads as before while its files exist."""
         for table in (*self.tables, *self.dropped):
             ends = [v.at_ms for v in table.versions[1:]] + [self.now_ms]
             for version, until in zip(table.versions, ends, strict=True):
@@ -217,7 +217,7 @@ class Place:
                     path for path, entry in version.files.items() if self.disk.get(path) is not entry.file
                 ]
                 if gone:
-                    raise Violation(f"table {table.uuid}: {gone[0]} of version {version.number} is gone")
+                    raise Violation(f"table {table.uuid}: {gone[0]} of version {version.number} was deleted")
         lost = [name for name in strange if name not in self.disk]
         if lost:
-            raise Violation(f"{lost[0]}, which no writer of the format made, is gone")
+            raise Violation(f"{lost[0]}, which no writer of the format wrote, was deleted")

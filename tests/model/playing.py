@@ -1,4 +1,4 @@
-"""How histories of many steps are drawn and played: the same ones in every run, or a share by the day."""
+"""How histories of many steps are generated and run: the same ones in every run, or a daily share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.sampling import ALL, chosen_day
 
 
 def one_of_each(*choices: Sequence[Any]) -> st.SearchStrategy[Any]:
-    """One of all combinations: one draw, where several would cost more than the step itself."""
+    """Draw one combination: a single draw, as several would cost more than the step itself."""
     return st.sampled_from(list(itertools.product(*choices)))
 
 
 def play(machine: type[RuleBasedStateMachine], examples: int, steps: int, *, shrink: bool) -> None:
-    """So many histories of so many steps; raises the first Violation, of the smallest history if ``shrink``."""
+    """Run this many histories of this many steps; raises the first Violation, of the smallest history if ``shrink``."""
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -31,14 +31,14 @@ def play(machine: type[RuleBasedStateMachine], examples: int, steps: int, *, shr
             database=None,
             phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
             report_multiple_bugs=False,
-            # Long histories are large and slow by design, and rules often find nothing to do.
+            # Long histories are large and slow by design, and rules often have nothing to do.
             suppress_health_check=list(HealthCheck),
         ),
     )
 
 
 def play_daily(machine: type[RuleBasedStateMachine], examples: int, steps: int, share: int = 10) -> bool:
-    """So many histories, or one in ``share`` of as many, other ones each day; whether it was all of them."""
+    """Run this many histories, or one ``share``-th of them, different each day; return whether all of them ran."""
     day = chosen_day()
     if day == ALL or share == 1:
         play(machine, examples, steps, shrink=True)

@@ -1,7 +1,7 @@
-"""What a program sees beside the table's log: notes and files. Each call is a question, but for what others cannot see.
+"""What a program accesses besides the log: notes and files. A call is a question unless its effect is private.
 
-Notes are read as they were when the last question was answered: a reader of notes is never the one who acts. That way
-64 looks for an intent are no 64 steps, and a history is the same one for two programs that read the same.
+Notes are read as of the last answered question: a reader of notes never acts at the same time. That way a scan of 64
+slots for an intent is not 64 steps, and a history is the same for two programs that read the same.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tests.model.program import Scripted
 
 UUID = str(uuid5(NAMESPACE_URL, "db.t"))
-"""The table's."""
+"""The table's id."""
 
 
 class PrivateNotes:
-    """What one program keeps beside its table, where nobody else looks."""
+    """Notes of one program that no other program reads."""
 
     readers = 1
 
@@ -53,7 +53,7 @@ class PrivateNotes:
 
 
 class SharedNotes:
-    """Notes that all programs see: each write is a step, a read belongs to the step before it."""
+    """Notes that all programs share: each write is a step, a read belongs to the step before it."""
 
     readers = 1
 
@@ -109,7 +109,7 @@ class ScriptedStorage:
         hints: Collection[str] = (),
         backlog: Backlog = NO_BACKLOG,
     ) -> Garbage:
-        assert backlog == NO_BACKLOG, "the memory adapter's log forgets nothing"
+        assert backlog == NO_BACKLOG, "the memory adapter's log never loses a commit"
         return self._ask("storage.garbage", versions, kept, frozenset(hints))
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
@@ -162,7 +162,7 @@ class ScriptedDeletes:
         return self._ask("find", snapshot, where, None if paths is None else tuple(paths))
 
     def release(self, found: Parts) -> None:
-        """A program holds nothing that another could see."""
+        """A program holds no resource that another could see."""
 
     def prepare(
         self, hits: Held[Parts] | None, whole: Collection[str], snapshot: Snapshot, run_id: str

@@ -1,8 +1,8 @@
-"""The engine as a deterministic program: what it asks of the adapter next depends on the answers so far alone.
+"""The engine as a deterministic program: its next call of the adapter depends only on the answers so far.
 
-A :class:`Trace` is one history of answers. To find the next question of a history the engine is run from its start
-with these answers given again, and stopped where they end. Each history is run once: equal answers lead to the same
-trace, whatever else happened to the table.
+A :class:`Trace` is one history of answers. To find the next question of a history, the engine runs from its start with
+these answers and is stopped where they end. Each history runs once: equal answers lead to the same trace, whatever
+else happened to the table.
 
     trace () ─ snapshot? ─► (S3) ─ phase planned ─► … ─ commit? ─┬─► (version 4) ─► done: report
                                                                  └─► (Conflict) ─► …
@@ -42,8 +42,8 @@ from lakekeeper.testing.memory import Parts
 from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, SharedNotes
 
 _MOST_QUESTIONS = 400
-_MOMENT = 5_000  # ms, when programs begin: version 4 is as old as that, later ones come from the future
-_SLOTS = 4  # of intents and of the trash: looking at 64 of them each time would be most of the work
+_MOMENT = 5_000  # ms, when programs begin: the time of version 4; later versions are in the future
+_SLOTS = 4  # of intents and of the trash: scanning 64 each time would dominate the search
 
 
 _PARTS = tuple(get_type_hints(Options).keys() - {"origins", "ignored"})
@@ -51,16 +51,16 @@ _DIRTY = ("error after", "stop before", "stop after", "down", "down after")
 
 
 class Pause(BaseException):
-    """The answers are used up: the engine is left where it is."""
+    """The answers are used up: the engine stops here."""
 
 
 class Stop(BaseException):
-    """An interruption from outside (Ctrl-C, a cancelled job) that the engine may clean up after."""
+    """An interruption from outside (Ctrl-C, a cancelled job) after which the engine may clean up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call of the adapter, or ``phase``: a word to the observer."""
+    """A call of the adapter, or ``phase``: a notification of the observer."""
 
     method: str
     args: tuple[Any, ...]
@@ -68,7 +68,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call returned, or raised; and, in a shared world, the notes and the time just after it."""
+    """What a call returned or raised; and, in a shared world, the notes and the time right after it."""
 
     value: Any = None
     error: BaseException | None = None
@@ -78,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a program ended: what it returned, or raised."""
+    """How a program ended: its return value or its error."""
 
     value: Any = None
     error: BaseException | None = None
@@ -92,10 +92,9 @@ Run = Callable[["Scripted", Observer, Clock], Any]
 class Trace:
     """One history of answers to a program of one name.
 
-    ``clean``: its own files may not be left behind at its end; ``replays``, ``conflicts``: so far. ``ahead`` is what
-    it asks after a word to the observer that nothing goes wrong with, as far as that is known already. ``shared``:
-    notes and time are the world's, and words to the observer are no steps; ``reads`` are the notes that were read
-    since the last answer.
+    ``clean``: it must leave no files of its own; ``replays``, ``conflicts``: so far. ``ahead``: its next questions
+    after an observer notification without a fault, as far as they are known. ``shared``: notes and time are the
+    world's, and observer notifications are not steps; ``reads``: the notes read since the last answer.
     """
 
     name: str
@@ -155,7 +154,7 @@ class Trace:
         return found[::-1]
 
     def last_run_id(self) -> str:
-        """Of the last commit that was tried."""
+        """The run id of the last attempted commit."""
         at: Trace | None = self
         while at is not None:
             if isinstance(at.next, Question) and at.next.method in ("commit", "delete"):
@@ -165,7 +164,7 @@ class Trace:
 
     @property
     def asks(self) -> str:
-        """The method that is called next; nothing at the end."""
+        """The method called next; empty at the end."""
         return self.next.method if isinstance(self.next, Question) else ""
 
     @property
@@ -175,7 +174,7 @@ class Trace:
 
 
 class Scripted:
-    """An adapter that gives the answers of a history, then stops the engine at its next question."""
+    """An adapter that replays the answers of a history, then stops the engine at its next question."""
 
     def __init__(self, trace: Trace) -> None:
         self.capabilities = trace.capabilities
@@ -191,7 +190,7 @@ class Scripted:
         self._next = 0
 
     def noted(self, name: str) -> str | None:
-        """A note, as it was when the last question was answered; who has asked nothing yet looks around first."""
+        """A note as of the last answered question; a program without a question so far calls ``look`` first."""
         if self.question is not None:
             return None
         if self._next == 0:
@@ -211,7 +210,7 @@ class Scripted:
         if self.question is None:
             self.question = Question(method, args)
         elif "discard" in method or method.startswith("notes."):
-            return None  # cleaning up on the way out, after we stopped the engine: it never happened
+            return None  # cleanup after we stopped the engine: it never happens
         raise Pause
 
     def observe(self, phase: str, info: Mapping[str, Any]) -> None:
@@ -256,7 +255,7 @@ class Scripted:
         return self.ask("snapshot", columns, where)
 
     def refresh(self, *_: object) -> Snapshot | None:
-        """A program reads the whole table each time: what is read is then one step that others can precede."""
+        """A program reads the whole table each time: the read is then one step that others can precede."""
         return None
 
     def version(self) -> Snapshot:
@@ -266,7 +265,7 @@ class Scripted:
         """Commits are atomic."""
 
     def release(self, _: object) -> None:
-        """A program holds nothing that another could see."""
+        """A program holds no resource that another could see."""
 
     def read(self, task: MergeTask) -> Parts:
         return self.ask("read", task)
@@ -286,7 +285,7 @@ class Scripted:
 
 @dataclass(slots=True)
 class _Passing:
-    """Time of a program: a millisecond passes with each look at the clock, and all of a wait at once."""
+    """Time of a program: each read of the clock takes a millisecond, and a wait passes at once."""
 
     ms: int
 
@@ -299,12 +298,12 @@ class _Passing:
 
 
 def _run(trace: Trace) -> list[Question | Done]:
-    """What the engine asks after the answers of ``trace``: words to the observer, then a question or its end."""
+    """What the engine asks after the answers of ``trace``: observer notifications, then a question or its end."""
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace)
     passing = _Passing(_MOMENT)
-    # In a shared world time is the world's.
+    # In a shared world, time is the world's.
     wait = (lambda _seconds: None) if trace.shared else passing.wait
     clock = Clock(now_ms=lambda: adapter.seen.now + passing.tick(), wait=wait)
     Names.current = trace.name
@@ -323,7 +322,7 @@ def _run(trace: Trace) -> list[Question | Done]:
 
 
 class Names:
-    """Stands for the module ``uuid`` in the engine: ids are the names of the programs."""
+    """Replaces the module ``uuid`` in the engine: ids are the names of the programs."""
 
     current = ""
 
@@ -336,7 +335,7 @@ class Names:
 
 
 class _Inline(Future):
-    """A future that does its work when it is waited for, in the caller's thread."""
+    """A future that runs its work when it is waited for, in the caller's thread."""
 
     def __init__(self, work: Callable[[], Any], number: int) -> None:
         super().__init__()
@@ -353,7 +352,7 @@ class _Inline(Future):
 
 
 class _InlinePool:
-    """Stands for a pool of one thread; what it does happens in one order only."""
+    """Replaces a pool of one thread; its work runs in one order only."""
 
     def __init__(self, **_options: Any) -> None:
         self._count = 0
@@ -363,11 +362,11 @@ class _InlinePool:
         return _Inline(lambda: call(*args), self._count)
 
     def shutdown(self, *, wait: bool) -> None:
-        """Nothing runs on."""
+        """No thread remains."""
 
 
 class _Pool:
-    """Stands for a pool whose work is waited for one by one."""
+    """Replaces a pool; its work is waited for one by one."""
 
     def __init__(self, *_args: Any, **_options: Any) -> None:
         """Threads make no difference here."""
@@ -376,7 +375,7 @@ class _Pool:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Nothing runs on."""
+        """No thread remains."""
 
     def submit(self, call: Callable[..., Any], *args: Any) -> _Awaited:
         return _Awaited(lambda: call(*args))
@@ -387,7 +386,7 @@ class _Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """Work that is done when it is waited for."""
+    """Work that runs when it is waited for."""
 
     result: Callable[[], Any]
 
@@ -400,12 +399,12 @@ def _wait_inline(futures: Iterable[_Inline], **_options: Any) -> tuple[set[_Inli
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """The engine without threads and random ids; the planner, which is pure, remembers what it said."""
+    """The engine without threads and random ids; the planner, which is pure, caches its results."""
     plans: dict[Any, Any] = {}
     make_plan, mean_depth, explained = planner.make_plan, clustering_info.mean_depth, prediction.explained
 
     def remembered(snapshot: Snapshot, policies: Any, options: Any, env: Any) -> Any:
-        # Of a call's options only the budget changes: what is left of it.
+        # Of a call's options only the budget changes: the remainder of it.
         rest = tuple(id(getattr(options, part)) for part in _PARTS if part != "budget")
         key = (id(snapshot), tuple(p.name for p in policies), rest, options.budget, env)
         if key not in plans:
@@ -434,8 +433,8 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_sweep, "uuid", Names),
         patch.object(engine_removal, "ThreadPoolExecutor", _Pool),
         patch.object(engine_intents, "SLOTS", _SLOTS),
-        # What a run has left whose slot was given up is an orphan, and no promise of a vacuum's: so few slots would be
-        # given up in every history.
+        # Files of a run whose slot was given up are orphans, which no vacuum promises to delete: with so few slots,
+        # every history would give some up.
         patch.object(engine_intents, "given_up_slot", lambda *_args: None),
         patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
@@ -443,8 +442,8 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_planning, "explained", predicted),
         patch.object(engine_maintain, "mean_depth", depth),
         patch.object(planner, "mean_depth", depth),
-        patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for people
-        # pytest keeps the text of each lost race: hundreds of thousands
+        patch.object(planner, "deepest_stretch", lambda _snapshot: ""),  # a drawing for humans
+        # pytest keeps the message of each lost race: hundreds of thousands
         patch.object(logging.getLogger("lakekeeper.events"), "disabled", new=True),
     ):
         yield

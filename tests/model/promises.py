@@ -1,4 +1,4 @@
-"""What has to hold when a program has ended: no files of its own are left, and it tells the truth."""
+"""What must hold when a program ends: it leaves no files of its own, and its report is true."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 _FULL = ("are registered on it", "the trash holds", "could not be moved back")
-"""Why somebody may be refused where nothing is wrong: slots are few, and what is in the trash may be in part only."""
+"""Why a program may be refused although nothing is wrong: slots are few, and a trash entry may be incomplete."""
 
 
 def ended(world: World, trace: Trace, node: Node, extra: Extra) -> None:
-    """Check a program at its end, and count how it ended."""
+    """Check a program at its end, and count its outcome."""
     done = trace.next
     assert isinstance(done, Done)
     ours = [version for version in node.chain if version.run_id.startswith(f"{trace.name}-")]
@@ -47,7 +47,7 @@ def _leftovers(world: World, trace: Trace, extra: Extra) -> None:
 
 
 def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]) -> None:
-    """An error is one of those that were promised, has a cause, and nothing landed unless it says so."""
+    """An error is one of the documented ones and has a cause, and nothing landed unless it says so."""
     said, keep = str(error), world.scope.keep
     down = keep is not None and any(fault.startswith("down") for fault in trace.faults)
     expected: dict[type[BaseException], bool] = {
@@ -55,7 +55,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
         Rejected: "rejected" in trace.faults or "took longer than" in said,
         Unknown: any(fault.startswith("unknown") for fault in trace.faults),
         Stop: any(fault.startswith("stop") for fault in trace.faults),
-        # A delete that can not read its table says so; a rewrite loses that group only.
+        # A delete that cannot read its table reports it; a rewrite loses only that group.
         OSError: _asked_last(trace) in ("find", "prepare"),
         AdapterError: down
         or "empty" in trace.faults
@@ -72,7 +72,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
 
 
 def _asked_last(trace: Trace) -> str:
-    """The last question before the end, but for cleaning up after it."""
+    """The last question before the end, except the cleanup after it."""
     at = trace.parent
     while at is not None and at.asks == "deletes.discard":
         at = at.parent
@@ -83,19 +83,19 @@ def _merge_report(report: MergeReport, ours: list[Version], node: Node) -> None:
     told = (report.commits, report.run_ids)
     seen = (len(ours), tuple(version.run_id for version in ours))
     if told != seen:
-        raise Violation(f"the report tells of {told}, the log of {seen}")
+        raise Violation(f"the report has {told}, the log {seen}")
     if ours and report.version_after != ours[-1].number:
         raise Violation(f"the report says version {report.version_after}, the log {ours[-1].number}")
     planned = report.plan.tasks if report.plan else ()
     if report.rounds == 1 and sorted(g.id for g in report.groups) != sorted(t.id for t in planned):
-        raise Violation(f"groups {report.groups} do not tell of each task once")
+        raise Violation(f"groups {report.groups} do not list each task once")
     came = went = 0
     for version in ours:
         before = node.chain[version.number - 1]
         came += len(version.files.keys() - before.files.keys())
         went += len(before.files.keys() - version.files.keys())
     if report.added_data_files_count != came or report.rewritten_data_files_count < went:
-        raise Violation(f"{went} files went and {came} came, the report tells another story: {report}")
+        raise Violation(f"{went} files were removed and {came} added, but the report differs: {report}")
     _replayed(report, ours, node)
 
 
@@ -118,7 +118,7 @@ def _replayed(report: MergeReport, ours: list[Version], node: Node) -> None:
 
 def _delete_report(report: DeleteReport, ours: list[Version], node: Node) -> None:
     if bool(ours) != bool(report.run_id) or len(ours) > 1:
-        raise Violation(f"the delete tells of run {report.run_id!r}, the log of {len(ours)}")
+        raise Violation(f"the delete reports run {report.run_id!r}, the log has {len(ours)}")
     gone = 0
     if ours:
         number = ours[0].number
@@ -130,7 +130,7 @@ def _delete_report(report: DeleteReport, ours: list[Version], node: Node) -> Non
 
 
 def _vacuum_report(world: World, report: VacuumReport, trace: Trace) -> None:
-    """It tells of what its deletes brought, and goes no further than the brake lets it."""
+    """It reports what its deletes did, and stays within the deletion limit."""
     keep = world.scope.keep
     assert keep is not None
     gone, at = 0, trace
@@ -146,7 +146,7 @@ def _vacuum_report(world: World, report: VacuumReport, trace: Trace) -> None:
         unexplained = sum(file.bytes for file in plan.files if file.path not in ever)
         if unexplained > keep.share * (unexplained + (plan.live_bytes or 0)):
             raise Violation(
-                f"{unexplained} bytes that no version ever named were deleted beside {plan.live_bytes}, and the brake "
+                f"{unexplained} bytes that no version ever referenced were deleted beside {plan.live_bytes}, the limit "
                 f"is {keep.share}"
             )
     world.counts["vacuum deleted"] += gone > 0
@@ -155,7 +155,7 @@ def _vacuum_report(world: World, report: VacuumReport, trace: Trace) -> None:
 
 
 def _count(world: World, trace: Trace, done: Done) -> None:
-    """What happened in the course of this program."""
+    """Count the events of this program."""
     counts = world.counts
     name = type(done.error).__name__ if done.error else "report"
     counts[f"ended: {name}"] += 1
@@ -166,7 +166,7 @@ def _count(world: World, trace: Trace, done: Done) -> None:
     unknown = any(fault.startswith("unknown") for fault in trace.faults)
     counts["unknown, settled"] += unknown and done.error is None
     counts["conflict with itself, settled"] += "conflict with itself" in trace.faults and done.error is None
-    counts["unknown, told"] += isinstance(done.error, Unknown)
+    counts["unknown, reported"] += isinstance(done.error, Unknown)
     if isinstance(done.value, MergeReport):
         report = done.value
         counts["retry"] += report.commits > 0 and trace.conflicts > 0

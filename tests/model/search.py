@@ -2,7 +2,7 @@
 
     python -m tests.model.search --states 1000000
 
-searches all scopes, deeper and deeper, until so many distinct states were seen in one round.
+searches all scopes, deeper and deeper, until one round has seen that many distinct states.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ History = tuple[Any, ...]
 
 @dataclass
 class Found:
-    """What a search saw: distinct states, moves, what happened how often, and the first broken promise."""
+    """What a search saw: distinct states, moves, counts of events, and the first broken guarantee."""
 
     scope: str
     states: int = 0
@@ -51,11 +51,11 @@ class Found:
 
 
 def search(scope: Scope) -> Found:
-    """All states of a scope; ends at the first broken promise. Seconds are of this process's CPU time."""
+    """Search all states of a scope; stop at the first broken guarantee. Seconds are this process's CPU time."""
     started = time.process_time()
     found = Found(scope.name)
     collects = gc.isenabled()
-    gc.disable()  # millions of small values that all stay alive: looking for garbage among them is most of the work
+    gc.disable()  # millions of small values that all stay alive: garbage collection would dominate the search
     try:
         with deterministic():
             _search(World(scope, found.counts), found)
@@ -95,14 +95,14 @@ def _search(world: World, found: Found) -> None:
 
 
 def _read_again(world: World) -> None:
-    """Every version that ever was reads as it did when it was made."""
+    """Every version still reads as when it was made."""
     for node in world.registry.nodes.values():
         if read(node.version, row_ids=node.reads_ids) != node.reads:
-            raise Violation(f"version {node.number} reads otherwise than when it was made")
+            raise Violation(f"version {node.number} no longer reads as when it was made")
 
 
 def moves_of(history: History) -> list[Move]:
-    """The moves of a history, first first."""
+    """The moves of a history, in order."""
     found: list[Move] = []
     while history:
         history, move = history
@@ -111,40 +111,40 @@ def moves_of(history: History) -> list[Move]:
 
 
 def search_all(chosen: Sequence[Scope], processes: int = 1) -> Iterator[Found]:
-    """Results as they come, in the order of the scopes."""
+    """Results as they arrive, in the order of the scopes."""
     if processes == 1:
         yield from map(search, chosen)
         return
-    # One scope for each process: the memory of a scope goes with it.
+    # One scope for each process: its memory is freed with the process.
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
         yield from pool.imap(_by_name, [(scope.name, depth_of(chosen)) for scope in chosen])
 
 
 def all_scopes(depth: int) -> list[Scope]:
-    """Those of maintenance alone, and those with a vacuum."""
+    """The scopes of maintenance, and the scopes with a vacuum."""
     return [*scopes(depth), *sweep_scopes(depth)]
 
 
 def depth_of(chosen: Sequence[Scope]) -> int:
-    """How much deeper than the least these scopes are."""
+    """How much deeper than the minimum these scopes are."""
     least = {scope.name: scope.users for scope in scopes(0)}
     return chosen[0].users - least[chosen[0].name]
 
 
 def _by_name(what: tuple[str, int]) -> Found:
-    """A scope holds functions, which do not go from one process to another: it is looked up there."""
+    """A scope holds functions, which cannot be pickled: the other process looks it up by name."""
     name, depth = what
     quiet()
     return search(next(scope for scope in all_scopes(depth) if scope.name == name))
 
 
 def quiet() -> None:
-    """The engine logs each conflict of each history: these would be millions of lines."""
+    """The engine logs each conflict of each history: that would be millions of lines."""
     logging.getLogger("lakekeeper").setLevel(logging.CRITICAL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print each scope as it is done, then a summary by outcome; 1 where a promise was broken."""
+    """Print each scope as it finishes, then a summary by outcome; return 1 if a guarantee was broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--states", type=int, default=1_000_000, help="distinct states to be seen in a round")
     parser.add_argument("--processes", type=int, default=2)

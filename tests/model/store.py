@@ -1,7 +1,7 @@
 """A table whose histories are values: every version is interned, so that equal histories are one object.
 
-The memory adapter works on it as on any other table. Files, deletes and rows are named after who makes them and
-when in his own work, so that two orders of the same independent steps end in the same table.
+The memory adapter works on it as on any other table. Files, deletes and rows are named after their author and the step
+in its work, so that two orders of the same independent steps end in the same table.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakekeeper.testing.versions import DataFile, Entry, Version
 from tests.model.oracle import Model, Read, read
 
 Extra = frozenset[int]
-"""Numbers of the files on the disk that no version names."""
+"""Numbers of the files on disk that no version references."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A table's history up to one version. ``model`` is what users may expect to read, ``disk`` all files named."""
+    """A table's history up to one version. ``model``: what users may expect to read, ``disk``: all referenced files."""
 
     version: Version
     parent: Node | None
@@ -43,10 +43,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shelf:
-    """What there is beside the versions, each state of it one object.
+    """Everything besides the versions, each state of it one object.
 
-    gone     numbers of files that a version names and that are not in their place any more
-    moved    what lies in the trash: path → number
+    gone     numbers of files that a version references and that are no longer at their path
+    moved    files in the trash: path → number
     """
 
     notes: Mapping[str, str]
@@ -57,7 +57,7 @@ class Shelf:
 
 
 BARE = Shelf({}, {}, frozenset(), frozenset(), {})
-"""Beside a table that nobody ever cleaned."""
+"""The shelf of a table that was never cleaned up."""
 
 
 class Registry:
@@ -80,7 +80,7 @@ class Registry:
         return found
 
     def number(self, file: DataFile) -> int:
-        """A file's number; it is kept alive, so that its id is its own."""
+        """A file's number; the registry keeps the file alive, so its id stays unique."""
         known = self.numbers.get(id(file))
         if known is None:
             known = self.numbers[id(file)] = len(self.by_number)
@@ -113,7 +113,7 @@ class Registry:
         return node, True
 
     def shelf(self, table: ModelTable, node: Node) -> Shelf:
-        """What there is beside the versions of a table that stands at ``node``."""
+        """What exists besides the versions of a table whose newest version is ``node``."""
         disk = table.disk
         gone = frozenset(self.numbers[id(f)] for path, f in node.disk.items() if disk.get(path) is not f)
         moved = tuple(
@@ -143,14 +143,14 @@ class Registry:
         )
 
     def freeze(self, value: Any) -> Any:
-        """Any value of the SPI as something hashable that is equal for equal values."""
+        """Any SPI value as a hashable value that is equal for equal values."""
         kind = type(value)
         if kind in (str, int, bool, float, type(None), frozenset):
             return value
         if kind is tuple or kind is list:
             return tuple(map(self.freeze, value))
         if kind is Snapshot:
-            return ("snapshot", id(value))  # the adapter makes one for each picture, and keeps it
+            return ("snapshot", id(value))  # the adapter caches one for each state
         if kind is DataFile:
             return ("file", self.numbers[id(value)])
         if isinstance(value, Mapping):
@@ -164,7 +164,7 @@ OURS = "_lakekeeper/"
 
 
 class ModelTable(MemoryTable):
-    """A memory table that can be set to any node; ``author`` is who acts now, ``jumped`` ms that passed in jumps."""
+    """A memory table that can be set to any node; ``author`` acts now, ``jumped`` is the ms passed in jumps."""
 
     def __init__(
         self, registry: Registry, kinds: Mapping[str, str], parts: Sequence[str], settings: Settings
@@ -179,7 +179,7 @@ class ModelTable(MemoryTable):
     def load(
         self, node: Node, extra: Iterable[int], author: str, shelf: Shelf | None = None, jumped: int = 0
     ) -> None:
-        """Be the table of ``node`` with some more files on the disk, and what else there is beside it, if any."""
+        """Become the table of ``node`` with the given further files on disk, and the given shelf, if any."""
         self.versions = list(node.chain)
         self.disk = dict(node.disk)
         files = self.registry.by_number
@@ -219,11 +219,11 @@ class ModelTable(MemoryTable):
         return file
 
     def stage(self, stored: Row) -> DataFile:
-        """A writer's file that he has yet to commit."""
+        """Write a file that its writer has yet to commit."""
         return self.write_file(self.current, [stored])
 
     def publish(self, file: DataFile) -> int:
-        """Commit it."""
+        """Commit the file."""
         return self.apply(
             "WRITE",
             lambda now: replace(now, files={**now.files, file.path: Entry(file, now.at_ms + 1000)}),
@@ -241,22 +241,22 @@ class ModelTable(MemoryTable):
 
 
 def jumped_at(version: Version) -> int:
-    """What had passed in jumps when a version was made: but for them, each is a second after the one before."""
+    """The time passed in jumps when a version was made: without jumps, each is a second after the previous one."""
     return version.at_ms - 1000 * (version.number + 1)
 
 
 def author_of(path: str) -> str:
-    """Who wrote a file, by its name."""
+    """The writer of a file, by its name."""
     return path.rpartition("/")[2].split(".")[0]
 
 
 def named(table: ModelTable, what: str, prefix: str) -> str:
-    """A name made of the author's and his own count."""
+    """A name made of the author and its own counter."""
     return f"{prefix}{table.author}.{table.next_number(what)}"
 
 
 class ModelAdapter(MemoryAdapter):
-    """The memory adapter with a fault for the next commit, and one snapshot for each picture."""
+    """The memory adapter with a fault for the next commit, and one snapshot for each state."""
 
     store: ModelTable
 
@@ -269,7 +269,7 @@ class ModelAdapter(MemoryAdapter):
         return self.fault
 
     def snapshot_of(self, node: Node, columns: Sequence[str] | None, where: str | None) -> Snapshot:
-        """The snapshot of the table as it is set now, to ``node``."""
+        """The snapshot of the table, which is set to ``node``."""
         key = (node.picture, tuple(columns or ()), where)
         found = self._snapshots.get(key)
         if found is None:

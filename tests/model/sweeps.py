@@ -1,4 +1,4 @@
-"""Scopes with a vacuum in them: what it meets, on both kinds of tables."""
+"""Scopes with a vacuum: what it can encounter, on both kinds of tables."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LINES: Mapping[str, Settings] = {
     "expiring": Settings(linear=False),
 }
 _UNSURE = tuple(fault for fault in SWEEP_FAULTS if fault != "down after")
-"""An expiry that is not answered is a call that failed though it was done."""
+"""An expiry whose response is lost is a call that failed although it took effect."""
 WEEKS = 300
-"""Hours: more than the grace, the timeout and the retention together."""
+"""Hours: longer than the grace, the timeout and the retention together."""
 
 
 def sweep(keep: Keep, *, orphans: bool = False, trash: bool = False) -> Run:
@@ -38,12 +38,12 @@ def sweep(keep: Keep, *, orphans: bool = False, trash: bool = False) -> Run:
 
 
 def write(adapter: Scripted, _observer: Observer, _clock: Clock) -> None:
-    """A writer who knows nothing of intents: a file, and its commit later."""
+    """A writer that does not register an intent: it writes a file, and commits it later."""
     adapter.ask("publish", adapter.ask("stage"))
 
 
 def restore(name: str) -> Run:
-    """Files of a vacuum come out of the trash."""
+    """A user restores files of a vacuum from the trash."""
 
     def run(adapter: Scripted, _observer: Observer, _clock: Clock) -> Any:
         return restore_files(adapter, name)
@@ -58,7 +58,7 @@ def _worker(keep: Keep, kind: str) -> Run:
 
 
 def sweep_scopes(depth: int = 0) -> list[Scope]:
-    """Scopes with a vacuum; with each further ``depth`` time passes once more, or users act once more, by turns."""
+    """Scopes with a vacuum; each further ``depth`` alternately adds a jump of time or a user action."""
     found: list[Scope] = []
     jumps, users = (depth + 1) // 2, depth // 2
     one, two, careful = Keep(), Keep(last=2), Keep(share=0.01, orphans=True)

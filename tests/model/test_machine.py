@@ -40,13 +40,13 @@ REST = [act for act in ALL if act not in ROWS]
 STEPS = 50
 SOMETIMES = (
     "replay", "second replay", "retry", "drop", "crash", "gave up", "unknown, settled",
-    "unknown, told", "landed late", "delete followed rows", "early abort",
+    "unknown, reported", "landed late", "delete followed rows", "early abort",
 )  # fmt: skip
 RARELY = ("third replay", "delete over a rewrite", "failed", "came back")
 
 
 class Histories(RuleBasedStateMachine):
-    """Each rule is one or a few steps of one actor; what is checked after each is in ``tests.model.world``."""
+    """Each rule is one or a few steps of one actor; the checks after each are in ``tests.model.world``."""
 
     counts: ClassVar[Counter[str]] = Counter()
     world: World
@@ -55,7 +55,7 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.stack.enter_context(deterministic())  # anew each time: it remembers all plans
+        self.stack.enter_context(deterministic())  # a new one each time: it caches all plans
 
     @initialize(table=st.sampled_from(sorted(KINDS)), parts=st.booleans())
     def make(self, table: str, parts: bool) -> None:
@@ -83,7 +83,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(what=one_of_each(SLOT, sorted(PROGRAMS), DELETES, (1, 2, 3)))
     def race(self, what: tuple[int, str, str, int]) -> None:
-        """Somebody deletes rows each time that a program is about to commit."""
+        """A user deletes rows each time a program is about to commit."""
         slot, program, act, times = what
         self._busy(slot, program)
         while times and (trace := self.state.actors[slot].trace) is not None:
@@ -106,7 +106,7 @@ class Histories(RuleBasedStateMachine):
             self._take(Move("step", slot, ""))
 
     def _busy(self, slot: int, program: str) -> None:
-        """A free slot is given a new program."""
+        """Start a new program in a free slot."""
         if self.state.actors[slot].trace is None:
             self.started += 1
             actors = list(self.state.actors)
@@ -122,18 +122,18 @@ class Histories(RuleBasedStateMachine):
         self.state = self.world.take(self.state, move) or self.state
 
     @invariant()
-    def what_was_read_is_read_again(self) -> None:
+    def versions_still_read_the_same(self) -> None:
         """The newest version, and an older one."""
         nodes = self.state.node.nodes
         for node in (nodes[-1], nodes[len(nodes) // 2]):
             if read(node.version, row_ids=node.reads_ids) != node.model.reads:
-                raise Violation(f"version {node.number} reads otherwise than when it was made")
+                raise Violation(f"version {node.number} no longer reads as when it was made")
 
     def teardown(self) -> None:
         self.stack.close()
         for node in self.state.node.nodes:
             if read(node.version, row_ids=node.reads_ids) != node.model.reads:
-                raise Violation(f"version {node.number} reads otherwise than when it was made")
+                raise Violation(f"version {node.number} no longer reads as when it was made")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Long random histories of several tables in one folder, and the losses that were once found there, planted again."""
+"""Long random histories of several tables in one folder, and losses once found there, planted again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SEEN = ("deleted", "settled", "refused", "killed", "expired", "dropped tables", 
 
 
 class Places(RuleBasedStateMachine):
-    """Each rule is one act of one user, stranger or maintainer."""
+    """Each rule is one action of one user, stranger or maintainer."""
 
     counts: ClassVar[Counter[str]] = Counter()
     place: Place

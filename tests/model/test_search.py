@@ -1,4 +1,4 @@
-"""A slice of the search, exhaustive within its bounds: no promise is broken, and all that should happen does."""
+"""A slice of the search, exhaustive within its bounds: no guarantee is broken, and every expected event occurs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.model.world import Scope
 LEAST = 150_000
 SOMETIMES = (
     "replay", "second replay", "third replay", "replay landed", "retry", "drop", "failed", "early abort", "gave up",
-    "unknown, settled", "unknown, told", "landed late",
+    "unknown, settled", "unknown, reported", "landed late",
     "conflict with itself, settled", "crash", "came back", "delete followed rows",
     "delete over a rewrite", "ended: Rejected", "ended: Stop",
 )  # fmt: skip
@@ -27,7 +27,7 @@ SCOPES: Mapping[str, Scope] = {scope.name: scope for scope in scopes()}
 
 @cache
 def searched(name: str) -> Found:
-    """What was found in a scope."""
+    """The result of searching a scope."""
     return search(SCOPES[name])
 
 
@@ -39,7 +39,7 @@ def test_no_small_history_breaks_a_promise(name: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.slow
-def test_all_that_should_happen_does() -> None:
+def test_every_expected_event_occurs() -> None:
     found_in = [searched(name) for name in SCOPES]
     assert sum(found.states for found in found_in) >= LEAST
     counts = sum((found.counts for found in found_in), Counter[str]())
@@ -49,7 +49,7 @@ def test_all_that_should_happen_does() -> None:
 @pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.missing], ids=lambda bug: bug.name)
-def test_what_a_seeded_bug_prevents_happens_without_it(bug: Bug) -> None:
+def test_events_that_a_seeded_bug_prevents_occur_without_it(bug: Bug) -> None:
     assert all(searched(name).counts[bug.missing] > 0 for name in bug.scopes)
 
 

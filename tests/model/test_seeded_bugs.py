@@ -1,6 +1,6 @@
-"""The search is worth what it finds: each seeded bug, with and without the adapter's own guard.
+"""The search finds each seeded bug, with and without the adapter's own guard.
 
-That nothing is found in these scopes without a bug is shown by ``test_search``.
+``test_search`` shows that these scopes find nothing without a bug.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_a_seeded_bug_is_found(bug: Bug, guarded: bool) -> None:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_costs_work_and_no_row_while_its_guard_stands(defect: str) -> None:
+def test_a_defect_costs_work_and_no_row_while_its_guard_is_in_force(defect: str) -> None:
     patches, names = DEFECTS[defect]
     with ExitStack() as stack:
         stack.enter_context(trusting())

@@ -1,4 +1,4 @@
-"""The search with a vacuum in it is worth what it finds: each seeded bug of a vacuum."""
+"""The search with a vacuum finds each seeded bug of a vacuum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long random histories with vacuums, names, trash and jumps of time, in any order; at the end somebody cleans up."""
+"""Long random histories with vacuums, tags, trash and jumps of time, in any order, with a cleanup at the end."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SOMETIMES = (
     "kept: is named by the caller", "kept: was the newest within the grace", "ended: Rejected", "ended: Unknown",
     "ended: AdapterError",
 )  # fmt: skip
-"""Not that a vacuum is refused: few random histories meet that, and `test_vacuum_search` meets it for certain."""
+"""A refused vacuum is not required: few random histories meet one, and `test_vacuum_search` always does."""
 
 
 def programs(keep: Keep) -> dict[str, Run]:
-    """By name; vacuums begin with a v, and the writer who does not register with a w."""
+    """By name; vacuums begin with a v, and the writer that does not register with a w."""
     hours: dict[str, Any] = {
         "vacuum_intent_timeout_hours": keep.timeout,
         "vacuum_orphan_grace_hours": keep.grace,
@@ -66,7 +66,7 @@ NAMES = ("rewrite", "rewrite", "delete", "vacuum", "vacuum", "vorphans", "writer
 
 
 class Sweeps(RuleBasedStateMachine):
-    """Each rule is one or a few steps of one actor; what is checked after each is in ``tests.model.keeping``."""
+    """Each rule is one or a few steps of one actor; the checks after each are in ``tests.model.keeping``."""
 
     counts: ClassVar[Counter[str]] = Counter()
     world: World
@@ -111,7 +111,7 @@ class Sweeps(RuleBasedStateMachine):
         what=one_of_each(SLOT, NAMES, ("storage.garbage", "storage.expire", "storage.delete", "commit"), ACTS)
     )
     def race(self, what: tuple[int, str, str, str]) -> None:
-        """Somebody acts just before a program does a certain thing."""
+        """An actor acts just before a program takes a certain step."""
         slot, program, method, act = what
         self._busy(slot, program)
         while (trace := self.state.actors[slot].trace) is not None:
@@ -143,7 +143,7 @@ class Sweeps(RuleBasedStateMachine):
             self._take(Move("land", -1, ""))
 
     def _busy(self, slot: int, program: str) -> None:
-        """A free slot is given a new program."""
+        """Start a new program in a free slot."""
         if self.state.actors[slot].trace is None and program in self.programs:
             self.started += 1
             actors = list(self.state.actors)

@@ -1,4 +1,4 @@
-"""A slice of the search with a vacuum in it: nothing that is kept is lost, and nothing that is dead is left.
+"""A slice of the search with a vacuum: nothing that is kept is lost, and no garbage remains.
 
 ``make model`` searches the same scopes deeper.
 """
@@ -29,7 +29,7 @@ SCOPES: Mapping[str, Scope] = {scope.name: scope for scope in sweep_scopes()}
 
 @cache
 def searched(name: str) -> Found:
-    """What was found in a scope."""
+    """The result of searching a scope."""
     return search(SCOPES[name])
 
 
@@ -41,7 +41,7 @@ def test_no_small_history_with_a_vacuum_breaks_a_promise(name: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.slow
-def test_all_that_should_happen_does() -> None:
+def test_every_expected_event_occurs() -> None:
     found_in = [searched(name) for name in SCOPES]
     assert sum(found.states for found in found_in) >= LEAST
     counts = sum((found.counts for found in found_in), Counter[str]())

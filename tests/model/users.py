@@ -1,6 +1,6 @@
 """What users do: each action on the table, and on the model of what they may expect to read.
 
-An action that finds nothing to do in a table is not taken there. Values are few, so that rows are often equal.
+An action that has nothing to do in a table is not taken there. There are few values, so that rows are often equal.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tests.model.oracle import Model, Values
 from tests.model.store import ModelTable, Node
 
 Act = Callable[[ModelTable, Node], Model | None]
-"""Does it on the table, which is set to the node, and says what is to be read then; None: nothing to do."""
+"""Acts on the table, which is set to the node, and returns the expected rows; None: nothing to do."""
 
-ID, K, V = 0, 1, 2  # places in a row of the model
+ID, K, V = 0, 1, 2  # positions in a row of the model
 K_FIELD, V_FIELD = "1", "2"  # the same columns in a stored row
 BASE = 2
-"""The version that a restore goes back to: before the first delete, see :func:`tests.model.world.first_node`."""
+"""The version that a restore returns to: before the first delete, see :func:`tests.model.world.first_node`."""
 
 
 def append(table: ModelTable, node: Node) -> Model | None:
-    """One more row that is equal to one that there is."""
+    """One more row that equals an existing one."""
     table.append([_row(node, 1, "a")])
     return node.model.plus([(_id(node, 1), 1, "a", 0)])
 
@@ -44,7 +44,7 @@ def overwrite(table: ModelTable, node: Node) -> Model | None:
 
 
 def delete_equal(table: ModelTable, node: Node) -> Model | None:
-    """All rows of one value, in several files."""
+    """Delete all rows of one value, in several files."""
     return _delete(table, node, lambda row: bool(row["k"] == 1), lambda row: bool(row[K] == 1))
 
 
@@ -57,7 +57,7 @@ def delete_last(table: ModelTable, node: Node) -> Model | None:
 
 
 def delete_widest(table: ModelTable, node: Node) -> Model | None:
-    """The first row of the file with most rows: the file stays."""
+    """Delete the first row of the file with most rows: the file stays."""
     live = [(len(entry.live), n) for n, entry in enumerate(node.version.files.values())]
     if not any(size for size, _ in live):
         return None
@@ -66,7 +66,7 @@ def delete_widest(table: ModelTable, node: Node) -> Model | None:
 
 
 def drop_file(table: ModelTable, node: Node) -> Model | None:
-    """All rows of the oldest file."""
+    """Delete all rows of the oldest file."""
     for path, entry in node.version.files.items():
         table.drop_files(path)
         return node.model.less(_values(node, entry.live))
@@ -74,7 +74,7 @@ def drop_file(table: ModelTable, node: Node) -> Model | None:
 
 
 def cow_delete(table: ModelTable, node: Node) -> Model | None:
-    """Rows go by writing their files anew, whatever the table can."""
+    """A copy-on-write delete, even if the table supports deletion vectors."""
     if not _rewrite_rows(table, "DELETE", 2, None):
         return None
     return node.model.without(lambda row: bool(row[K] == 2))
@@ -133,7 +133,7 @@ def repartition(table: ModelTable, node: Node) -> Model | None:
 
 
 def tag(table: ModelTable, node: Node) -> Model | None:
-    """Name the version before the newest."""
+    """Tag the second newest version."""
     if _TAG in table.refs:
         return None
     table.tag(_TAG, node.number - 1)
@@ -150,7 +150,7 @@ BESIDE: Mapping[str, Callable[[Node], int]] = {
     "undo": lambda node: node.number - 1,
     "restore": lambda _node: BASE,
 }
-"""Acts that rely on an older version, and on which."""
+"""Actions that rely on an older version, and on which."""
 
 ACTS: Mapping[str, Act] = {
     act.__name__: act
@@ -170,7 +170,7 @@ def _row(node: Node, k: int, v: str) -> Row:
 
 
 def _values(node: Node, stored: Iterable[Row]) -> list[Values]:
-    """Rows of a file as the model spells them."""
+    """Rows of a file in the model's form."""
     ids = [c.field_id for c in node.version.schema.columns]
     known = set(node.model.rows)
     found = []
@@ -190,18 +190,18 @@ def _delete(
 
 
 def _delete_nth(table: ModelTable, node: Node, at: int) -> Model | None:
-    """One row, by its place in the table; from the end where ``at`` is negative."""
+    """Delete one row, by its position in the table; from the end if ``at`` is negative."""
     live = [row for entry in node.version.files.values() for row in entry.live]
     if not live:
         return None
     at %= len(live)
-    calls = itertools.count()  # the table asks for each live row, in order: ids may be no one's own here
+    calls = itertools.count()  # called for each live row, in order: ids may not be unique here
     table.delete(lambda _row: next(calls) == at)
     return node.model.less(_values(node, [live[at]]))
 
 
 def _rewrite_rows(table: ModelTable, operation: str, k: int, v: str | None) -> bool:
-    """Write the files that hold ``k`` anew, with another value, or without those rows."""
+    """Rewrite the files that hold ``k``, with another value, or without those rows."""
 
     def change(now: Version) -> Version:
         files = dict(now.files)
@@ -222,7 +222,7 @@ def _rewrite_rows(table: ModelTable, operation: str, k: int, v: str | None) -> b
 
 
 def _back_to(table: ModelTable, node: Node, number: int) -> Model | None:
-    """The files of an older version are the table again; columns stay as they are now."""
+    """Restore the files of an older version; the columns stay the current ones."""
     old = node.nodes[number]
     if old.version.files == node.version.files:
         return None
@@ -231,7 +231,7 @@ def _back_to(table: ModelTable, node: Node, number: int) -> Model | None:
 
 
 def staged_row(node: Node) -> tuple[Row, Values]:
-    """A row of a file that is committed later: as it is stored, and as the model spells it."""
+    """A row of a file that is committed later: as it is stored, and in the model's form."""
     return {K_FIELD: 8, V_FIELD: "s", "3": 0, ROW_ID: 8}, (8 if node.reads_ids else 0, 8, "s", 0)
 
 

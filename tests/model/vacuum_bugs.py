@@ -1,4 +1,4 @@
-"""Bugs of vacuums that lost tables elsewhere, put into ours: the search has to find each."""
+"""Bugs of vacuums that lost tables in other projects, planted in ours: the search must find each."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _an_empty_picture_is_an_answer() -> list[Patch]:
 
 
 def _what_was_dropped_is_dead() -> list[Patch]:
-    """As if the log's remove actions alone told what is garbage: a file that was added again is live."""
+    """As if only the log's remove actions decided what is garbage: a file that was added again is live."""
 
     def garbage(
         self: MemoryStorage, versions: Versions, kept: Kept, hints: Any = (), _: Backlog = NO_BACKLOG
@@ -92,7 +92,7 @@ def _what_was_dropped_is_dead() -> list[Patch]:
 
 
 def _off_by_one_grace() -> list[Patch]:
-    """A version is as old as its own commit: the one that was the newest at the cutoff goes."""
+    """A version's age is that of its own commit: the version that was the newest at the cutoff is deleted."""
     return [(core_retention, "newest_until", lambda _versions: {})]
 
 
@@ -200,7 +200,7 @@ VACUUM_BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a log without versions is an answer", _an_empty_picture_is_an_answer, _ORPHANS,
-        "retention refuses it, and so does whoever is asked what is named",
+        "retention refuses it, and so does the check of referenced files",
     ),
     Bug("a file that was dropped and added again is dead", _what_was_dropped_is_dead, _NAMES),
     Bug("the version that was the newest at the cutoff goes", _off_by_one_grace, _REWRITE),

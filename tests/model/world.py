@@ -1,8 +1,8 @@
-"""States of a table with several programs at work on it, and the moves that lead from one to the next.
+"""States of a table with several concurrent programs, and the moves that lead from one to the next.
 
-A move is one step of one actor: a call of the adapter by a program (as it should go, or with a fault), a word to
-the observer, an action of a user, a crash, or a late landing of a commit whose answer was lost. The promises are
-checked after each.
+A move is one step of one actor: a program's call of the adapter (correct, or with a fault), a notification of the
+observer, a user's action, a crash, or the late landing of a commit whose response was lost. The guarantees are checked
+after each.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ LONG: Rows = (
     ((0, 3, "c"),),
 )
 PARTS: Rows = (((0, 1, "a"), (0, 9, "z")), ((0, 1, "a"),), ((1, 1, "a"),), ((1, 3, "c"),))
-"""Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before anything begins."""
+"""Files of rows (p, k, v): few values, so that rows are equal; the row of k = 9 is deleted before programs start."""
 
 _ALONG = ("storage.look", "storage.missing", "storage.named", "covered", "keep")
-"""What is asked along with the step before: it says the same at any later moment, or nobody could tell."""
+"""Calls made together with the previous step: a later call returns the same, or no program sees a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may happen in a search: programs by name, and how often users act, faults and crashes happen.
+    """What may happen in a search: programs by name, and how many user actions, faults and crashes occur.
 
-    ``acts`` are the users' possible actions; ``restarts`` new runs of the first program after its crash. ``keep``:
-    the table is vacuumed, and this is what stays; ``jumps`` of so many ``hours`` happen.
+    ``acts`` are the users' possible actions; ``restarts`` new runs of the first program after its crash. ``keep``: the
+    table is vacuumed with this retention; ``jumps`` of that many ``hours`` happen.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Scope:
 
 
 class Actor(NamedTuple):
-    """A program at a point of its work (None: it ended or crashed), the restarts left to it, and which one this is."""
+    """A program at a point of its work (None: it ended or crashed), its remaining restarts, and its number."""
 
     trace: Trace | None
     left: int
@@ -85,7 +85,7 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A step that is possible in a state: ``slot`` of the actor (-1: a user), and what happens."""
+    """A possible step in a state: ``slot`` of the actor (-1: a user), and what happens."""
 
     kind: str
     slot: int
@@ -97,7 +97,7 @@ class Move(NamedTuple):
 
 @dataclass
 class World:
-    """All that is shared by the states of one scope: the table they are loaded into, and what was learnt."""
+    """All that the states of one scope share: the table they are loaded into, and the results cached so far."""
 
     scope: Scope
     counts: Counter[str] = field(default_factory=Counter)
@@ -115,7 +115,7 @@ class World:
         self.settled: set[Any] = set()
 
     def first(self) -> State:
-        """The state that all begins from: three files, four live rows, one deleted before."""
+        """The initial state: three files, four live rows, one row deleted before."""
         node = first_node(self)
         actors = tuple(
             self._start(i, self.scope.restarts if i == 0 else 0, 1) for i in range(len(self.scope.programs))
@@ -139,7 +139,7 @@ class World:
     # -- moves --------------------------------------------------------------------------------------------------
 
     def moves(self, state: State) -> Iterator[Move]:
-        """What may happen next; nothing once all programs have ended."""
+        """The possible next moves; none once all programs have ended."""
         live = [(i, actor.trace) for i, actor in enumerate(state.actors) if actor.trace is not None]
         if not live and state.late is None:
             keeping.settle(self, state)
@@ -156,7 +156,7 @@ class World:
         yield from self._outside(state)
 
     def _outside(self, state: State) -> Iterator[Move]:
-        """What happens by no program's doing."""
+        """Moves that no program makes."""
         if state.late is not None:
             yield Move("land", -1, "")
         if state.users:
@@ -165,14 +165,14 @@ class World:
             yield from (Move("jump", hours, "") for hours in self.scope.hours)
 
     def take(self, state: State, move: Move) -> State | None:
-        """The state after a move; None where there is nothing to do. Raises Violation."""
+        """The state after a move; None if there is nothing to do. Raises Violation."""
         if move.kind == "user":
             acted = self._act(state, move.what)
             if acted is None:
                 return None
             return state._replace(node=acted[0], shelf=acted[1], users=state.users - 1)
         if move.kind == "jump":
-            # What was on its way so long never lands.
+            # After this long it never lands.
             jumped = state.jumped + move.slot * HOUR_MS
             return state._replace(jumped=jumped, jumps=state.jumps - 1, late=None)
         if move.kind == "land":
@@ -190,7 +190,7 @@ class World:
         return self._acted[key]
 
     def _done(self, state: State, act: str) -> tuple[Node, Shelf] | None:
-        """The table after a user's act; a version is looked at by name only where readers can rely on it."""
+        """The table after a user's action; a version is accessed by name only if readers can rely on it."""
         node, shelf, keep = state.node, state.shelf, self.scope.keep
         if keep is not None and (back := BESIDE.get(act)) is not None:
             number = back(node)
@@ -207,7 +207,7 @@ class World:
         self.table.load(node, extra, author, shelf if self.scope.keep else None, jumped)
 
     def _shelf(self, node: Node, before: Shelf, jumped: int) -> Shelf:
-        """What is beside the table now; whatever must be kept has to be there."""
+        """The shelf of the table now; every version that must be kept still has its files."""
         if self.scope.keep is None:
             return BARE
         shelf = self.registry.shelf(self.table, node)
@@ -247,7 +247,7 @@ class World:
         return state._replace(node=node, extra=extra, shelf=shelf, actors=actors, faults=left, late=late)
 
     def _perform(self, trace: Trace, state: State, fault: str) -> tuple[Node, Extra, Shelf, Trace]:
-        """One step, and what is asked along with it."""
+        """One step, and the calls made together with it."""
         node, extra, shelf, after = self._once(trace, state, fault)
         while isinstance(after.next, Question) and after.next.method in _ALONG:
             now = state._replace(node=node, extra=extra, shelf=shelf)
@@ -277,7 +277,7 @@ class World:
         return (fault, self.registry.freeze(answer.value))
 
     def _after(self, trace: Trace, question: Question, node: Node) -> Node:
-        """The node after a call of a program: maintenance leaves what users read, a delete takes its rows."""
+        """The node after a call of a program: maintenance keeps what users read, a delete removes its rows."""
         if len(self.table.versions) == len(node.chain):
             return node
         run_id = self.table.current.run_id
@@ -287,7 +287,7 @@ class World:
         if question.method == "publish":
             model = model.plus([staged_row(node)[1]])
         if question.method == "delete":
-            # A table that asks for it sees no row again that matched when the delete was committed.
+            # A table with serializable deletes shows no row that matched when the delete was committed.
             if self.scope.settings.serializable:
                 model = model.without(lambda row: bool(row[K] == 1))
             else:
@@ -296,7 +296,7 @@ class World:
         return self.made(node, model, (trace.name,))
 
     def made(self, node: Node, model: Model, by: tuple[str, ...]) -> Node:
-        """The node of the version that was just made; checks what it reads like."""
+        """The node of the version just made; checks its rows."""
         versions = self.table.versions
         if len(versions) != len(node.chain) + 1 or any(
             a is not b for a, b in zip(versions, node.chain, strict=False)
@@ -313,12 +313,12 @@ class World:
         return made
 
     def _left(self, now: Node, before: Node, extra: Extra) -> Extra:
-        """The files that no version names; where nobody cleans, all that are named must be on the disk."""
+        """The unreferenced files; if the table is not vacuumed, all referenced files must be on disk."""
         disk = self.table.disk
         if self.scope.keep is None:
             for path, file in now.disk.items():
                 if disk.get(path) is not file:
-                    raise Violation(f"{path} is named by a version and is gone from the disk")
+                    raise Violation(f"{path} is referenced by a version and is missing on disk")
             if now is before and len(disk) == len(now.disk) + len(extra):
                 return extra
         return frozenset(
@@ -328,7 +328,7 @@ class World:
         )
 
     def _land(self, state: State) -> State:
-        """A commit whose answer was lost gets through at last, if the table still permits it."""
+        """A commit whose response was lost lands late, if the table still permits it."""
         trace = state.late
         assert trace is not None
         question = trace.next

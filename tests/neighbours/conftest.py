@@ -1,4 +1,4 @@
-"""Real engines beside lakekeeper: only where asked for (``-m neighbours``, or ``make neighbours``)."""
+"""Real engines beside lakekeeper: only on demand (``-m neighbours``, or ``make neighbours``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def beside(request: pytest.FixtureRequest) -> Outcomes:
-    """Where a test says what came of it."""
+    """Where a test records its outcome."""
     return request.config.stash[_OUTCOMES]
 
 
@@ -67,7 +67,7 @@ def trino(tmp_path_factory: pytest.TempPathFactory, sqlite: Path, warehouse: Pat
 
 @pytest.fixture(autouse=True)
 def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Commits wait for gaps between users' statements, as they do by default; the tests' own session does not."""
+    """Commits wait for gaps between users' statements, as by default; the tests' own session disables this."""
     if "spark" not in request.fixturenames:
         yield
         return
@@ -80,7 +80,7 @@ def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def jobs() -> Iterator[list[Job]]:
-    """Jobs of a test; what still runs at its end is killed."""
+    """Jobs of a test; those still running at its end are killed."""
     made: list[Job] = []
     yield made
     for job in made:

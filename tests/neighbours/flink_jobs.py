@@ -1,4 +1,4 @@
-"""Flink jobs in a process of their own, with everything that Flink needs in it: started, killed, and restored."""
+"""Flink jobs in a process of their own, which contains everything that Flink needs: started, killed, and restored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMORY = "-Xmx1300m -XX:MaxMetaspaceSize=384m -XX:+UseSerialGC"
 
 
 def catalog(sqlite: Path, warehouse: Path, name: str = "ice") -> str:
-    """A statement that makes Spark's catalog known to Flink."""
+    """A statement that registers Spark's catalog in Flink."""
     options = {
         "type": "iceberg",
         "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -32,7 +32,7 @@ def catalog(sqlite: Path, warehouse: Path, name: str = "ice") -> str:
 
 
 def sequence(rows: int, per_second: int, name: str = "source") -> str:
-    """A statement that makes a source of the numbers below ``rows`` in order; a restored job goes on where it was."""
+    """A statement that creates a source of the numbers below ``rows``, in order; a restored job resumes."""
     options = {
         "connector": "datagen",
         "rows-per-second": per_second,
@@ -91,7 +91,7 @@ class Job:
 
     @property
     def _accepted(self) -> int:
-        """How often the program said that its job runs."""
+        """How often the program reported that its job runs."""
         return self.log.read_text(errors="replace").splitlines().count("running")
 
     @property
@@ -127,7 +127,7 @@ class Job:
         self.process.wait()
 
     def failure(self) -> str:
-        """What Java's causes in its log say, and its last lines."""
+        """The causes of Java exceptions in its log, and its last lines."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join([*(line for line in lines if line.startswith("Caused by"))][-6:] + lines[-5:])
 

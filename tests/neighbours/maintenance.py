@@ -1,4 +1,4 @@
-"""Maintenance of tables that others write, round after round: lakekeeper's calls, or the formats' own."""
+"""Maintenance of tables that other engines write, round after round: by lakekeeper, or by the formats' own calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def by_lakekeeper(spark: SparkSession, name: str) -> dict[str, Step]:
 
 
 def by_iceberg(spark: SparkSession, name: str) -> dict[str, Step]:
-    """Iceberg's own procedures that do the same."""
+    """Iceberg's own procedures for the same tasks."""
 
     def call(statement: str) -> Step:
         return lambda: spark.sql(statement.format(t=f"'{name}'", minute_ago=_minute_ago())).collect()
@@ -57,10 +57,10 @@ def _minute_ago() -> str:
 
 
 class Maintenance:
-    """A thread that takes the steps of all tables every 20 seconds until it is stopped.
+    """A thread that runs the steps of all tables every 20 seconds until it is stopped.
 
-    ``done`` counts steps that returned, ``worked`` those of lakekeeper's that changed the table, and ``lost`` those
-    that gave way to a writer. Any other error is in ``failed``.
+    ``done`` counts steps that returned, ``worked`` lakekeeper's steps that changed the table, and ``lost`` those that
+    lost to a writer. Any other error is in ``failed``.
     """
 
     def __init__(self, tables: Sequence[dict[str, Step]], period: float = PERIOD_SECONDS) -> None:
@@ -96,7 +96,7 @@ class Maintenance:
             result = step()
         except Conflict:
             self.lost[verb] += 1
-        except Exception as error:  # the run goes on, the test fails at its end
+        except Exception as error:  # the run continues, and the test fails at its end
             self.failed.append(f"{verb}: {error}".partition("\n")[0][:500])
         else:
             self.done[verb] += 1

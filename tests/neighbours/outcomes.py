@@ -1,4 +1,4 @@
-"""What was tried with each engine and what came of it, as the table of docs/works-with.md."""
+"""What was tested with each engine and its outcome, as the table of docs/works-with.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAILED = "**failed**"
 
 @dataclass
 class Outcome:
-    """One row of the table; the test says the outcome once it knows it."""
+    """One row of the table; the test sets its outcome."""
 
     engine: str
     format: str
@@ -52,7 +52,7 @@ def table(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def merged(page: str, rows: Iterable[Outcome]) -> str:
-    """The page with the rows of this run in place of those that tried the same."""
+    """The page, with the rows of this run replacing those of the same test."""
     before, _, rest = page.partition(_BEGIN)
     old, _, after = rest.partition(_END)
     kept = {

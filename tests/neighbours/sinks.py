@@ -1,4 +1,4 @@
-"""The four kinds of Flink sinks in one job, the rows that they must leave, and who reads them."""
+"""The four kinds of Flink sinks in one job, the rows that they must write, and their readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = Counter[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink's table: its columns and properties, the query that feeds it, and the rows that it must have."""
+    """A sink's table: its columns and properties, the query that feeds it, and its expected rows."""
 
     name: str
     version: int
@@ -73,12 +73,12 @@ def job(folder: Path, sqlite: Path, warehouse: Path, database: str, rows: int, p
 
 
 def by_spark(spark: SparkSession, name: str) -> Rows:
-    spark.catalog.refreshTable(name)  # Spark's catalog keeps what it loaded for a while
+    spark.catalog.refreshTable(name)  # Spark's catalog caches tables for a while
     return Counter(tuple(row) for row in spark.table(name).collect())
 
 
 def by_pyiceberg(spark: SparkSession, name: str) -> Rows:
-    """Without Spark; its error where equality deletes are left."""
+    """Rows without Spark; its error if equality deletes remain."""
     newest = spark.sql(
         f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC, file DESC"
     ).first()
@@ -88,7 +88,7 @@ def by_pyiceberg(spark: SparkSession, name: str) -> Rows:
 
 
 def difference(found: Rows, wanted: Rows) -> str:
-    """Empty if equal, else how many rows are missing and too many, with an example of each."""
+    """Empty if equal, else the numbers of missing and additional rows, with an example of each."""
     missing, more = wanted - found, found - wanted
     if not missing and not more:
         return ""
@@ -97,7 +97,7 @@ def difference(found: Rows, wanted: Rows) -> str:
 
 
 def wrong(spark: SparkSession, database: str, rows: int, *, also_pyiceberg: bool) -> Sequence[str]:
-    """Every difference of the sinks' tables from what they must have."""
+    """Every difference between the sinks' tables and their expected rows."""
     found = []
     for sink in SINKS:
         name, wanted = f"ice.{database}.{sink.name}", sink.expected(rows)
@@ -109,6 +109,6 @@ def wrong(spark: SparkSession, database: str, rows: int, *, also_pyiceberg: bool
 
 
 def merge_all(spark: SparkSession, names: list[str]) -> None:
-    """Merge every delete that is left, so that a reader without equality deletes can read."""
+    """Merge all remaining deletes, so that a reader without equality deletes can read."""
     for name in names:
         lk.table(spark, name).merge_deletes(options={"delete-ratio-threshold": 0.000001})

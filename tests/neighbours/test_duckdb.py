@@ -42,7 +42,7 @@ def by_duckdb(lake: Lake, name: str) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_duckdb_reads_what_was_maintained(spark: SparkSession, beside: Outcomes, kind: str) -> None:
+def test_duckdb_reads_maintained_tables(spark: SparkSession, beside: Outcomes, kind: str) -> None:
     what = "reads after recluster, after deletes, after merge_deletes"
     with beside.tried(f"DuckDB {installation.DUCKDB}", NAMES[kind], what) as row:
         lake = Lake(spark, kind)

@@ -1,4 +1,4 @@
-"""Flink is killed between a checkpoint and its commits, and restored once its snapshots would have expired."""
+"""Flink is killed between a checkpoint and its commits, and restored after its snapshots would have expired."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def number(checkpoint: Path) -> int:
 
 
 def killed_before_it_commits(job: Job, sqlite: Path, committed: Callable[[], int]) -> Path:
-    """Kill a job whose newest checkpoint is complete and in no table; that checkpoint.
+    """Kill a job whose newest checkpoint is complete and not committed to any table; return that checkpoint.
 
-    The catalog is locked once the one before is in all tables: a commit waits for it, a checkpoint does not.
+    The catalog is locked once the previous checkpoint is in all tables: a commit waits for it, a checkpoint does not.
     """
     job.until(lambda: len(job.checkpoints()) >= 3, 180)
     job.until(lambda: committed() == number(job.checkpoints()[-1]), 120)
@@ -46,7 +46,7 @@ def killed_before_it_commits(job: Job, sqlite: Path, committed: Callable[[], int
 
 
 def committed_checkpoint(spark: SparkSession, name: str) -> int:
-    """The last checkpoint that the history of main still names, as Flink looks for it: 0 if none is left."""
+    """The last checkpoint in the history of main, as Flink searches for it: 0 if none is left."""
     spark.catalog.refreshTable(name)
     row = spark.sql(
         f"SELECT max(cast(summary['flink.max-committed-checkpoint-id'] AS int)) FROM {name}.snapshots"
@@ -55,7 +55,7 @@ def committed_checkpoint(spark: SparkSession, name: str) -> int:
 
 
 def maintained(spark: SparkSession, name: str) -> str:
-    """lakekeeper works while the job is down, and vacuums days later with the defaults; the report's text."""
+    """lakekeeper runs while the job is down, and vacuums days later with the defaults; return the report's text."""
     table: Table = table_later(spark, name, 24 * DAYS_DOWN)
     table.merge_deletes(options={"delete-ratio-threshold": 0.01})
     table.compact(options={"min-input-files": 2})
@@ -64,7 +64,7 @@ def maintained(spark: SparkSession, name: str) -> str:
 
 
 def expired_natively(spark: SparkSession, name: str) -> str:
-    """The same with Iceberg's procedures, for comparison; they know no other clock, so that nothing is kept."""
+    """The same with Iceberg's procedures, for comparison; their clock cannot be set, so they keep nothing."""
     steps: Mapping[str, Callable[[], Any]] = by_iceberg(spark, name)
     for verb in ("merge_deletes", "compact", "recluster"):
         steps[verb]()
@@ -89,7 +89,9 @@ def test_a_killed_job_is_restored(
     what = f"all four sinks killed between checkpoint and commit, {by}, restored"
     with beside.tried(f"Flink {installation.FLINK}", "Iceberg", what) as row:
         job = sinks.job(tmp_path / "flink", sqlite, warehouse, database, ROWS, PER_SECOND)
-        job.settings = {"execution.checkpointing.interval": "10 s"}  # the catalog is locked between two
+        job.settings = {
+            "execution.checkpointing.interval": "10 s"
+        }  # the catalog is locked between two checkpoints
         jobs.append(job.start())
         names = [f"ice.{database}.{sink.name}" for sink in sinks.SINKS]
         newest = killed_before_it_commits(

@@ -35,7 +35,7 @@ def test_sinks_beside_maintenance(
     by: str,
     steps: Callable[[SparkSession, str], dict[str, Step]],
 ) -> None:
-    """Every row is there once, by two readers, and Flink throws nothing (the job has no restarts)."""
+    """Every row exists once, by two readers, and Flink raises no error (the job has no restarts)."""
     ours = by == "lakekeeper"
     database, rows = f"sinks_{'ours' if ours else 'native'}", seconds * PER_SECOND
     what = f"upserts (v2, v3), changelog and appends, beside maintenance by {by} every 20 s that keeps 1 min"
@@ -67,7 +67,7 @@ def _outcome(job: Job, seconds: float) -> str:
 
 
 def _native(spark: SparkSession, database: str, rows: int, failed: str, kept: Maintenance) -> str:
-    """What happened with the native calls, which is no business of this test, for comparison."""
+    """What happened with the native calls, for comparison; this test does not judge it."""
     if failed:
         causes = [line for line in failed.splitlines() if line.startswith("Caused by")]
         return f"Flink ended: {(causes or [failed])[-1].removeprefix('Caused by: ')[:160]}".replace("|", "/")

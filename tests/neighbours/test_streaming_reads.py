@@ -1,4 +1,4 @@
-"""Streaming reads of a table that is reclustered three times meanwhile give each row once."""
+"""Streaming reads of a table that is reclustered three times meanwhile return each row once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ROUNDS = 3
 
 
 def written_and_reclustered(lake: Lake, name: str, taken: Callable[[int], None]) -> int:
-    """Four appends, a recluster after each of the first three; ``taken`` waits for the reader. The number of rows.
+    """Four appends, a recluster after each of the first three; return the number of rows.
 
-    Each recluster rewrites all rows: some of them before the reader saw them, most of them after.
+    ``taken`` waits for the reader. Each recluster rewrites all rows: some before the reader saw them, most after.
     """
     ids = "id", "cast(pmod(hash(id), 1000) AS int) AS k", "md5(cast(id AS string)) AS v"
     spark, table = lake.spark, lk.table(lake.spark, name)
@@ -70,7 +70,7 @@ def test_flink_reads_each_row_once(
             lake, name, lambda count: job.until(lambda: _seen(tmp_path / "seen").total() >= count, 120)
         )
         before = len(job.checkpoints()) and job.checkpoints()[-1]
-        job.until(lambda: job.checkpoints()[-1] != before, 60)  # what comes twice would be in the next one
+        job.until(lambda: job.checkpoints()[-1] != before, 60)  # a duplicate would be in the next one
         assert _seen(tmp_path / "seen") == Counter(range(rows))
         row.outcome = f"{rows:,} rows, each once"
 
@@ -81,7 +81,7 @@ def _csv_sink(name: str, folder: Path) -> str:
 
 
 def _seen(folder: Path) -> Counter[int]:
-    """Ids in the files that Flink has committed: the others' names begin with a dot."""
+    """Ids in the files that Flink has committed: names of uncommitted files begin with a dot."""
     found: Counter[int] = Counter()
     for file in folder.glob("part-*"):
         with file.open() as lines:

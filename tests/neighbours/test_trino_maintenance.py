@@ -1,4 +1,4 @@
-"""After Trino's DML, optimize, vacuum and expire_snapshots, files that were good stay, and the trash restores."""
+"""After Trino's DML, optimize, vacuum and expire_snapshots, good files are not due, and the trash can be restored."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ALL = {"retention_hours": 0, "allow_unsafe_retention": True, "options": {"vacuum
 
 
 def laid_out(table: Shared, layout: str, *, keep_files: bool = False) -> lk.Table:
-    """Overlapping files that lakekeeper put in order into several files; nothing is due."""
+    """Overlapping files that lakekeeper sorted into several files; nothing is due."""
     table.append(FILES, ROWS)
     ours = lk.table(table.spark, table.name)
     ours.cluster_by(*(("k", "id") if layout == "hilbert" else ("k",)), layout=layout)
     assert ours.recluster(policy="full", options=SMALL_FILES).changed
     if not keep_files:
-        ours.vacuum(**ALL)  # type: ignore[arg-type]  # options of one call
+        ours.vacuum(**ALL)  # type: ignore[arg-type]  # keyword arguments of one call
     assert due(ours) == set()
     assert len(blocks(ours)) >= 4
     return ours
@@ -49,10 +49,10 @@ def due(table: lk.Table) -> set[str]:
 
 @pytest.mark.parametrize("layout", ["linear", "hilbert"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_dml_makes_no_good_file_due(
+def test_dml_makes_no_good_file_due_for_a_rewrite(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str, layout: str
 ) -> None:
-    """At a rate of queries at which any overlap is worth a merge: rows that are new may overlap the old ones."""
+    """At a query rate at which any overlap is worth a merge: new rows may overlap old ones."""
     table = trino_tables.made(spark, trino, warehouse, kind)
     verbs = "INSERT" if table.vectors_hidden else "DELETE, INSERT, UPDATE, MERGE"
     what = f"{verbs}; then what recluster would rewrite ({layout} key)"
@@ -76,7 +76,7 @@ def test_dml_makes_no_good_file_due(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_maintenance_makes_no_good_file_due(
+def test_trinos_maintenance_makes_no_good_file_due_for_a_rewrite(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str
 ) -> None:
     table = trino_tables.made(spark, trino, warehouse, kind)
@@ -102,10 +102,10 @@ def test_its_maintenance_makes_no_good_file_due(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_trino_wrote_costs_no_second_rewrite(
+def test_files_written_by_trino_are_not_rewritten_again(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str
 ) -> None:
-    """Trino's optimize merges all files into one: that one overlaps no other, so it is good as it is."""
+    """Trino's optimize merges all files into one: it overlaps no other file, so it is good as it is."""
     table = trino_tables.made(spark, trino, warehouse, kind)
     with beside.tried(TRINO, FORMAT[kind], "optimize of all files; then what recluster would rewrite") as row:
         ours = laid_out(table, "linear")
@@ -119,12 +119,12 @@ def test_what_trino_wrote_costs_no_second_rewrite(
 
 
 @pytest.mark.parametrize("kind", ["delta-plain", "iceberg-v2"])
-def test_the_trash_restores_after_its_vacuum(
+def test_the_trash_can_be_restored_after_trinos_vacuum(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str
 ) -> None:
-    """With the least retention that Trino has by default: 7 days, and files that are a month old.
+    """With Trino's minimum retention of 7 days, and files that are a month old.
 
-    Trino vacuums no Delta table with deletion vectors, and cleans no Iceberg table of format 3.
+    Trino does not vacuum Delta tables with deletion vectors, or Iceberg tables of format 3.
     """
     table = trino_tables.made(spark, trino, warehouse, kind)
     vacuum = "vacuum" if kind.startswith("delta") else "remove_orphan_files"
@@ -133,7 +133,7 @@ def test_the_trash_restores_after_its_vacuum(
         lake = Lake(spark, kind)
         version, rows = _before_recluster(lake, table.name), lake.fingerprint(table.name)
         _age(warehouse / "shared" / table.name.rpartition(".")[2])
-        report = ours.vacuum(trash=True, **ALL)  # type: ignore[arg-type]  # options of one call
+        report = ours.vacuum(trash=True, **ALL)  # type: ignore[arg-type]  # keyword arguments of one call
         assert report.deleted_files_count >= FILES
         if kind.startswith("delta"):
             trino.run(_vacuum(table, "7d"))
@@ -148,7 +148,7 @@ def test_the_trash_restores_after_its_vacuum(
 
 
 def _before_recluster(lake: Lake, name: str) -> int:
-    """The newest version whose files the vacuum takes: the last one before lakekeeper's commit."""
+    """The newest version whose files the vacuum deletes: the last one before lakekeeper's commit."""
     return lake.versions(name)[-2]
 
 
@@ -165,7 +165,7 @@ def _age(home: Path) -> None:
 
 
 def _refused(trino: Trino, statement: str) -> list[str]:
-    """What Trino says where it refuses its own maintenance on this kind of table."""
+    """Trino's error where it refuses its own maintenance on this kind of table."""
     try:
         trino.run(statement)
     except TrinoFailed as error:

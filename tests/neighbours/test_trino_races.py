@@ -1,4 +1,4 @@
-"""A statement of Trino's each second beside every verb: lakekeeper's calls land, and Trino's never fail."""
+"""A Trino statement each second beside every verb: lakekeeper's calls land, and Trino's never fail."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.neighbours.trino_tables import FORMAT, KINDS, Shared, Statements
 pytestmark = [pytest.mark.neighbours, pytest.mark.delta, pytest.mark.iceberg, pytest.mark.slow]
 
 KNOWN = 8
-"""Statements after which a writer is a steady one: a commit of ours can make its first ones fail, as any commit can."""
+"""Statements after which a writer counts as steady: its first ones may fail at our commit, as at any commit."""
 MOST = 5
-"""Times the duration of the same call on a quiet table."""
+"""The limit, as a multiple of the duration of the same call on a quiet table."""
 
 MISSED = [
     pytest.mark.xfail(
@@ -31,7 +31,7 @@ MISSED = [
     )
 ]
 SIZE = {"target-file-size-bytes": 60_000}
-"""Some twenty files: where deletes rewrite files, a statement rewrites one of them, as on a large table."""
+"""About twenty files: where deletes rewrite files, a statement rewrites one of them, as on a large table."""
 VERBS: Mapping[str, Callable[[lk.Table], Any]] = {
     "recluster": lambda table: table.recluster("k", policy="full", options=SIZE),
     "compact": lambda table: table.compact(options=SIZE | {"min-input-files": 2}),
@@ -58,7 +58,7 @@ class Writer(threading.Thread):
             self._stop_now.wait(max(0.0, began + 1 - time.monotonic()))
 
     def wait_for(self, statements: int) -> None:
-        """Until so many statements are done."""
+        """Wait until that many statements are done."""
         while self.statements.done < statements and self.is_alive():
             time.sleep(0.1)
 
@@ -94,7 +94,7 @@ def test_every_call_lands_beside_a_statement_each_second(
         table.append(6, 5_000)
         quiet = {}
         verbs = [verb for verb in VERBS if kind != "delta-plain" or verb != "merge_deletes"]
-        for verb in verbs:  # the second is warm
+        for verb in verbs:  # the second runs warm
             quiet[verb] = min(_prepared(table, verb)[0] for _ in range(2))
         with Writer(table).running() as writer:
             writer.wait_for(KNOWN)

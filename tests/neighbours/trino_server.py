@@ -59,7 +59,7 @@ class Trino:
             return json.load(answer)
 
     def register(self, path: Path, name: str) -> str:
-        """A Delta table by its path; its name in Trino."""
+        """Register a Delta table by its path; return its name in Trino."""
         self.run(f"CREATE SCHEMA IF NOT EXISTS dl.db WITH (location = 'local://{path.parent}')")
         self.run(f"CALL dl.system.register_table('db', '{name}', 'local://{path}')")
         return f"dl.db.{name}"
@@ -112,7 +112,7 @@ def _free_port() -> int:
 def _settings(
     folder: Path, sqlite: Path, warehouse: Path, port: int
 ) -> Mapping[str, Mapping[str, str | int]]:
-    """File name → its settings. Caches of metadata are off: other engines write to the same tables."""
+    """File name → its settings. Metadata caches are off: other engines write to the same tables."""
     return {
         "config.properties": {
             "coordinator": "true",

@@ -1,4 +1,4 @@
-"""Tables that Spark makes and Trino changes, with the rows that they must have."""
+"""Tables that Spark creates and Trino changes, with their expected rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROPERTIES = {
 }
 _COLUMNS = "id", "cast(pmod(hash(id), 1000) AS int) AS k", "md5(cast(id AS string)) AS v"
 OURS = 10
-"""Rows whose id ends in less, of a hundred, are deleted by us alone: no statement of Trino's touches them."""
+"""Rows whose id modulo a hundred is below this are deleted only by lakekeeper: no Trino statement touches them."""
 _numbers = itertools.count()
 
 
@@ -46,15 +46,15 @@ class Shared:
     next_id: int = 0
     deleted: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """Who changes rows: this or Trino. Only lakekeeper's maintenance runs beside statements."""
+    """Who changes rows: this object or Trino. Only lakekeeper's maintenance runs beside statements."""
 
     @property
     def vectors_hidden(self) -> bool:
-        """Whether Trino cannot read deletes of this table: Trino 476 does not know the vectors of Iceberg v3."""
+        """Whether Trino cannot read deletes of this table: Trino 476 does not support Iceberg v3's deletion vectors."""
         return self.kind == "iceberg-v3"
 
     def append(self, files: int, rows: int) -> None:
-        """So many files by Spark, each over the whole range of ``k``."""
+        """Append ``count`` files by Spark, each over the whole range of ``k``."""
         with self.turn:
             self._append(files, rows)
 
@@ -66,7 +66,7 @@ class Shared:
         self.rows |= {row[0]: tuple(row) for row in wanted.collect()}
 
     def delete_some(self) -> None:
-        """One row in a hundred of every file, by lakekeeper's own delete."""
+        """Delete one row in a hundred of every file, by lakekeeper's own delete."""
         digit, self.deleted = self.deleted % OURS, self.deleted + 1
         where = f"id < {self.next_id} AND id % 100 = {digit}"
         with self.turn:
@@ -75,18 +75,18 @@ class Shared:
                 del self.rows[key]
 
     def by_spark(self) -> dict[int, Row]:
-        self.spark.catalog.refreshTable(self.name)  # Spark's catalog keeps what it loaded for a while
+        self.spark.catalog.refreshTable(self.name)  # Spark's catalog caches tables for a while
         found = [tuple(row) for row in self.spark.table(self.name).collect()]
-        assert len({row[0] for row in found}) == len(found), "rows twice"
+        assert len({row[0] for row in found}) == len(found), "duplicate rows"
         return {row[0]: row for row in found}
 
     def by_trino(self) -> dict[int, Row]:
         found = [tuple(row) for row in self.trino.run(f"SELECT id, k, v FROM {self.in_trino}")]
-        assert len({row[0] for row in found}) == len(found), "rows twice"
+        assert len({row[0] for row in found}) == len(found), "duplicate rows"
         return {row[0]: row for row in found}
 
     def wrong(self) -> str:
-        """How the rows differ from what they must be, by both engines where both can read; empty if they do not."""
+        """How the rows differ from the expected ones, by both engines if both can read; empty if they do not."""
         readers = {"Spark": self.by_spark} | ({} if self.vectors_hidden else {"Trino": self.by_trino})
         texts = []
         for reader, read in readers.items():

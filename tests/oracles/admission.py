@@ -1,7 +1,7 @@
-"""Whom a REST catalog of the tests lets in: those with a bearer token, with a token of OAuth, or with AWS's signature.
+"""Authentication of the tests' REST catalog: a bearer token, an OAuth token, or an AWS signature.
 
 An OAuth client first exchanges its id and secret for a token. A signature (version 4) is made with a secret key, and is
-computed here again from what the request says.
+computed here again from the request.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def anyone(_: Request) -> bool:
 
 
 def with_token(token: str) -> Admission:
-    """Those who send this token."""
+    """Admits requests with this token."""
     return lambda asked: asked.headers.get("Authorization", "") == f"Bearer {token}"
 
 
 def exchanged(body: bytes, credential: str) -> bool:
-    """Whether an OAuth client that asks for a token has this credential, ``id:secret``."""
+    """Whether an OAuth client that requests a token has this credential, ``id:secret``."""
     form = {name: found[0] for name, found in parse_qs(body.decode()).items()}
     given = f"{form.get('client_id', '')}:{form.get('client_secret', '')}"
     return form.get("grant_type") == "client_credentials" and hmac.compare_digest(given, credential)
 
 
 def with_signature(key: str, secret: str) -> Admission:
-    """Those who sign with the secret of this key."""
+    """Admits requests signed with the secret of this key."""
 
     def admits(asked: Request) -> bool:
         found = _SIGNED.fullmatch(asked.headers.get("Authorization", ""))
@@ -64,7 +64,7 @@ def with_signature(key: str, secret: str) -> Admission:
 
 
 def _signature(asked: Request, secret: str, scope: str, names: list[str]) -> str:
-    """The signature of a request, of the headers with these names."""
+    """The signature of a request over the headers with these names."""
     address = urlsplit(asked.target)
     pairs = sorted(
         (quote(name, safe=_PLAIN), quote(value, safe=_PLAIN))

@@ -1,7 +1,7 @@
 """A second, independent reader of Delta tables: replays the JSON log and reads Parquet with pyarrow.
 
-It knows deletion vectors (inline and in files), column mapping and partition values, and shares no code
-with Delta or with the adapter. Tables must still have all their JSON commits; checkpoints are ignored.
+It supports deletion vectors (inline and in files), column mapping and partition values, and shares no code with Delta
+or with the adapter. Tables must still have all their JSON commits; checkpoints are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RUN_COOKIE, _NO_RUN_COOKIE = 12347, 12346
 
 @dataclass
 class State:
-    """Live files of one version: (path, deletion vector id) → its add action; and the metadata in force."""
+    """Live files of one version: (path, deletion vector id) → its add action; and the current metadata."""
 
     adds: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def commit(table: Path, version: int) -> list[dict[str, Any]]:
 
 
 def replay(table: Path, version: int | None = None) -> State:
-    """The state at a version; fails where a commit removes what is not live or adds what already is."""
+    """The state at a version; fails if a commit removes a file that is not live or adds one that is."""
     state = State()
     for v in versions(table):
         if version is not None and v > version:
@@ -109,7 +109,7 @@ def file_rows(table: Path, add: Mapping[str, Any], metadata: Mapping[str, Any]) 
     schema = json.loads(metadata["schemaString"])
     mode = metadata.get("configuration", {}).get("delta.columnMapping.mode", "none")
     partitions = set(metadata["partitionColumns"])
-    # A single file: pyarrow would otherwise guess partitions from the directory names.
+    # A single file: otherwise pyarrow would infer partitions from the directory names.
     data = pq.ParquetFile(table / unquote(add["path"])).read()
     deleted = deleted_positions(table, add["deletionVector"]) if add.get("deletionVector") else set()
     for position, raw in enumerate(data.to_pylist()):
@@ -171,14 +171,14 @@ def deleted_positions(table: Path, dv: Mapping[str, Any]) -> set[int]:
 
 
 def files_of(action: Mapping[str, Any]) -> set[str]:
-    """Paths below the table of the files that an add, a remove or a cdc names: data, and deletion vector."""
+    """Paths, relative to the table, of the files in an add, a remove or a cdc action: data, and deletion vector."""
     dv = action.get("deletionVector") or {"storageType": ""}
     vector = {vector_file(dv)} if dv["storageType"] == "u" else set()
     return {unquote(action["path"])} | vector
 
 
 def vector_file(dv: Mapping[str, Any]) -> str:
-    """Path below the table of the file that holds a deletion vector of kind u."""
+    """Path, relative to the table, of the file that holds a deletion vector of kind u."""
     prefix, encoded = dv["pathOrInlineDv"][:-20], dv["pathOrInlineDv"][-20:]
     name = f"deletion_vector_{uuid.UUID(bytes=z85(encoded))}.bin"
     return f"{prefix}/{name}" if prefix else name
@@ -206,7 +206,7 @@ def _bitmap_array(blob: bytes) -> set[int]:
 
 
 def _roaring(blob: bytes, start: int) -> tuple[set[int], int]:
-    """One 32-bit roaring bitmap in its portable form; the set and where it ends."""
+    """One 32-bit roaring bitmap in its portable form; return the set and the offset of its end."""
     cookie = struct.unpack_from("<I", blob, start)[0]
     at = start + 4
     if cookie & 0xFFFF == _RUN_COOKIE:
@@ -220,7 +220,7 @@ def _roaring(blob: bytes, start: int) -> tuple[set[int], int]:
     heads = [struct.unpack_from("<HH", blob, at + 4 * i) for i in range(count)]
     at += 4 * count
     if not runs or count >= 4:
-        at += 4 * count  # offsets, which a reader from front to back does not need
+        at += 4 * count  # offsets, which a sequential reader does not need
     found: set[int] = set()
     for i, (key, less) in enumerate(heads):
         base = key << 16

@@ -1,4 +1,4 @@
-"""How many data files Spark opens for a query, by the metrics of the scan that it ran."""
+"""How many data files Spark opens for a query, by the metrics of its scan."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from lakekeeper.spark.jvm import Jvm
 
 _METRICS = ("numFiles", "resultDataFiles")
-"""Of Spark's own scan of files, and of Iceberg's."""
+"""The metrics of Spark's own file scan, and of Iceberg's."""
 
 
 def files_read(spark: SparkSession, query: str) -> int:
-    """Files that the scans of ``query`` open; the query is run."""
+    """The number of files that the scans of ``query`` open; the query is run."""
     frame = spark.sql(query)
     frame.collect()
     jvm: Any = Jvm(spark)

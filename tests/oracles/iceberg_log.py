@@ -1,4 +1,4 @@
-"""Rows of an Iceberg snapshot without Spark: pyiceberg reads; equality deletes, which it cannot, are applied here."""
+"""Rows of an Iceberg snapshot without Spark: pyiceberg reads, and this module applies equality deletes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pyiceberg.table.puffin import PuffinFile
 from lakekeeper.testing.values import text
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-"""Properties that reach a store: none for the local disk."""
+"""Properties for access to a store: none for the local disk."""
 
 
 def rows(metadata: str, snapshot_id: int | None, properties: Mapping[str, str] = NOTHING) -> Counter[str]:
-    """Canonical texts of all rows at a snapshot, with their numbers; ``metadata`` is a metadata file."""
+    """Canonical texts of all rows at a snapshot, with their counts; ``metadata`` is a metadata file."""
     return Counter(text(row) for row in records(metadata, snapshot_id, properties))
 
 
@@ -39,7 +39,7 @@ def records(
 
 
 def named_files(metadata: str, properties: Mapping[str, str] = NOTHING) -> set[str]:
-    """All files that the versions of a table name, but metadata files: data, deletes, manifests and their lists."""
+    """All files that a table's versions reference, except metadata files: data, deletes, manifests, manifest lists."""
     table = StaticTable.from_metadata(metadata, dict(properties))
     named: set[str] = set()
     manifests: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def named_files(metadata: str, properties: Mapping[str, str] = NOTHING) -> set[s
 
 
 def canonical(table: pa.Table) -> Counter[str]:
-    """Rows as texts that tell values apart, with their numbers."""
+    """Rows as texts that distinguish values, with their counts."""
     return Counter(text(row) for row in table.to_pylist())
 
 
@@ -86,7 +86,7 @@ def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> list[dict[
 
 
 def _positions(table: StaticTable, entries: list[Any]) -> set[tuple[str, int]]:
-    """Places that position deletes and deletion vectors name. Vectors only grow: a replaced one names no more."""
+    """Positions in position deletes and deletion vectors. Vectors only grow: a replaced one holds no others."""
     masked: set[tuple[str, int]] = set()
     for path in {e.data_file.file_path for e in entries}:
         if path.endswith(".puffin"):

@@ -1,4 +1,4 @@
-"""Java classes of the tests, compiled in the session: Spark brings a compiler (Janino), so no JDK is needed."""
+"""Java classes of the tests, compiled in the session: Spark includes a compiler (Janino), so no JDK is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def define(spark: SparkSession, source: Path, beside: str) -> None:
-    """Define the classes of a file in the class loader that has the class ``beside``; one that is there stays."""
+    """Define the classes of a file in the class loader of the class ``beside``; an existing one is kept."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     java_class = jvm.java.lang.Class
@@ -24,7 +24,7 @@ def define(spark: SparkSession, source: Path, beside: str) -> None:
     ):
         kinds[i] = kind
     defining = java_class.forName("java.lang.ClassLoader").getDeclaredMethod("defineClass", kinds)
-    defining.setAccessible(True)  # Spark opens java.lang for its own needs
+    defining.setAccessible(True)  # Spark opens java.lang for its own use
     for name, code in dict(compiler.getBytecodes()).items():
         if jvm.org.apache.spark.util.Utils.classIsLoadable(str(name)):
             continue

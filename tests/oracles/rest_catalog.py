@@ -1,7 +1,7 @@
-"""A REST catalog for tests, in one process, without dependencies of its own: http.server over a SqlCatalog.
+"""A REST catalog for tests, in one process, without dependencies: http.server over a SqlCatalog.
 
 Enough of the protocol for Spark: namespaces, create, load, commit with requirements, rename, drop. Commits are
-compare-and-swap in SQLite, so that lost races answer 409 as a real catalog does.
+compare-and-swap in SQLite, so that lost races return 409 as in a real catalog.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _STATUS: dict[type[Exception], int] = {
     NamespaceAlreadyExistsError: 409,
     CommitFailedException: 409,
 }
-OAUTH_TOKEN = "t0ken-of-an-oauth-client"  # noqa: S105 - of the tests
+OAUTH_TOKEN = "t0ken-of-an-oauth-client"  # noqa: S105 - a test credential
 _SPACE_SEPARATOR = "\x1f"
 
 Tamper = Callable[[Callable[[], None]], None]
-"""Is given each commit, to do it or not; what it raises is the answer."""
+"""Receives each commit, and applies it or not; an error that it raises is the response."""
 
 
-class Answer(Exception):  # the name of what it is
-    """An answer of this status, whatever happened."""
+class Answer(Exception):  # a response, not an error
+    """A response of this status, whatever happened."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"answered {status} on purpose")
@@ -51,7 +51,7 @@ class Answer(Exception):  # the name of what it is
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """One request; the server has the catalog and a lock, as SQLite takes one writer at a time."""
+    """One request; the server has the catalog and a lock, as SQLite permits one writer at a time."""
 
     server: _Server
 
@@ -68,7 +68,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer("HEAD")
 
     def log_message(self, *_: Any) -> None:
-        """Tests have no use for an access log."""
+        """Tests need no access log."""
 
     def _answer(self, method: str) -> None:
         size = int(self.headers.get("Content-Length") or 0)
@@ -84,7 +84,7 @@ class _Answers(BaseHTTPRequestHandler):
             else:
                 with self.server.lock:
                     status, answer = 200, self._route(method, steps, json.loads(sent or b"{}"))
-        except Exception as error:  # every failure is an answer of the protocol
+        except Exception as error:  # every failure becomes a response of the protocol
             status = error.status if isinstance(error, Answer) else _STATUS.get(type(error), 500)
             kind = type(error).__name__.replace("Error", "Exception")
             answer = {"error": {"message": str(error), "type": kind, "code": status}}
@@ -97,7 +97,7 @@ class _Answers(BaseHTTPRequestHandler):
             self.wfile.write(told)
 
     def _token(self, sent: bytes) -> dict[str, Any]:
-        """A token for an OAuth client; those without one are not let in."""
+        """A token for an OAuth client; clients without a valid credential are refused."""
         if not exchanged(sent, self.server.credential):
             raise Answer(401)
         return {"access_token": OAUTH_TOKEN, "token_type": "bearer", "expires_in": 3600}
@@ -188,10 +188,10 @@ def rest_catalog(
     admits: Admission = anyone,
     credential: str = "",
 ) -> Iterator[str]:
-    """The address of a running catalog whose tables are below ``home``; ``tamper`` stands before each commit.
+    """The address of a running catalog whose tables are below ``home``; ``tamper`` intercepts each commit.
 
-    With ``warehouse``, its tables are there, reached with ``properties`` of pyiceberg. Requests that it does not admit
-    are answered 401; with a ``credential``, those with the token that it is exchanged for are admitted.
+    With ``warehouse``, its tables are stored there, accessed with pyiceberg's ``properties``. Requests that it does not
+    admit get 401; with a ``credential``, requests with the token exchanged for it are admitted.
     """
     catalog = SqlCatalog(
         "rest",

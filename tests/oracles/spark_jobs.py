@@ -1,4 +1,4 @@
-"""What Spark says that it did: the stages of a job group, from its own status store."""
+"""What Spark ran: the stages of a job group, from Spark's own status store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakekeeper.spark.jvm import Jvm
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: rows and bytes it read from files, rows it wrote to and read from a shuffle, rows it put out."""
+    """One stage: rows and bytes read from files, rows written to and read from a shuffle, rows written."""
 
     tasks: int
     input_rows: int
@@ -51,7 +51,7 @@ def stages_of_group(spark: SparkSession, group: str) -> tuple[list[Stage], int]:
 
 
 class Phases:
-    """An observer that keeps what it was told."""
+    """An observer that records its notifications."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Mapping[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Keys that follow a curve, from end to end on the memory adapter."""
+"""Keys along a curve, end to end on the memory adapter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scene(layout: str, *, columns: Sequence[str] = ("a", "b"), settings: Setting
 
 
 def files_read(made: Scene, **box: tuple[int, int]) -> int:
-    """Files whose bounds meet a box, by the files' own statistics."""
+    """Files whose bounds intersect a box, by the files' own statistics."""
     schema = made.table.current.schema
     read = 0
     for entry in made.table.current.files.values():
@@ -83,7 +83,7 @@ def test_a_second_run_is_a_no_op(layout: str, stored: bool, policy: str) -> None
 
 @pytest.mark.parametrize("cuts", [False, True], ids=["one task", "ranges"])
 def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
-    """Whether it was sorted as a whole or cut into ranges: neighbours share a place at most."""
+    """Whether it was sorted as a whole or cut into ranges: adjacent files share one position at most."""
     made = scene("hilbert")
     made.run(options={**OPTIONS, **({"single-task-bytes": 2048} if cuts else {})})
     snapshot = look(made.adapter, made.request())
@@ -95,7 +95,7 @@ def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
     assert "boxes" not in told.notes
 
 
-def test_the_task_says_where_on_the_curve_it_is_cut() -> None:
+def test_the_task_holds_its_cuts_on_the_curve() -> None:
     made = scene("hilbert")
     request = made.request(options={**OPTIONS, "single-task-bytes": 2048})
     (task,) = make_plan(look(made.adapter, request), request.policies, request.options, Env()).tasks
@@ -104,7 +104,7 @@ def test_the_task_says_where_on_the_curve_it_is_cut() -> None:
     assert type(task).from_json(task.to_json()) == task
 
 
-def test_boundaries_are_kept_once_and_stay() -> None:
+def test_boundaries_are_stored_once_and_kept() -> None:
     made = scene("hilbert")
     key = made.adapter.snapshot().key
     assert key is not None
@@ -118,7 +118,7 @@ def test_boundaries_are_kept_once_and_stay() -> None:
     assert made.table.notes == first
 
 
-def test_lost_boundaries_cost_no_row_and_are_derived_anew() -> None:
+def test_lost_boundaries_lose_no_row_and_are_derived_again() -> None:
     made = scene("hilbert")
     made.run(final=True, options=OPTIONS)
     before = made.table.fingerprint()
@@ -131,7 +131,7 @@ def test_lost_boundaries_cost_no_row_and_are_derived_anew() -> None:
     made.untouched(lambda: made.run(options=OPTIONS))
 
 
-def test_boundaries_that_cannot_be_read_are_passed_over() -> None:
+def test_unreadable_boundaries_are_ignored() -> None:
     made = scene("hilbert")
     key = made.adapter.snapshot().key
     assert key is not None
@@ -141,14 +141,14 @@ def test_boundaries_that_cannot_be_read_are_passed_over() -> None:
     assert made.table.notes[note_name(key.key_id, 0)] == "torn"
 
 
-def test_who_keeps_boundaries_first_decides_for_both() -> None:
-    """Another run kept its own between our plan and our first write: we plan again, by those."""
+def test_the_boundaries_stored_first_apply_to_both_runs() -> None:
+    """Another run stored its boundaries between our plan and our first write: we plan again with those."""
     made, other = scene("hilbert"), scene("hilbert")
     other.table.append(some_rows(random.Random(8), 300))
     other.run(options=OPTIONS)
     (theirs,) = other.table.notes.items()
 
-    class Late(type(made.adapter.notes)):  # type: ignore[misc]  # the class is not named in public
+    class Late(type(made.adapter.notes)):  # type: ignore[misc]  # its class is not public
         def keep(self, name: str, text: str) -> str:
             made.table.notes.setdefault(*theirs)
             return str(super().keep(name, text))
@@ -160,7 +160,7 @@ def test_who_keeps_boundaries_first_decides_for_both() -> None:
         def __getattr__(self, name: str) -> Any:
             return notes if name == "notes" else getattr(adapter, name)
 
-    made.adapter = Adapted()  # type: ignore[assignment]  # stands for the adapter, but for its notes
+    made.adapter = Adapted()  # type: ignore[assignment]  # the adapter with other notes
     made.run(options=OPTIONS)
     assert made.table.notes == dict([theirs])
     snapshot = look(adapter, made.request())
@@ -169,7 +169,7 @@ def test_who_keeps_boundaries_first_decides_for_both() -> None:
     assert (snapshot.blocks.curve_id >= 0).all()
 
 
-def test_a_table_that_grows_out_of_its_boundaries_gets_new_ones_and_ends() -> None:
+def test_a_table_that_outgrows_its_boundaries_gets_new_ones_and_converges() -> None:
     made = scene("hilbert")
     made.run(final=True, options=OPTIONS)
     for day in range(1, 6):
@@ -181,7 +181,7 @@ def test_a_table_that_grows_out_of_its_boundaries_gets_new_ones_and_ends() -> No
     made.untouched(lambda: made.run(final=True, options=OPTIONS))
 
 
-def test_a_delete_that_lands_meanwhile_is_replayed_on_the_curve() -> None:
+def test_a_concurrent_delete_is_replayed_on_the_curve() -> None:
     made = scene("hilbert")
 
     def race(phase: str, info: Any) -> None:
@@ -196,8 +196,8 @@ def test_a_delete_that_lands_meanwhile_is_replayed_on_the_curve() -> None:
     assert (snapshot.blocks.curve_id >= 0).all()
 
 
-def test_new_files_lie_on_the_curve_beside_old_ones() -> None:
-    """A mixed table: merged blocks by their ranges, appended ones by their boxes, on one line."""
+def test_new_files_are_placed_on_the_curve_beside_old_ones() -> None:
+    """A mixed table: merged blocks by their ranges, appended ones by their boxes, along one curve."""
     made = scene("hilbert")
     made.run(options=OPTIONS)
     made.table.append([{"a": i, "b": i, "v": 0} for i in range(20)])
@@ -240,8 +240,8 @@ def test_a_key_given_in_the_call_may_have_a_layout() -> None:
 REKEY = {**OPTIONS, "single-task-bytes": 1024}
 
 
-def test_a_change_of_the_key_is_taken_in_step_by_step() -> None:
-    """Never as one full rewrite: the first run after it takes a share, says why the rest waits, and all of it ends."""
+def test_a_changed_key_is_applied_step_by_step() -> None:
+    """Never as one full rewrite: each run rewrites a share and reports why the rest waits, until all is rewritten."""
     made = scene("linear")
     made.run(final=True, options=OPTIONS)
     made.table.set_key(("a", "b"), "hilbert")
@@ -264,7 +264,7 @@ def test_a_change_of_the_key_is_taken_in_step_by_step() -> None:
     assert {b.key_id for b in snapshot.blocks} == {snapshot.key.key_id}
 
 
-def test_full_takes_a_changed_key_at_once() -> None:
+def test_full_applies_a_changed_key_at_once() -> None:
     made = scene("linear")
     made.run(final=True, options=OPTIONS)
     made.table.set_key(("b",), "linear")

@@ -1,4 +1,4 @@
-"""``final=True`` ends, at a depth under the threshold or with a reason, and a second call finds nothing to do."""
+"""``final=True`` ends below the depth threshold or with a reason, and a second call finds nothing to do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_final_run_of_500_random_tables_ends(part: int) -> None:
         assert scene.table.leftovers() == set(), case
         assert all(group.status == "committed" for group in report.groups), case
         assert report.ended.code in ("nothing_to_do", "nothing_left"), (case, report.ended)
-        # No table of these needs more: a merge that betters nothing would go on up to the highest level.
+        # None of these tables needs more: merges that improve nothing would continue up to the highest level.
         assert report.rounds <= 8, (case, report.rounds)
         _settled(case)
         scene.untouched(lambda s=scene, c=case: s.run(c.policy, final=True, options=c.options))  # type: ignore[misc]
@@ -92,7 +92,7 @@ def test_a_final_run_of_adaptive_or_universal_ends_and_a_second_call_finds_nothi
 
 
 def _settled(case: Drawn) -> None:
-    """Every block is accounted for; where a level is deeper than its gate, each block says why it is left."""
+    """Every block is accounted for; in a level deeper than its threshold, each block has the reason why it is left."""
     request = case.scene.request(case.policy, options=case.options)
     plan = case.scene.plan(case.policy, options=case.options)
     snapshot = case.scene.adapter.snapshot()
@@ -135,7 +135,7 @@ def test_the_second_call_commits_nothing_and_reads_no_data_file() -> None:
 
 @pytest.mark.parametrize("policy", ["adaptive", "ranges", "peaks", "universal"])
 def test_a_sorted_compound_key_is_not_sorted_again(policy: str) -> None:
-    """Few values in the first column: boxes of one sorted run overlap, and no merge can better that."""
+    """Few values in the first column: boxes of one sorted run overlap, and no merge can improve that."""
     table = MemoryTable("db.t", {"c": "string", "k": "int"})
     for b in range(6):
         table.append([{"c": "abcde"[i % 5], "k": (7 * i + b) % 100} for i in range(60)])
@@ -178,7 +178,7 @@ def test_giant_rows_are_files_of_their_own() -> None:
 
 
 def test_truncated_constants_are_frozen() -> None:
-    """All values agree in what the statistics keep of them: no merge makes the bounds narrower."""
+    """All values are equal in the part that the statistics keep: no merge makes the bounds narrower."""
     table = MemoryTable("db.t", {"k": "string", "v": "string"}, settings=Settings(truncate=4))
     for b in range(5):
         table.append([{"k": f"same-{b}-{i}", "v": ""} for i in range(10)])
@@ -188,7 +188,7 @@ def test_truncated_constants_are_frozen() -> None:
     scene.untouched(lambda: scene.run(final=True))
 
 
-def test_a_budget_ends_a_final_run_early_and_says_so() -> None:
+def test_a_budget_ends_a_final_run_early_and_is_reported() -> None:
     scene = overlapping(8, 20)
     size = int(scene.adapter.snapshot().blocks.bytes.sum())
     report = scene.run("full", "sizes", final=True, options={"budget-bytes": size // 2})
@@ -205,7 +205,7 @@ def test_the_rounds_of_a_final_run_are_bounded() -> None:
 
 
 def test_lost_levels_do_not_make_a_final_run_endless() -> None:
-    """A format without a place for levels: every block is level 0 for ever."""
+    """A format that cannot store levels: every block stays at level 0."""
     scene = overlapping(settings=Settings(stores_level=False))
     report = scene.run(final=True, options={"max-rows-per-file": 3})
     assert report.rounds <= 2

@@ -1,4 +1,4 @@
-"""What the default policy is chosen for, on small slices of the benchmark of policies (tests/bench/policies.py)."""
+"""The figures behind the default policy, on small slices of the policy benchmark (tests/bench/policies.py)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.bench.offline_optimum import nearest_optimum
 from tests.bench.rivals import Cubes
 
 COMMITS = 120
-OPTIMAL = 100  # commits: finding the optimum grows with their square
+OPTIMAL = 100  # commits: the time to find the optimum grows with their square
 MOVING = ("wide", "late", "windows", "backfill", "jitter")
 RATES = ("60", "600", "6000")
-"""Queries an hour: 1, 10 and 100 between two commits."""
+"""Queries per hour: 1, 10 and 100 between two commits."""
 WHOLE = {"max-file-group-size-bytes": 1 << 50, "max-file-group-input-files": 1 << 20}
 
 
@@ -48,7 +48,7 @@ def test_the_exact_optimum_is_little_better_on_wide_commits(rate: float, most: f
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_data_in_order_of_time_is_left_alone(rate: str) -> None:
+def test_data_in_time_order_is_not_rewritten(rate: str) -> None:
     assert played(rate, "time").rewritten_bytes == 0
 
 
@@ -58,8 +58,8 @@ def test_a_fraction_of_the_bytes_of_a_full_sort_for_a_few_more_files() -> None:
     assert geometric("range_files", "6000", "full") < 1.08
 
 
-def test_commits_over_all_that_is_there_do_not_have_it_sorted_each_time() -> None:
-    """On a real table they did: 9.5 bytes rewritten for each ingested, where a full sort rewrites 10.5."""
+def test_commits_over_the_whole_key_do_not_sort_the_table_each_time() -> None:
+    """On a real table they did: 9.5 bytes rewritten per byte ingested, where a full sort rewrites 10.5."""
     arrivals = named_stream("late", 200)
     ours = simulate(arrivals, [ADAPTIVE], resolve({"queries-per-hour": 6000}))
     full = simulate(arrivals, [FULL], resolve(WHOLE))
@@ -72,13 +72,13 @@ def test_half_the_bytes_of_cubes_for_as_few_files() -> None:
     assert geometric("range_files", "6000", "cubes") < 1.05
 
 
-def test_late_rows_do_not_leave_deep_places_behind() -> None:
+def test_late_rows_leave_no_deep_ranges() -> None:
     assert played("6000", "jitter").depth_p95 <= 1.01 * played("cubes", "jitter").depth_p95
 
 
 @pytest.mark.parametrize("policy", [RANGES, PEAKS], ids=lambda policy: policy.name)
 def test_no_level_starves_while_new_data_keeps_coming(policy: Policy) -> None:
-    """When only the lowest level was merged in each call, depth grew with the table: 34 here, and 65 after 1,200."""
+    """With only the lowest level merged in each call, depth grew with the table: 34 here, and 65 after 1,200."""
     found = simulate(named_stream("wide", 600), [policy], resolve())
     assert found.depth < 13
 

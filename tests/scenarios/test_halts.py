@@ -1,4 +1,4 @@
-"""An observer that raises halts the run as a crash would: then and later, nothing is cleaned up after it."""
+"""An observer that raises halts the run as a crash would: neither then nor later is anything cleaned up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Crash(Exception):
 
 
 @pytest.mark.parametrize("phase", ["before_commit", "committed"])
-def test_outputs_of_other_groups_stay_where_a_crash_left_them(phase: str) -> None:
+def test_outputs_of_other_groups_are_kept_after_a_crash(phase: str) -> None:
     scene = groups_apart(4)
     written = threading.Semaphore(0)
 

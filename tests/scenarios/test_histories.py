@@ -1,4 +1,4 @@
-"""Random histories with rivals at random phases: whatever happens, users' rows are the users' rows.
+"""Random histories with rivals at random phases: maintenance never changes users' rows.
 
 The model is a plain list of rows to which the same user operations are applied; maintenance must be invisible.
 """
@@ -22,7 +22,7 @@ FAULTS: list[Fault] = ["rejected", "unknown, landed", "unknown, lost"]
 
 
 class Users:
-    """Commits of users, on the table and on the model."""
+    """Commits of users, applied to the table and to the model."""
 
     def __init__(self, scene: Scene, rng: random.Random) -> None:
         self.table = scene.table
@@ -70,7 +70,7 @@ def _rival(users: Users, chance: float) -> Any:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(150))
-def test_no_history_loses_doubles_or_brings_back_a_row(seed: int) -> None:
+def test_no_history_loses_doubles_or_restores_a_row(seed: int) -> None:
     rng = random.Random(seed)
     scene = Scene(draw_table(rng))
     users = Users(scene, rng)

@@ -1,4 +1,4 @@
-"""A run of many hours: it keeps its registration alive, and commits what is finished before it could be lost."""
+"""A run of many hours keeps its registration alive, and commits finished groups before they could be lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT = 24 * HOUR_MS
 
 
 class Hours:
-    """A clock on which the writing of each group takes some hours; ``beside`` is called after each."""
+    """A clock on which writing each group takes some hours; ``beside`` is called after each group."""
 
     def __init__(self, scene: Scene, each: float) -> None:
         self.scene = scene
@@ -47,7 +47,7 @@ class Hours:
 
 
 class Silent(MemoryNotes):
-    """Notes that cannot be written over: a registration cannot be renewed."""
+    """Notes that cannot be overwritten: a registration cannot be renewed."""
 
     def replace(self, name: str, text: str) -> None:
         if name.startswith("intents/"):
@@ -56,10 +56,10 @@ class Silent(MemoryNotes):
 
 
 class Unrenewed(MemoryAdapter):
-    """A table whose notes fail to be replaced."""
+    """A table whose notes cannot be replaced."""
 
     @property
-    def notes(self) -> Notes:  # type: ignore[override]  # the protocol is all that the engine asks for
+    def notes(self) -> Notes:  # type: ignore[override]  # the engine needs only the protocol
         return Silent(self.store)
 
 
@@ -82,7 +82,7 @@ def test_a_run_longer_than_its_registration_lands(options: dict[str, Any]) -> No
     assert registered(scene.adapter.notes) == {}
 
 
-def test_a_vacuum_beside_a_run_of_days_takes_nothing_of_it() -> None:
+def test_a_vacuum_beside_a_run_of_days_deletes_none_of_its_files() -> None:
     scene = groups_apart(8)
     hours = Hours(scene, 7)
     before = scene.table.fingerprint()
@@ -99,7 +99,7 @@ def test_a_vacuum_beside_a_run_of_days_takes_nothing_of_it() -> None:
     assert scene.table.fingerprint() == before
 
 
-def test_what_is_ready_is_committed_before_a_registration_ends_that_cannot_be_renewed() -> None:
+def test_finished_groups_are_committed_before_an_unrenewable_registration_ends() -> None:
     scene = groups_apart(8)
     scene.adapter = Unrenewed(scene.table)
     hours = Hours(scene, 4)
@@ -124,7 +124,7 @@ def test_what_is_ready_is_committed_before_a_registration_ends_that_cannot_be_re
     assert scene.table.leftovers() == set()
 
 
-def test_a_run_whose_registration_a_vacuum_removed_writes_no_more() -> None:
+def test_a_run_stops_writing_once_a_vacuum_removed_its_registration() -> None:
     scene = groups_apart(8)
     hours = Hours(scene, 7)
 
@@ -158,6 +158,6 @@ def test_a_small_run_commits_once_and_a_large_one_in_parts_by_default() -> None:
         ({"partial-progress.max-commits": 1000}, 7, 8),
     ],
 )
-def test_there_are_no_more_commits_than_asked_for(options: dict[str, Any], least: int, most: int) -> None:
+def test_there_are_no_more_commits_than_configured(options: dict[str, Any], least: int, most: int) -> None:
     scene = groups_apart(8)
     assert least <= scene.run(options={**IN_PARTS, **options}).commits <= most

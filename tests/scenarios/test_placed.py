@@ -1,6 +1,6 @@
-"""Predictions, scores, depth and information on keys that follow a curve: what one more file, or another key, changes.
+"""Predictions, scores, depth and information for keys along a curve: the effect of one more file, or of another key.
 
-Blocks are made by hand here, with the ranges on a curve that a rewrite stores beside them.
+The blocks are built by hand, with the curve ranges that a rewrite stores beside them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.engine.scene import POLICIES
 from tests.sampling import fewer
 
 MB = 10**6
-ROWS = 200  # of a block
+ROWS = 200  # of one block
 CASES = settings(
     max_examples=fewer(15), deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate)
 )
@@ -48,14 +48,14 @@ def key_of(layout: str, names: str) -> ClusterKey:
 
 
 def boundaries_of(key: ClusterKey, step: int = 1) -> Boundaries:
-    """Boundaries at each ``step``-th value: another step is another id."""
+    """Boundaries at each ``step``-th value: another step gives another id."""
     kinds = tuple(c.kind for c in key.columns)
     return Boundaries(key.key_id, 0, kinds, (tuple(range(0, MOST, step)),) * len(kinds))
 
 
 @dataclass(frozen=True)
 class Files:
-    """Rows of columns ``a``, ``b`` and ``c`` in files, and where each file stands."""
+    """Rows of columns ``a``, ``b`` and ``c`` in files, and the position of each file."""
 
     rows: tuple[np.ndarray[Any, Any], ...]
     partition: tuple[str, ...]
@@ -66,7 +66,7 @@ class Files:
         return Files((*self.rows, np.array([row])), (*self.partition, partition), (*self.size, 1))
 
     def blocks(self, key: ClusterKey, stored: Boundaries | None, under: ClusterKey | None) -> BlockSet:
-        """With the bounds of ``key``, and the ranges that a rewrite by ``under`` stores; a lone row has none."""
+        """Blocks with the bounds of ``key`` and the ranges stored by a rewrite with ``under``; a lone row has none."""
         at = ["abc".index(c.path[0]) for c in key.columns]
         columns: dict[str, Any] = {
             "path": [f"f{i}" for i in range(len(self.rows))],
@@ -115,7 +115,7 @@ def sorted_runs(key: ClusterKey, runs: int, files: int, seed: int) -> Files:
 
 @dataclass
 class Fixed:
-    """As much of an adapter as a plan asks for: one snapshot, and what is kept beside the table."""
+    """The part of an adapter that a plan needs: one snapshot, and the notes beside the table."""
 
     snapshots: Snapshot
     kept: dict[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def test_a_tiny_file_in_another_partition_changes_nothing(
     seed=st.integers(0, 10**6),
     at=st.tuples(*[st.integers(0, MOST - 1)] * 3),
 )
-def test_a_tiny_file_among_the_others_is_opened_and_changes_no_more(
+def test_a_tiny_file_among_the_others_is_opened_and_changes_nothing_else(
     layout: str, names: str, runs: int, seed: int, at: tuple[int, int, int]
 ) -> None:
     key = key_of(layout, names)
@@ -207,12 +207,12 @@ def test_a_tiny_file_among_the_others_is_opened_and_changes_no_more(
     now, later = plan.prediction.worth, plan_more.prediction.worth
     assert later.before.files == pytest.approx(now.before.files + opened, rel=1e-3)
     assert later.after.files == pytest.approx(now.after.files, rel=0.02)
-    if runs > 1:  # of one sorted run nothing is gained by a merge but that one file
+    if runs > 1:  # a merge of one sorted run saves only that one file
         assert later.score == pytest.approx(now.score, abs=1.0)
 
 
 def test_a_perfect_run_and_a_tiny_file() -> None:
-    """The run that showed it: 256 files in one sorted run, and one byte more made 13.3 files a query of 3.56."""
+    """The case that showed it: 256 files in one sorted run; one more byte raised 3.56 files per query to 13.3."""
     key = key_of("hilbert", "ab")
     kept, files = boundaries_of(key), sorted_runs(key, 1, 256, 0)
     opened = []
@@ -234,18 +234,18 @@ ASKED = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("policy", ["adaptive", "ranges", "full", "sizes"])
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("wanted", ASKED, ids=str)
 @pytest.mark.parametrize("under", STORED, ids=str)
-def test_ranges_on_the_curve_of_another_key_say_nothing(
-    under: ClusterKey, asked: ClusterKey, policy: str
+def test_ranges_on_the_curve_of_another_key_are_ignored(
+    under: ClusterKey, wanted: ClusterKey, policy: str
 ) -> None:
-    """The ranges that a rewrite by another key stored are worth as much as none."""
+    """Ranges stored by a rewrite with another key are ignored."""
     files = sorted_runs(under, 2, 24, 3)
-    if under.key_id == asked.key_id:
-        under = key_of("zorder", "abc")  # ranges of a key that is not the blocks'
+    if under.key_id == wanted.key_id:
+        under = key_of("zorder", "abc")  # ranges of another key than the blocks'
     stored = boundaries_of(under)
-    with_ranges = plan_of(adapter_of(files.blocks(asked, stored, under), asked), policy)
-    without = plan_of(adapter_of(files.blocks(asked, None, under), asked), policy)
+    with_ranges = plan_of(adapter_of(files.blocks(wanted, stored, under), wanted), policy)
+    without = plan_of(adapter_of(files.blocks(wanted, None, under), wanted), policy)
     assert with_ranges[:2] == without[:2]
     ours, theirs = with_ranges[2], without[2]
     assert ours.depth == theirs.depth
@@ -257,7 +257,7 @@ def test_ranges_on_the_curve_of_another_key_say_nothing(
 
 
 @pytest.mark.parametrize("layout", CURVES)
-def test_ranges_under_other_boundaries_of_the_same_key_say_nothing(layout: str) -> None:
+def test_ranges_under_other_boundaries_of_the_same_key_are_ignored(layout: str) -> None:
     key = key_of(layout, "ab")
     files, ours, old = sorted_runs(key, 2, 24, 4), boundaries_of(key), boundaries_of(key, step=3)
     assert ours.id != old.id
@@ -278,7 +278,7 @@ def test_ranges_of_the_key_itself_count(layout: str) -> None:
     assert "box" not in info.notes
 
 
-def test_blocks_that_were_not_placed_are_no_ground_for_a_plan() -> None:
+def test_blocks_without_a_position_cannot_be_planned() -> None:
     key = key_of("hilbert", "ab")
     raw = Snapshot("t", "memory", 7, "uuid", "0", key, sorted_runs(key, 1, 4, 6).blocks(key, None, key))
     for act in (table_line, measure, lambda s: make_plan(s, (POLICIES["full"],), resolve(), Env())):
@@ -288,8 +288,8 @@ def test_blocks_that_were_not_placed_are_no_ground_for_a_plan() -> None:
 
 @CASES
 @given(layout=st.sampled_from(CURVES), names=st.sampled_from(["ab", "abc"]), seed=st.integers(0, 10**6))
-def test_bytes_lie_along_the_curve(layout: str, names: str, seed: int) -> None:
-    """The share of a block is what lies in its range of all blocks, each spread evenly over its own."""
+def test_bytes_are_spread_along_the_curve(layout: str, names: str, seed: int) -> None:
+    """The share of a block is the part of all blocks inside its range, with each block spread evenly over its own."""
     key = key_of(layout, names)
     kept = boundaries_of(key)
     halves = sorted_runs(key, 1, 12, seed), sorted_runs(key, 1, 5, seed + 1)
@@ -297,7 +297,7 @@ def test_bytes_lie_along_the_curve(layout: str, names: str, seed: int) -> None:
     snapshot = look(adapter_of(files.blocks(key, kept, key), key, kept), request_of("full"))
     line = table_line(snapshot, null_region=False)
     lo, hi = snapshot.blocks.curve_lo.astype(float), snapshot.blocks.curve_hi.astype(float)
-    inside = np.minimum(hi[:, None], hi) - np.maximum(lo[:, None], lo)  # of each block in the range of each
+    inside = np.minimum(hi[:, None], hi) - np.maximum(lo[:, None], lo)  # overlap of each pair of blocks
     size = snapshot.blocks.bytes
     by_hand = (np.clip(inside, 0, None) * size / (hi - lo)).sum(axis=1) / size.sum()
     assert data_line(snapshot).share(line.lo, line.hi) == pytest.approx(by_hand, rel=1e-6)

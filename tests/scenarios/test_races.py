@@ -1,4 +1,4 @@
-"""Races, played through the observer: users win, groups they touch are lost, all the others land."""
+"""Races, driven through the observer: users win, groups they touch are dropped, all the others land."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_concurrent_append_at_every_phase_is_no_conflict(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", BEFORE_COMMIT)
 @pytest.mark.parametrize("where", ["k = 3", "k < 1000"], ids=["a row", "all files of the group"])
-def test_a_concurrent_delete_is_replayed_or_costs_its_group_alone(phase: str, where: str) -> None:
+def test_a_concurrent_delete_is_replayed_or_drops_only_its_group(phase: str, where: str) -> None:
     scene = groups_apart(4)
     expected: list[Any] = []
 
@@ -54,8 +54,8 @@ def test_a_concurrent_delete_is_replayed_or_costs_its_group_alone(phase: str, wh
     assert scene.table.leftovers() == set()
 
 
-def test_a_delete_after_our_commit_takes_rows_of_our_files() -> None:
-    """The other order: we commit first, they second."""
+def test_a_delete_after_our_commit_deletes_rows_of_our_files() -> None:
+    """The other order: we commit first, the user second."""
     scene = groups_apart(4)
     report = scene.run(observer=At("committed", lambda: scene.table.delete("k = 3")))
     assert {group.status for group in report.groups} == {"committed"}
@@ -64,8 +64,8 @@ def test_a_delete_after_our_commit_takes_rows_of_our_files() -> None:
 
 
 @pytest.mark.parametrize("where", ["k = 3", "k >= 0"], ids=["a row", "all rows"])
-def test_a_delete_in_the_last_moment_is_found_by_the_commit_itself(where: str) -> None:
-    """After all that the engine could check: the commit raises Conflict, and the rest goes again."""
+def test_a_delete_just_before_the_commit_is_found_by_the_commit(where: str) -> None:
+    """After every check of the engine: the commit raises Conflict, and the other groups are committed again."""
     scene = groups_apart(4)
     scene.adapter.faults.races.append(lambda: scene.table.delete(where))
     report = scene.run()
@@ -75,13 +75,13 @@ def test_a_delete_in_the_last_moment_is_found_by_the_commit_itself(where: str) -
     assert report.replayed_rows_count == (0 if all_gone else 1)
     assert report.commits == (0 if all_gone else 1)
     assert report.conflicts >= 1
-    assert scene.pauses == ([0.1] if all_gone else []), "nothing is waited for before a replay"
+    assert scene.pauses == ([0.1] if all_gone else []), "no wait before a replay"
     assert _same(scene, scene.table.rows(scene.table.current.number - report.commits))
     assert scene.table.leftovers() == set()
 
 
 def test_two_runs_on_one_table_lose_no_row_and_no_file() -> None:
-    """Another run of ours wins in between: our groups are all dropped, in either order of the two."""
+    """Another of our runs wins meanwhile: all our groups are dropped, in either order."""
     scene = groups_apart(3)
     before = scene.table.fingerprint()
     rival = Scene(scene.table)
@@ -113,7 +113,7 @@ def test_a_foreign_rewrite_of_inputs_wins() -> None:
     ],
 )
 @pytest.mark.parametrize("phase", ["planned", "before_commit"])
-def test_a_concurrent_schema_change_drops_all_groups_and_says_so(
+def test_a_concurrent_schema_change_drops_all_groups_and_is_reported(
     phase: str, change: Callable[[Scene], object]
 ) -> None:
     scene = groups_apart(2)
@@ -126,7 +126,7 @@ def test_a_concurrent_schema_change_drops_all_groups_and_says_so(
 
 def test_retries_are_bounded_and_the_error_names_the_winner() -> None:
     scene = groups_apart(8)
-    # At each attempt somebody touches another group in the last moment.
+    # Before each attempt, a delete touches another group at the last instant.
     scene.adapter.faults.races.extend(_delete_one(scene, group) for group in range(8))
     with pytest.raises(Conflict) as error:
         scene.run(options={"commit.retry.num-retries": 2})
@@ -148,7 +148,7 @@ def test_the_time_for_retries_is_bounded_too() -> None:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    """A swap that is lost to a commit elsewhere: nothing has to be replayed, and the rival is given time."""
+    """The swap was lost to an unrelated commit: nothing must be replayed, and the rival gets time."""
     scene = groups_apart(8)
     scene.adapter.faults.races.extend([_lost_swap] * 7)
     report = scene.run(options={"commit.retry.num-retries": 7})
@@ -156,12 +156,12 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert (report.commits, report.conflicts, report.replayed_rows_count) == (1, 7, 0)
 
 
-def test_a_race_that_a_replay_wins_is_not_paused_for() -> None:
+def test_a_conflict_that_a_replay_resolves_causes_no_pause() -> None:
     scene = groups_apart(8)
     races = [_delete_one(scene, 0), _lost_swap, _delete_one(scene, 1), lambda: scene.table.delete("k = 1")]
     scene.adapter.faults.races.extend(races)
     report = scene.run()
-    assert scene.pauses == [0.2], "after the second attempt alone"
+    assert scene.pauses == [0.2], "only after the second attempt"
     assert sorted(g.replayed_rows for g in report.groups) == [0] * 6 + [1, 2]
     assert report.commits == 1
 
@@ -172,7 +172,7 @@ def _lost_swap() -> None:
 
 @pytest.mark.parametrize("maintenance_first", [True, False])
 def test_two_adapters_commit_in_both_orders(maintenance_first: bool) -> None:
-    """Groups that do not clash: whoever is first, both land and the table is the same."""
+    """Groups that do not conflict: in either order, both land and the table is the same."""
     scene = groups_apart(2)
     plan = scene.plan()
     first, second = MemoryAdapter(scene.table), MemoryAdapter(scene.table)
@@ -201,7 +201,7 @@ def test_partial_progress_commits_groups_as_they_finish(partial: bool) -> None:
     assert scene.table.fingerprint() == before
 
 
-def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
+def test_with_partial_progress_a_delete_drops_only_one_group() -> None:
     scene = groups_apart(6)
     observer = At("committed", lambda: scene.table.delete("k >= 0 and k != 1"))
     report = scene.run(observer=observer, options=IN_PARTS)
@@ -210,7 +210,7 @@ def test_with_partial_progress_a_delete_costs_one_group_alone() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> None:
+def test_a_batch_that_gives_up_keeps_the_report_of_the_earlier_ones() -> None:
     scene = groups_apart(4)
     options = {
         **IN_PARTS,
@@ -230,7 +230,7 @@ def test_a_batch_that_gives_up_does_not_cost_the_report_of_those_before() -> Non
 
 
 def _delete_all(scene: Scene, group: int) -> Callable[[], int]:
-    """One row of each group but the first: whichever commits next has lost."""
+    """One row of each group except the first: whichever commits next loses."""
     return lambda: scene.table.delete(lambda row: row["k"] % 1000 == group + 1)
 
 

@@ -1,4 +1,4 @@
-"""What the default costs against the best in hindsight: a slice of the benchmark of regret (tests/bench/regret.py)."""
+"""What the default costs against the best choice in hindsight: a slice of tests/bench/regret.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ run = cache(run_once)
 @pytest.mark.sampled("streams of the regret")
 @pytest.mark.parametrize("stream", SLICE)
 def test_the_default_costs_little_more_than_the_best_choice_in_hindsight(stream: str) -> None:
-    """At 0.1 to 100 queries a commit; before rent decided, a hot range was 860 times too dear at the lowest rate."""
+    """At 0.1 to 100 queries per commit; without the rent rule, a hot range cost 860 times as much at the lowest."""
     others = [run(Job(stream, name)) for name in CONTENDERS]
     ratios = [
         run(Job(stream, DEFAULT, rate)).cost(rate) / min(course.cost(rate) for course in others)
@@ -45,8 +45,8 @@ def test_a_rate_that_is_wrong_by_ten_costs_a_few_times_the_best_choice(stream: s
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("stream", ["drift", "2 columns"])
-def test_no_course_is_cheaper_than_the_bound_on_all_policies(stream: str) -> None:
-    """Whatever a scan weighs against a rewrite; without maintenance, where no rewrite is worth it, as dear as it."""
+def test_no_course_costs_less_than_the_bound_on_all_policies(stream: str) -> None:
+    """For any weight of a scan against a rewrite; if no rewrite is worth it, doing nothing costs exactly the bound."""
     files = files_of(ALL[stream]())
     played = [run(Job(stream, name)) for name in CONTENDERS] + [run(Job(stream, DEFAULT, r)) for r in RATES]
     for scan in (0.0, *np.geomspace(1e-4, 1e4, 33).tolist()):
@@ -55,11 +55,11 @@ def test_no_course_is_cheaper_than_the_bound_on_all_policies(stream: str) -> Non
 
 
 def test_the_bound_on_all_policies_by_hand() -> None:
-    """A file that costs 10 to go on reading at one query a commit, and 100 to rewrite; 0.1 and 100 queries a commit.
+    """Keeping a file costs 10 in reads at one query per commit, rewriting it 100; 0.1 and 100 queries per commit.
 
-    The contenders pay 1 and 100. Weigh the two regrets by 1/12 and 11/12: a file that is left costs 1/12 · 1/1 +
-    11/12 · 1,000/100 = 9.25, one that is rewritten 1/12 · 100/1 + 11/12 · 100/100 = 9.25. At 0.1 and 10 queries a
-    commit to leave it is the best that the contenders know, too.
+    The contenders pay 1 and 100. Weigh the two regrets by 1/12 and 11/12: keeping the file costs 1/12 · 1/1 +
+    11/12 · 1,000/100 = 9.25, rewriting it 1/12 · 100/1 + 11/12 · 100/100 = 9.25. At 0.1 and 10 queries per commit
+    the contenders' best choice is also to keep it.
     """
     files = Files(0.0, np.array([10.0]), np.array([100.0]))
     least = {0.1: 1.0, 100.0: 100.0}
@@ -68,7 +68,7 @@ def test_the_bound_on_all_policies_by_hand() -> None:
     assert wrong_by_ten(files, {0.1: 1.0, 10.0: 100.0}) == pytest.approx(1.0)
 
 
-def test_no_policy_that_does_not_know_the_rate_is_within_three_times_the_best_on_drift() -> None:
+def test_no_policy_without_the_rate_is_within_three_times_the_best_on_drift() -> None:
     played = [run(Job("drift", name)) for name in CONTENDERS]
     least = {rate: min(course.cost(rate) for course in played) for rate in RATES}
     assert unknown(files_of(ALL["drift"]()), least) > 3

@@ -1,4 +1,4 @@
-"""Where outputs are cut: the seeds' 500 MB and 1,000,000 rows, and the target size before either."""
+"""Where outputs are cut: at 500 MB and 1,000,000 rows, and first at the target size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.scene import POLICIES, Scene, rows
 
 
 def _scene(batches: int, size: int, *, row_megabytes: int) -> Scene:
-    """Overlapping files whose rows are all of one size."""
+    """Overlapping files whose rows all have the same size."""
     measured = row_bytes({"1": 10})
     table = MemoryTable(
         "db.t", {"k": "int"}, settings=Settings(byte_scale=row_megabytes * 1_000_000 // measured)
@@ -31,7 +31,7 @@ def _scene(batches: int, size: int, *, row_megabytes: int) -> Scene:
 
 
 def _run(scene: Scene, **options: int) -> list[int]:
-    """Recluster with the defaults but for ``options``; megabytes of the files there are then, by key."""
+    """Recluster with the defaults and ``options``; return the megabytes of the resulting files, by key."""
     request = Request("recluster", (POLICIES["ranges"],), resolve(options))
     before = scene.table.fingerprint()
     assert maintain(scene.adapter, scene.runner, request, clock=scene.clock).commits == 1
@@ -39,22 +39,22 @@ def _run(scene: Scene, **options: int) -> list[int]:
     return [b.bytes // 10**6 for b in sorted(scene.adapter.snapshot().blocks, key=lambda b: b.lo)]
 
 
-def test_seed_002_a_merged_block_above_500_mb_is_split() -> None:
-    """Twelve rows of 99 MB: five make 495 MB, a sixth would be above the bound."""
+def test_a_merged_block_above_500_mb_is_split() -> None:
+    """Twelve rows of 99 MB: five make 495 MB, a sixth would exceed the limit."""
     scene = _scene(3, 4, row_megabytes=99)
     assert MAX_BLOCK_BYTES == 500_000_000
     assert _run(scene, target_file_size_bytes=MAX_BLOCK_BYTES, single_task_bytes=1 << 40) == [495, 495, 198]
 
 
-def test_the_target_size_comes_before_that() -> None:
+def test_the_target_size_cuts_before_the_limit() -> None:
     scene = _scene(3, 8, row_megabytes=30)
     sizes = _run(scene, single_task_bytes=1 << 40)
     assert len(sizes) == 5
-    assert max(sizes) <= 150  # 128 MiB is reached with the fifth row
+    assert max(sizes) <= 150  # the fifth row reaches 128 MiB
 
 
-def test_seed_000_a_merged_block_above_the_bound_of_rows_is_split() -> None:
-    """Shown with a thousandth of the seed's 1,000,000 rows; by default only the size cuts a file."""
+def test_a_merged_block_above_the_row_limit_is_split() -> None:
+    """Tested with a thousandth of the limit of 1,000,000 rows; by default only the size cuts a file."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for b in range(3):
         table.append(rows(*range(b, 2500, 3)))
@@ -66,8 +66,8 @@ def test_seed_000_a_merged_block_above_the_bound_of_rows_is_split() -> None:
     assert sorted(scene.adapter.snapshot().blocks.rows.tolist()) == [500, 1000, 1000]
 
 
-def test_a_writer_that_cuts_too_late_is_asked_again_with_finer_cuts() -> None:
-    """Estimates of size can be off: no output of more than one row is let through above the bound."""
+def test_a_writer_that_cuts_too_late_is_called_again_with_finer_cuts() -> None:
+    """Size estimates can be off: no output of more than one row above the limit is accepted."""
 
     class Late(MemoryAdapter):
         def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
@@ -93,14 +93,14 @@ def test_large_groups_are_cut_into_ranges_by_the_statistics() -> None:
 
 
 class _Stubborn(MemoryAdapter):
-    """Writes one file whatever the targets are, as a writer does that looks at them too seldom."""
+    """Writes one file whatever the targets are, as a writer that checks them too seldom does."""
 
     def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
         return super().write(rows, replace(task, target_rows=1 << 40, target_bytes=1 << 40), run_id)
 
 
-def test_a_rewrite_that_stays_over_its_bound_is_never_committed() -> None:
-    """Its files were discarded after the last attempt as well: a commit of them would lose every row."""
+def test_a_rewrite_that_stays_above_its_limit_is_never_committed() -> None:
+    """Its files were discarded even after the last attempt: committing them would lose every row."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for b in range(3):
         table.append(rows(*range(b, 60, 3)))

@@ -1,4 +1,4 @@
-"""One error of the catalog, the log or the notes costs a run nothing; a lasting one loses no finished work in doubt."""
+"""One error of the catalog, the log or the notes drops no group; a lasting one deletes no file of unknown state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ERRORS: Mapping[str, Callable[[], Exception]] = {
 
 @dataclass
 class Line:
-    """The line to the catalog: counts calls, and breaks at those of ``broken``."""
+    """The connection to the catalog: counts calls, and fails those of ``broken``."""
 
     error: Callable[[], Exception] = ERRORS["503"]
     broken: Callable[[int, str], bool] = lambda _call, _name: False
@@ -43,10 +43,10 @@ class Line:
 
 
 class FlakyNotes(MemoryNotes):
-    """Notes on the far side of a line."""
+    """Notes over such a connection."""
 
     def __init__(self, notes: MemoryNotes, line: Line) -> None:
-        super().__init__(notes.table)  # the memory adapter's own notes, over a line
+        super().__init__(notes.table)  # the memory adapter's own notes, over a connection
         self.line = line
 
     def read(self, name: str) -> str | None:
@@ -55,7 +55,7 @@ class FlakyNotes(MemoryNotes):
 
     def keep(self, name: str, text: str) -> str:
         kept = super().keep(name, text)
-        self.line.pass_("notes.keep")  # it landed, and the answer is lost
+        self.line.pass_("notes.keep")  # it landed, and the response is lost
         return kept
 
     def replace(self, name: str, text: str) -> None:
@@ -68,7 +68,7 @@ class FlakyNotes(MemoryNotes):
 
 
 class FlakyAdapter(MemoryAdapter):
-    """A table on the far side of a line."""
+    """A table over such a connection."""
 
     def __init__(self, scene: Scene, line: Line) -> None:
         super().__init__(scene.table)
@@ -122,7 +122,7 @@ def calls_of_a_run(**options: Any) -> list[str]:
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("options", [{}, IN_PARTS], ids=["one commit", "in parts"])
-def test_one_error_at_any_call_costs_no_group(
+def test_one_error_at_any_call_drops_no_group(
     error: Callable[[], Exception], options: dict[str, Any]
 ) -> None:
     names = calls_of_a_run(**options)
@@ -138,7 +138,7 @@ def test_one_error_at_any_call_costs_no_group(
             assert registered(MemoryAdapter(scene.table).notes) == {}, (at, name)
 
 
-def test_looks_that_always_fail_while_groups_are_written_stop_none() -> None:
+def test_checks_that_always_fail_during_the_writes_stop_no_group() -> None:
     scene, writing = groups_apart(4), True
     line = Line(broken=lambda _call, name: writing and name == "changes_since")
 
@@ -152,7 +152,7 @@ def test_looks_that_always_fail_while_groups_are_written_stop_none() -> None:
     assert [g.status for g in report.groups] == ["committed"] * 4
 
 
-def test_a_read_that_fails_for_good_costs_its_group_alone() -> None:
+def test_a_read_that_fails_permanently_drops_only_its_group() -> None:
     scene, seen = groups_apart(4), []
 
     def broken(_call: int, name: str) -> bool:

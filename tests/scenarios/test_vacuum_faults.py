@@ -1,4 +1,4 @@
-"""Every call of a vacuum fails once, in every way: what is kept reads the same, and the next one leaves nothing."""
+"""Every call of a vacuum fails once, in every way: kept versions read the same, and the next one leaves no garbage."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ CALLS: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nine of ten calls look for an intent or trash where there is none."""
+    """Otherwise nine of ten calls would look for intents or trash that do not exist."""
     monkeypatch.setattr(leases, "SLOTS", 3)
     monkeypatch.setattr(leases, "VACUUMS", 2)
     monkeypatch.setattr(trash_entries, "SLOTS", 2)
 
 
 def made(*, linear: bool) -> MemoryTable:
-    """Seven versions, a tag, and a dead run with what it left; the file of version 5 is one of 6, too."""
+    """Seven versions, a tag, and a dead run with its files; version 6 also references the file of version 5."""
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=linear))
     clock = Clock(lambda: table.now_ms)
     for day in range(1, 5):
@@ -66,7 +66,7 @@ def swept(table: MemoryTable, adapter: Any, **wanted: Any) -> VacuumReport:
 
 
 def shot(table: MemoryTable, port: Port, **wanted: Any) -> str:
-    """The name of what came out."""
+    """The name of the outcome."""
     adapter = Faulty(MemoryAdapter(table), port)
     try:
         return swept(table, adapter, **wanted).ended.code
@@ -83,7 +83,7 @@ def check(table: MemoryTable, rows: Mapping[int, Any], said: str) -> None:
     stays = {*KEPT, *range(oldest, 8)}
     assert set(table.disk) == {path for v in stays for path in table.versions[v].files}, said
     assert swept(table, MemoryAdapter(table)).deleted_files_count == 0, said
-    table.later(2 * DAY)  # one that had written no list yet may still be at work until then
+    table.later(2 * DAY)  # a vacuum that wrote no list yet counts as running until then
     swept(table, MemoryAdapter(table), age_ms=100 * DAY)
     assert registered(MemoryAdapter(table).notes) == {}, said
     assert not [name for name in table.notes if "/list-" in name], said
@@ -108,14 +108,14 @@ def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:
 
 
 ENDS = ("storage.expire", "storage.delete", "storage.move")
-"""What a vacuum does once its list is written."""
+"""The calls of a vacuum after its list is written."""
 
 
 @pytest.mark.parametrize(
     "kind", sorted(set(CALLS) - {"trash"})
-)  # it also writes an entry, which is not repeated
-def test_a_call_that_fails_once_before_anything_is_deleted_costs_nothing(kind: str) -> None:
-    """A vacuum reads some hundred notes and writes a few: a store that throttles some may not end each vacuum."""
+)  # it also writes an entry, which is not retried
+def test_a_call_that_fails_once_before_the_deletes_costs_nothing(kind: str) -> None:
+    """A vacuum reads about a hundred notes and writes a few: a store that throttles some must not stop every vacuum."""
     counted = Port()
     assert shot(made(linear=False), counted, **CALLS[kind]) == "done"
     first = next(at for at, name in enumerate(counted.calls) if name in ENDS)
@@ -128,7 +128,7 @@ def test_a_call_that_fails_once_before_anything_is_deleted_costs_nothing(kind: s
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_expiry_may_be_answered_in_any_way(answer: str) -> None:
+def test_every_response_to_an_expiry(answer: str) -> None:
     counted = Port()
     table = made(linear=False)
     rows = {v: table.rows(v) for v in KEPT}
@@ -142,7 +142,7 @@ def test_an_expiry_may_be_answered_in_any_way(answer: str) -> None:
     check(table, rows, answer)
 
 
-def test_an_answer_that_contradicts_what_happened_costs_a_second_look_only() -> None:
+def test_a_response_that_contradicts_the_outcome_costs_only_a_second_check() -> None:
     looks: Callable[[list[str]], int] = lambda calls: calls.count("storage.versions")  # noqa: E731
     first, second = Port(), Port()
     shot(made(linear=False), first)

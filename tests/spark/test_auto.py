@@ -1,4 +1,4 @@
-"""``lakekeeper auto`` with nothing but a conf file, on real tables of both formats."""
+"""``lakekeeper auto`` with only a conf file, on real tables of both formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
 
 class Fleet:
-    """Tables of one test, below one folder: Delta by path, Iceberg in a namespace of ``ice``."""
+    """Tables of one test below one folder: Delta by path, Iceberg in a namespace of ``ice``."""
 
     def __init__(self, spark: SparkSession, home: Path, space: str) -> None:
         self.spark = spark
@@ -63,7 +63,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> Fleet:
-    """A fleet; the confs that a command sets on the shared session are taken back afterwards."""
+    """A fleet; confs that a command sets on the shared session are reset afterwards."""
     return Fleet(spark, tmp_path, f"ice.fleet_{table_name}")
 
 
@@ -90,7 +90,7 @@ def once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Once:
 def in_a_process_of_its_own(
     fleet: Fleet, confs: Mapping[str, str], quick: Mapping[str, str]
 ) -> tuple[int, dict[str, Any], str]:
-    """As `Once`, by a process that has nothing but the conf file."""
+    """Like `Once`, in a process of its own that has only the conf file."""
     keys = [key for key in all_confs(fleet.spark) if key.startswith("spark.sql.catalog.ice")]
     lines = [f"{key}={fleet.spark.conf.get(key)}" for key in keys]
     lines += [f"spark.lakekeeper.{key}  {value}" for key, value in confs.items()]
@@ -123,7 +123,7 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_co
     shutil.rmtree(Path(broken) / "_delta_log")
     tables = [*needy[:2], off, broken, f"{fleet.space}.*"]
     confs = {"auto.tables": ", ".join(tables), "auto.enabled": "true", "cluster-by": "k"}
-    confs["queries-per-hour"] = "100000000"  # what is seconds old has cost its readers enough by then
+    confs["queries-per-hour"] = "100000000"  # at this rate, seconds of reads pay for a rewrite
     before = {name: fleet.rows(name) for name in [*needy, well, off]}
 
     code, said, err = in_a_process_of_its_own(fleet, confs, quick_confs)
@@ -147,13 +147,13 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_co
 
     code, said, _ = once(confs)
     assert by_table(said) == {**expected, **dict.fromkeys(needy, "idle")}
-    assert code == 1  # the broken table still is
+    assert code == 1  # the broken table remains
     assert not any(t["rewritten_bytes_count"] for t in said["tables"])
     code, said, _ = once({**confs, "auto.tables": f"{fleet.space}.*, {off}"})
     assert (code, said["idle"], said["off"]) == (0, 3, 1)
 
 
-def test_a_lost_iceberg_manifest_is_that_tables_own_trouble(fleet: Fleet, once: Once) -> None:
+def test_a_lost_iceberg_manifest_fails_only_its_table(fleet: Fleet, once: Once) -> None:
     bad, good = fleet.iceberg("bad", files=2), fleet.iceberg("good", files=2)
     row = fleet.spark.sql(f"SELECT path FROM {bad}.manifests").first()
     assert row is not None
@@ -162,7 +162,7 @@ def test_a_lost_iceberg_manifest_is_that_tables_own_trouble(fleet: Fleet, once: 
     lost.unlink()
     try:
         code, said, err = once({"auto.tables": f"{good}, {bad}", "cluster-by": "k"})
-    finally:  # a table that no vacuum can ask where it lies would stop the vacuums of later tests
+    finally:  # a table without a readable location would stop the vacuums of later tests
         lost.write_bytes(text)
     assert (code, by_table(said)[good]) == (1, "done")
     assert by_table(said)[bad] == "failed"
@@ -177,8 +177,8 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, once: Once) -> None:
     assert len(list((Path(table) / "_delta_log").glob("*.json"))) == 5
 
 
-def test_a_pattern_that_matches_nothing_is_told_by_the_exit_code(once: Once, fleet: Fleet) -> None:
-    """A pass that looks after nothing must not look healthy."""
+def test_a_pattern_that_matches_nothing_is_reported_by_the_exit_code(once: Once, fleet: Fleet) -> None:
+    """A pass that maintains no table must not look healthy."""
     pattern = "ice.nothing_is_here_*.*"
     code, said, err = once({"auto.tables": pattern})
     assert (code, said["tables"]) == (1, [])
@@ -193,8 +193,8 @@ def test_a_pattern_that_matches_nothing_is_told_by_the_exit_code(once: Once, fle
     assert "no table matches" in err
 
 
-def test_a_catalog_that_is_down_stops_nothing_else(fleet: Fleet, once: Once) -> None:
-    """Neither as a pattern nor as a plain name, and the report says what the catalog answered."""
+def test_a_catalog_that_is_down_stops_no_other_table(fleet: Fleet, once: Once) -> None:
+    """Whether by a pattern or by a plain name; the report shows the catalog's error."""
     table = fleet.iceberg("beside", files=3)
     for key, value in catalog_conf("away", "rest:http://127.0.0.1:9").items():
         fleet.spark.conf.set(key, value)
@@ -234,10 +234,8 @@ def test_lk_run_and_lk_auto_report_a_pattern_that_fails(fleet: Fleet) -> None:
     assert [t.status for t in service.reports[0].tables] == ["idle"]
 
 
-def test_every_ends_when_it_is_told_to(
-    fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """SIGTERM in the middle of a pass: the commit under way lands, no other table is begun, and the code says so."""
+def test_every_ends_on_sigterm(fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """SIGTERM during a pass: the running commit lands, no other table starts, and the exit code reports it."""
     first, second = fleet.delta("first", files=2), fleet.delta("second", files=2)
     file = tmp_path / "auto.conf"
     file.write_text(f"spark.lakekeeper.auto.tables {first},{second}\nspark.lakekeeper.cluster-by=k\n")
@@ -259,7 +257,7 @@ def test_every_ends_when_it_is_told_to(
     assert by_table(said) == {first: "done", second: "stopped"}
 
 
-def test_a_thread_of_a_session_looks_after_its_tables(fleet: Fleet) -> None:
+def test_a_background_thread_maintains_the_tables_of_its_session(fleet: Fleet) -> None:
     table = fleet.iceberg("served", files=3)
     fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
     with lk.auto(fleet.spark, every="1d", tables=table) as service:
@@ -283,8 +281,8 @@ def test_a_dry_run_shows_the_debt_whatever_the_budget(fleet: Fleet) -> None:
     assert report.debt == owing.debt
 
 
-def test_two_services_leave_a_table_to_one_another(fleet: Fleet, tmp_path: Path) -> None:
-    """While one rewrites, the other finds the lease; afterwards nothing is left of it."""
+def test_two_services_do_not_maintain_one_table_at_once(fleet: Fleet, tmp_path: Path) -> None:
+    """While one service rewrites, the other finds the lease; afterwards the lease is gone."""
     fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
     table = fleet.delta("shared", files=4)
     inner: list[lk.AutoReport] = []
@@ -325,8 +323,8 @@ def test_failures_are_parked_from_process_to_process_until_released(
     assert (code, by_table(said)) == (0, {table: "done"})
 
 
-def test_a_pass_reads_only_what_is_new_since_the_pass_before(fleet: Fleet) -> None:
-    """Tables without a new commit cost no Spark job, and one with a new commit has its turn as ever."""
+def test_a_pass_reads_only_commits_since_the_previous_pass(fleet: Fleet) -> None:
+    """Tables without a new commit start no Spark job, and one with a new commit is maintained as usual."""
     tables = [fleet.delta("known"), fleet.iceberg("known")]
     fleet.spark.conf.set("spark.lakekeeper.cluster-by", "k")
     settings, memory = service_settings(fleet.spark, tables, None), fleet_memory(fleet.spark)

@@ -1,4 +1,4 @@
-"""The command as a user starts it: in a process of its own, with nothing but the user's Spark configuration."""
+"""The command as a user starts it: in its own process, with only the user's Spark configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def catalog(tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path, catalog: str, quick_confs: dict[str, str]) -> Run:
-    """Run a program with a spark-defaults.conf that names the Iceberg catalog; the object on its stdout."""
+    """Run a program with a spark-defaults.conf that sets the Iceberg catalog; return the object on its stdout."""
     confs = catalog_conf("of_command", catalog, tmp_path / "warehouse")
     confs |= {"spark.driver.memory": "1g", "spark.master": "local[2]"}
     confs |= quick_confs
@@ -44,7 +44,9 @@ def run(tmp_path: Path, catalog: str, quick_confs: dict[str, str]) -> Run:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=given, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
         lines = done.stdout.splitlines()
-        if "--packages" in command:  # spark-submit of Spark 3.5 says so itself, before the program starts
+        if (
+            "--packages" in command
+        ):  # spark-submit of Spark 3.5 logs to stdout itself, before the program starts
             lines = [line for line in lines if not line.startswith(":: loading settings ::")]
         assert len(lines) == 1, done.stdout
         found: dict[str, Any] = json.loads(lines[0])
@@ -55,7 +57,7 @@ def run(tmp_path: Path, catalog: str, quick_confs: dict[str, str]) -> Run:
 
 @pytest.fixture
 def table(spark: SparkSession, catalog: str, tmp_path: Path) -> str:
-    """An Iceberg table of six overlapping files, made by a session that knows its catalog."""
+    """An Iceberg table of six overlapping files, created by a session that has its catalog."""
     for key, value in catalog_conf("of_command", catalog, tmp_path / "warehouse").items():
         spark.conf.set(key, value)
     spark.sql("CREATE NAMESPACE of_command.db")

@@ -1,4 +1,4 @@
-"""Spark Connect, which has no JVM at hand: each call says so before any work."""
+"""Spark Connect has no JVM in the process: each call reports this before any work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ spark.stop()
 """
 
 
-def test_each_call_names_a_session_that_works() -> None:
+def test_each_call_reports_which_session_works() -> None:
     pytest.importorskip("grpc_status", reason="needs pyspark[connect]")
     confs = "--conf spark.ui.enabled=false --conf spark.driver.memory=512m pyspark-shell"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Places that Spark works out are those of the core, value for value: else ranges would lie."""
+"""Curve positions that Spark computes equal those of the core, value for value: otherwise ranges would be wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def boundaries_of(kind: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("layout", CURVES)
 @pytest.mark.parametrize("kinds", [tuple(sorted(SAMPLES))[i : i + 4] for i in (0, 2, 4, 6)], ids=str)
-def test_places_of_every_kind_are_those_of_the_core(
+def test_positions_of_every_type_equal_the_cores(
     spark: SparkSession, layout: str, kinds: tuple[str, ...]
 ) -> None:
     rng = random.Random(4)
@@ -46,7 +46,7 @@ def test_places_of_every_kind_are_those_of_the_core(
 
 @pytest.mark.parametrize("layout", CURVES)
 @pytest.mark.parametrize("columns", [2, 3, 4])
-def test_places_over_full_grids_are_those_of_the_core(spark: SparkSession, layout: str, columns: int) -> None:
+def test_positions_on_full_grids_equal_the_cores(spark: SparkSession, layout: str, columns: int) -> None:
     rng = random.Random(columns)
     key = ClusterKey(tuple(KeyColumn((f"c{k}",), "int", str(k)) for k in range(columns)), layout)
     kept = Boundaries(key.key_id, 0, ("int",) * columns, (tuple(range(MOST)),) * columns)

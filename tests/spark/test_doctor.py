@@ -1,4 +1,4 @@
-"""What the doctor finds. Versions, Java and most sessions are played."""
+"""What the doctor reports. Versions, Java and most sessions are simulated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_reads_the_major_version_of_java(banner: str, expected: int | None) -> N
     assert java_runtime.major_version(banner) == expected
 
 
-def test_an_old_java_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_reported_with_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = _java_that_prints(tmp_path / "jdk11", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setattr(java_runtime, "JAVA_HOMES", ())
@@ -94,7 +94,7 @@ def test_a_supported_java_elsewhere_is_advised_and_used(
         ("pyiceberg", None, True),
     ],
 )
-def test_versions_that_do_not_go_together(
+def test_incompatible_versions(
     name: str, version: str | None, ok: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.metadata.version
@@ -130,7 +130,7 @@ def test_a_foreign_worker_python_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert finding.advice == f"export PYSPARK_PYTHON={sys.executable}"
 
 
-def test_an_unset_worker_python_is_well_unless_a_session_runs_another(
+def test_an_unset_worker_python_is_fine_unless_a_session_runs_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
@@ -169,7 +169,7 @@ def _played_session(loadable: set[str], extensions: str, warehouse: str) -> Any:
     )
 
 
-def test_missing_jars_and_extensions_are_told_apart(tmp_path: Path) -> None:
+def test_missing_jars_and_extensions_are_distinguished(tmp_path: Path) -> None:
     spark = _played_session({session_confs.EXTENSIONS["delta"]}, "", f"file:{tmp_path}")
     findings = _by_name(doctor.examine(spark))
     assert "not its extension" in findings["delta in session"].found
@@ -178,7 +178,7 @@ def test_missing_jars_and_extensions_are_told_apart(tmp_path: Path) -> None:
     assert findings["write access"].ok
 
 
-def test_a_whole_session_is_well(tmp_path: Path) -> None:
+def test_a_complete_session_is_fine(tmp_path: Path) -> None:
     extensions = ",".join(session_confs.EXTENSIONS.values())
     spark = _played_session(set(session_confs.EXTENSIONS.values()), extensions, str(tmp_path / "not yet"))
     findings = _by_name(doctor.examine(spark))
@@ -189,7 +189,7 @@ def test_a_whole_session_is_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_each_catalog_of_a_session_is_asked(spark: SparkSession, confs: RuntimeConfig) -> None:
+def test_each_catalog_of_a_session_is_checked(spark: SparkSession, confs: RuntimeConfig) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.doctor")
     for key, value in session_confs.catalog_conf("away", "rest:http://127.0.0.1:9").items():
         confs.set(key, value)

@@ -1,4 +1,4 @@
-"""Which table a text means: names, paths, quotes, patterns; and what is none."""
+"""Which table a text identifies: names, paths, quotes, patterns; and which texts identify none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def home(spark: SparkSession, warehouse: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def down(confs: RuntimeConfig, tmp_path: Path) -> None:
-    """Two catalogs that do not answer: nobody listens at ``down``, the folder of ``lost`` is not there."""
+    """Two catalogs that do not respond: no server listens at ``down``, the folder of ``lost`` does not exist."""
     from lakekeeper.spark.session_confs import catalog_conf
 
     given = catalog_conf("down", "rest:http://127.0.0.1:9")
@@ -60,7 +60,7 @@ def down(confs: RuntimeConfig, tmp_path: Path) -> None:
     ],
 )
 def test_names(spark: SparkSession, home: Path, text: str, provider: str, sql: str | None) -> None:
-    if sql is None:  # the catalog decides about upper case: an embedded one keeps it apart
+    if sql is None:  # case sensitivity depends on the catalog: an embedded one is case-sensitive
         with pytest.raises(NotFound):
             resolve(spark, text)
         return
@@ -110,7 +110,7 @@ def test_not_found(spark: SparkSession, home: Path, text: str, said: str) -> Non
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_without_a_log_is_no_table(spark: SparkSession, home: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(spark: SparkSession, home: Path) -> None:
     with pytest.raises(NotFound, match="no _delta_log"):
         resolve(spark, str(home / "parquet"))
     folder = home.parent / "ice" / "names" / "events"
@@ -186,7 +186,7 @@ def test_a_pattern_that_cannot_be_expanded_stops_no_other(
     assert good == Expanded("ice.names.ev*", ("ice.names.events",))
 
 
-def test_a_namespace_that_cannot_be_listed_costs_no_other(
+def test_a_namespace_that_cannot_be_listed_fails_no_other(
     spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = SparkSession.sql
@@ -222,13 +222,13 @@ def test_a_catalog_that_is_down_has_not_lost_the_table(
     assert "\n" not in str(raised.value)
 
 
-def test_a_catalog_that_is_none_is_named_with_those_that_there_are(spark: SparkSession, home: Path) -> None:
+def test_an_unknown_catalog_is_reported_with_the_known_ones(spark: SparkSession, home: Path) -> None:
     with pytest.raises(NotFound, match=r"this session has no catalog 'icx' \(it has: .*ice.*\)"):
         lk.table(spark, "icx.names.events")
 
 
 def test_a_catalog_is_found_in_a_new_thread(spark: SparkSession, home: Path) -> None:
-    """Of a session that no statement has used yet: the thread has no active session, by which Spark loads a catalog."""
+    """The thread has no active session yet, from which Spark loads a catalog."""
     fresh = spark.newSession()
     found: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""``lk.install``: automatic runs inside an application, by nothing but its confs."""
+"""``lk.install``: automatic runs inside an application, configured only by its confs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE_S = 240
 
 @pytest.fixture
 def tables(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name: str) -> Iterator[list[str]]:
-    """Names of a Delta and an Iceberg table, both empty; the confs that enable automatic runs on them."""
+    """Names of an empty Delta table and an empty Iceberg table; the confs that enable automatic runs on them."""
     named = [f"delta.`{tmp_path}/t`", f"ice.db.{table_name}"]
     for table, provider in zip(named, ("delta", "iceberg"), strict=True):
         spark.sql(f"CREATE TABLE {table} (id BIGINT, k INT) USING {provider}")
@@ -44,7 +44,7 @@ def listeners(spark: SparkSession) -> int:
 
 
 def names(spark: SparkSession) -> list[str]:
-    """What lakekeeper calls the tables, in the order of `tables`."""
+    """lakekeeper's names of the tables, in the order of `tables`."""
     return str(spark.conf.get("spark.lakekeeper.auto.tables")).split(", ")
 
 
@@ -64,15 +64,15 @@ def test_without_the_conf_nothing_is_attached(
     handle.stop()
 
 
-def test_a_conf_that_is_wrong_is_an_error_of_the_call(spark: SparkSession, confs: RuntimeConfig) -> None:
+def test_a_wrong_conf_is_an_error_of_the_call(spark: SparkSession, confs: RuntimeConfig) -> None:
     confs.set("spark.lakekeeper.auto.enabled", "true")
     with pytest.raises(OptionError, match=r"auto\.tables"):
         lk.install(spark)
     assert threads() == []
 
 
-def test_a_table_has_its_turn_soon_after_a_write(spark: SparkSession, tables: list[str]) -> None:
-    """Early passes look at the written table alone, and our own commits are no reason for one."""
+def test_a_table_is_maintained_soon_after_a_write(spark: SparkSession, tables: list[str]) -> None:
+    """Early passes check only the written table, and our own commits trigger no pass."""
     before = listeners(spark)
     handle = lk.install(spark)
     assert lk.install(spark) is handle
@@ -98,7 +98,7 @@ def test_a_table_has_its_turn_soon_after_a_write(spark: SparkSession, tables: li
     assert lk.install(spark) is not handle
 
 
-def test_the_end_of_an_application_leaves_no_write_behind(spark: SparkSession, tables: list[str]) -> None:
+def test_the_end_of_an_application_misses_no_write(spark: SparkSession, tables: list[str]) -> None:
     handle = lk.install(spark)
     assert handle.wait(1, timeout=_PATIENCE_S)
     for table in tables:

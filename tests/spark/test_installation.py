@@ -1,4 +1,4 @@
-"""What the user configured for Spark is found where spark-submit looks, and wins over ours."""
+"""The user's Spark configuration is found where spark-submit looks, and takes precedence over ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEWEST = LINES[0].spark
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No configuration but what a test makes."""
+    """No configuration except what a test sets."""
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "SPARK_DRIVER_MEMORY", "MASTER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
@@ -73,13 +73,13 @@ def test_the_configuration_of_spark_home_counts(monkeypatch: pytest.MonkeyPatch,
     assert installation.defaults() == {"spark.a": "1"}
 
 
-def test_defaults_that_cannot_be_read_are_named(bare: Path) -> None:
+def test_unreadable_defaults_are_reported(bare: Path) -> None:
     (bare / "spark-defaults.conf").write_bytes(b"spark.a \xff\n")
     with pytest.raises(AdapterError, match=r"spark-defaults\.conf cannot be read"):
         installation.defaults()
 
 
-def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [])
@@ -101,7 +101,7 @@ def test_pyspark_of_spark_home_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert sys.modules["pyspark"].__version__ == "mine"
 
 
-def test_ours_fill_only_what_is_not_set() -> None:
+def test_our_confs_fill_only_unset_ones() -> None:
     given = {
         "spark.master": "local[4]",
         "spark.driver.memory": "5g",

@@ -1,4 +1,4 @@
-"""When a signal is raised: between two calls of Java, never within one. Without a JVM."""
+"""When a signal is raised: between two calls into Java, never within one. Without a JVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakekeeper.spark.interrupts import Interrupts
 
 
 class Client:
-    """Stands for py4j's client: what it was asked, and what happens while Java works."""
+    """A fake of py4j's client: the commands it received, and what happens while Java runs."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -29,7 +29,7 @@ class Client:
 
 
 class Context:
-    """Stands for a SparkContext."""
+    """A fake SparkContext."""
 
     def __init__(self, client: Client) -> None:
         self._gateway = SimpleNamespace(_gateway_client=client)
@@ -56,7 +56,7 @@ def context(client: Client) -> Context:
 
 @pytest.fixture
 def words() -> list[int]:
-    """Where last words went: descriptors of stderr."""
+    """Final messages: the descriptors of stderr they went to."""
     return []
 
 
@@ -77,7 +77,7 @@ def signals(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_within_a_call_it_waits_until_the_call_has_returned(guarded: Interrupts, client: Client) -> None:
+def test_within_a_call_a_signal_waits_until_the_call_returns(guarded: Interrupts, client: Client) -> None:
     done: list[str] = []
 
     def work() -> None:
@@ -106,7 +106,7 @@ def test_jobs_are_cancelled_meanwhile_by_another_thread(
     assert context.told == ["OFF", "cancelled"]
 
 
-def test_between_calls_it_is_raised_at_once(guarded: Interrupts, client: Client) -> None:
+def test_between_calls_a_signal_is_raised_at_once(guarded: Interrupts, client: Client) -> None:
     client.send_command("c\nplan\n")
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
@@ -124,7 +124,7 @@ def test_a_call_that_fails_meanwhile_is_interrupted_too(guarded: Interrupts, cli
 
 
 def test_a_call_within_a_call_waits_for_the_outer_one(guarded: Interrupts, client: Client) -> None:
-    """As when Java calls back into Python, and that asks Java again."""
+    """As when Java calls back into Python, which calls Java again."""
     order: list[str] = []
 
     def inner() -> None:
@@ -138,8 +138,8 @@ def test_a_call_within_a_call_waits_for_the_outer_one(guarded: Interrupts, clien
     assert order == ["the inner call returned"]
 
 
-def test_nothing_is_raised_where_an_object_is_dropped(guarded: Interrupts, client: Client) -> None:
-    """By the garbage collector: the exception would be printed, and lost."""
+def test_nothing_is_raised_when_an_object_is_released(guarded: Interrupts, client: Client) -> None:
+    """By the garbage collector: the exception would only be printed, and lost."""
     guarded.calling = guarded.due = True
     assert client.send_command("m\nd\no12\n") == "!yes"
     guarded.calling = guarded.due = False
@@ -155,7 +155,7 @@ def test_other_threads_are_not_interrupted(guarded: Interrupts, client: Client) 
     assert answers == ["!yes"]
 
 
-def test_one_that_came_while_spark_started_is_raised_after_it(
+def test_a_signal_during_the_start_of_spark_is_raised_after_it(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "mute", lambda: None)
@@ -167,13 +167,13 @@ def test_one_that_came_while_spark_started_is_raised_after_it(
             made.guard(spark)
 
 
-def test_the_second_signal_and_the_end_of_patience_end_the_process(
+def test_the_second_signal_or_the_end_of_the_grace_period_ends_the_process(
     guarded: Interrupts, words: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[int] = []
 
     class Ended(BaseException):
-        """Stands for the end."""
+        """Replaces the end of the process."""
 
     def end(code: int) -> None:
         ended.append(code)
@@ -184,7 +184,7 @@ def test_the_second_signal_and_the_end_of_patience_end_the_process(
     monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
     with pytest.raises(Ended):
         guarded.watch()
-    with Interrupts(words.append) as again:  # a process ends once, and goes on only here
+    with Interrupts(words.append) as again:  # a process ends once; only here does it continue
         again.signal = signal.SIGTERM
         with pytest.raises(Ended):
             signal.raise_signal(signal.SIGINT)
@@ -192,21 +192,21 @@ def test_the_second_signal_and_the_end_of_patience_end_the_process(
     assert len(words) == 2
 
 
-def test_a_process_that_ends_by_itself_is_not_ended_once_more(
+def test_a_process_that_ends_by_itself_is_not_ended_again(
     guarded: Interrupts, words: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its line would be printed twice."""
+    """Otherwise its message would be printed twice."""
     monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("ended"))
     monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
     guarded.signal = signal.SIGINT
     guarded.settle()
     guarded.watch()
-    guarded.end()  # the patience ended just before
+    guarded.end()  # the grace period ended just before
     signal.raise_signal(signal.SIGTERM)
     assert words == []
 
 
-def test_while_it_drains_the_first_signal_is_only_noted(guarded: Interrupts) -> None:
+def test_while_draining_the_first_signal_is_only_recorded(guarded: Interrupts) -> None:
     with guarded.draining() as stopped:
         signal.raise_signal(signal.SIGTERM)
         assert stopped.is_set()

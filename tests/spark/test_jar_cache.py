@@ -31,7 +31,7 @@ def can_lock(where: Path, how: int) -> bool:
 
 
 @pytest.mark.parametrize("jars", [(), JARS[:1]], ids=["empty cache", "one jar is missing"])
-def test_a_download_has_the_cache_to_itself(tmp_path: Path, jars: tuple[str, ...]) -> None:
+def test_a_download_locks_the_cache_exclusively(tmp_path: Path, jars: tuple[str, ...]) -> None:
     with reserved(cache_with(tmp_path, jars)):
         assert not can_lock(tmp_path, fcntl.LOCK_SH)
     assert can_lock(tmp_path, fcntl.LOCK_EX)

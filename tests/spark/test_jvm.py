@@ -1,4 +1,4 @@
-"""Java classes by their full names: asked for once, and an error where there is none."""
+"""Java classes by their full names: looked up once, and an error if there is no such class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names that Java was asked for; of classes that nothing else in the suite uses."""
+    """Names that Python looked up in Java, of classes that no other test uses."""
     names: list[str] = []
     for kind in (JVMView, JavaPackage):
         answer = kind.__getattr__
@@ -34,9 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_java_is_asked_once_for_a_class_and_never_for_a_package(
-    spark: SparkSession, asked: list[str]
-) -> None:
+def test_a_class_is_looked_up_once_and_a_package_never(spark: SparkSession, asked: list[str]) -> None:
     for _ in range(2):
         assert not Jvm(spark).view.java.util.concurrent.Phaser().isTerminated()
     assert [name for name in asked if "PythonUtils" not in name] == ["java.util.concurrent.Phaser"]
@@ -49,7 +47,7 @@ def calls() -> Iterator[list[str]]:
         yield sent
 
 
-def test_a_static_method_is_asked_for_once(spark: SparkSession, calls: list[str]) -> None:
+def test_a_static_method_is_looked_up_once(spark: SparkSession, calls: list[str]) -> None:
     longest = Jvm(spark).view.java.lang.Long
     for _ in range(9):
         assert longest.bitCount(7) == 3
@@ -59,7 +57,7 @@ def test_a_static_method_is_asked_for_once(spark: SparkSession, calls: list[str]
 def test_a_java_collection_is_read_without_an_exception_at_its_end(
     spark: SparkSession, calls: list[str]
 ) -> None:
-    """PySpark made some 80 calls for each, to see which exception it was."""
+    """PySpark made about 80 calls for each, to find out which exception it was."""
     jvm = Jvm(spark)
     numbers = jvm.array_list([1, 2, 3])
     calls.clear()
@@ -68,7 +66,7 @@ def test_a_java_collection_is_read_without_an_exception_at_its_end(
     assert len(calls) <= 15
 
 
-def test_a_scala_object_is_asked_for_once(spark: SparkSession, asked: list[str]) -> None:
+def test_a_scala_object_is_looked_up_once(spark: SparkSession, asked: list[str]) -> None:
     for _ in range(2):
         assert bool(Jvm(spark).object("scala.collection.immutable.Nil").isEmpty())
     assert [name for name in asked if "PythonUtils" not in name] == ["scala.collection.immutable.Nil$"]
@@ -79,12 +77,12 @@ def test_a_class_within_a_class(spark: SparkSession) -> None:
     assert str(rename.OVERWRITE) == "OVERWRITE"
 
 
-def test_a_class_that_there_is_not_is_named(spark: SparkSession) -> None:
+def test_a_missing_class_is_named(spark: SparkSession) -> None:
     with pytest.raises(AdapterError, match=re.escape("no class org.apache.nobody.Here")):
         Jvm(spark).view.org.apache.nobody.Here()
 
 
-def test_what_python_asks_of_any_object_is_no_class(spark: SparkSession) -> None:
+def test_pythons_special_attributes_are_not_classes(spark: SparkSession) -> None:
     view = Jvm(spark).view
     assert not hasattr(view, "__len__")
     assert not hasattr(view, "_repr_html_")
@@ -98,14 +96,14 @@ def test_a_class_in_lower_case(spark: SparkSession) -> None:
 def test_the_local_file_system_of_a_plain_session_is_the_driver_s_disk(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """With Hive's classes, which PySpark brings, it is none of Hadoop's own: files were read through the JVM."""
+    """Hive's classes, which PySpark ships, replace Hadoop's own: then files were read through the JVM."""
     view = Jvm(spark).view
     plain, place = view.org.apache.hadoop.conf.Configuration(), tmp_path.as_uri()
     files = view.org.apache.hadoop.fs.FileSystem.newInstance(view.java.net.URI.create(place), plain)
     assert on_local_disk(files)
 
 
-def test_a_file_system_that_is_not_known_is_not_taken_for_the_disk(spark: SparkSession) -> None:
+def test_an_unknown_file_system_is_not_taken_for_the_disk(spark: SparkSession) -> None:
     view = Jvm(spark).view
     made = view.org.apache.hadoop.fs.viewfs.ViewFileSystem()
     assert not on_local_disk(made)
@@ -122,9 +120,7 @@ def test_a_map_of_texts_crosses_in_one_call(spark: SparkSession, calls: list[str
     assert len(calls) <= 2
 
 
-def test_a_list_of_texts_takes_the_same_calls_whatever_its_length(
-    spark: SparkSession, calls: list[str]
-) -> None:
+def test_a_list_of_texts_takes_as_many_calls_for_any_length(spark: SparkSession, calls: list[str]) -> None:
     jvm = Jvm(spark)
     texts = ["a b", "ä", "", "x,y\n", *(f"part-{n}.parquet" for n in range(3000))]
     calls.clear()

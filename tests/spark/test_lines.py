@@ -1,4 +1,4 @@
-"""The table of tested versions: what is chosen for a version of Spark, and that the adapters accept just that."""
+"""The table of tested versions: what is chosen for a Spark version, and that the adapters accept exactly that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_version_belongs_to_the_line_of_its_first_two_numbers() -> None:
     assert line_of("3.4.1") is None
 
 
-def test_a_version_of_no_line_is_refused_by_name_where_packages_are_chosen() -> None:
+def test_packages_for_a_version_of_no_line_are_refused() -> None:
     with pytest.raises(AdapterError, match=r"Spark 4\.2\.0, and .* Spark 4\.1, 4\.0, 3\.5: .*spark\.jars"):
         required_line("4.2.0")
 
@@ -74,7 +74,7 @@ def test_a_number_for_each_partition(count: int) -> None:
     assert (murmur3(numbers).astype(np.int64) % count).tolist() == list(range(count))
 
 
-def test_another_release_line_of_spark_is_refused_with_those_that_are_tested() -> None:
+def test_another_release_line_of_spark_is_refused_with_the_tested_ones() -> None:
     session = SimpleNamespace(conf=SimpleNamespace(get=lambda _key, _default: None), version="3.4.4")
     jvm: Any = SimpleNamespace(spark=session)
     versions = versions_in_session(jvm, "Iceberg", "1.12.0", "iceberg")

@@ -1,4 +1,4 @@
-"""``SparkRunner``: what it leaves behind in the thread that called it."""
+"""``SparkRunner`` restores the state of the thread that called it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def task() -> MergeTask:
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_the_callers_job_group_and_pool_are_there_again(spark: SparkSession, given: bool) -> None:
+def test_the_callers_job_group_and_pool_are_restored(spark: SparkSession, given: bool) -> None:
     context = spark.sparkContext
     if given:
         context.setJobGroup("mine", "my report", interruptOnCancel=False)

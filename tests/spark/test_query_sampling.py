@@ -1,4 +1,4 @@
-"""Reading queries stays a small share of their time, and those that are read stand for all of them."""
+"""Reading queries takes a small share of their time, and the sampled queries represent all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakekeeper.spark.query_sampling import Sampling
 
 
 class Bench:
-    """Queries that take the given seconds in turns, and the sums of the weights of those that were read."""
+    """Queries that take the given seconds in turn, and the sums of the weights of the sampled ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cost: float, *lasting: float) -> None:
         self.now, self.cost, self.lasting = 0.0, cost, lasting
@@ -50,7 +50,7 @@ def test_short_queries_are_sampled_and_each_kind_keeps_its_weight(
     count = 40_000
     bench.run(count)
     sampling = bench.sampling
-    first = query_sampling.ALWAYS * bench.cost  # read in any case
+    first = query_sampling.ALWAYS * bench.cost  # always read
     assert sampling.read_s - first <= 1.1 * query_sampling.SHARE * sampling.queries_s
     assert sampling.read > query_sampling.ALWAYS
     for weight in bench.weights:

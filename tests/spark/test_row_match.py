@@ -1,4 +1,4 @@
-"""Rows found again by value: every type that a table can hold, equal rows numbered, nothing found that is not there."""
+"""Rows found again by value: every type of a table, equal rows numbered, no row found that does not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper.spi import Traces
 
 pytestmark = pytest.mark.spark
 
-# Each pair of texts is two values of the type that must not be taken for one another.
+# Each pair holds two values of the type that must not be confused.
 APART = {
     "double": ("0.0D", "-0.0D"),
     "float": ("cast('NaN' as float)", "cast('Infinity' as float)"),
@@ -32,7 +32,7 @@ APART = {
     "struct": ("named_struct('a', 'x', 'b', 'yz')", "named_struct('a', 'xy', 'b', 'z')"),
     "struct of null": ("named_struct('a', cast(null as int))", "cast(null as struct<a: int>)"),
     "map": ("map('a', 1, 'b', cast(null as int))", "map('a', 1)"),
-    # Not literals: Spark takes one literal map of zeros for another.
+    # Not literals: Spark confuses two literal maps of zeros.
     "map of floats": ("map(1, -(0.0D * id))", "map(1, 0.0D * id)"),
     "nested": ("array(map('k', array(1)))", "array(map('k', array(1), 'l', array()))"),
     "variant": ("parse_json('{\"a\": 1}')", 'parse_json(\'{"a": "1"}\')'),
@@ -66,22 +66,22 @@ def rows(spark: SparkSession, values: list[str], *, placed: bool) -> DataFrame:
 
 
 @pytest.mark.parametrize("name", APART)
-def test_values_that_differ_are_told_apart(spark: SparkSession, name: str) -> None:
+def test_different_values_are_distinguished(spark: SparkSession, name: str) -> None:
     one, other = APART[name]
     written = rows(spark, [other, one, other, one], placed=True)
     lost = rows(spark, [one, other, one, one], placed=False)
-    # Both copies of the one, the first of the other; a third copy of the one is not there.
+    # Both copies of `one`, the first of `other`; there is no third copy of `one`.
     assert places(spark, lost, written) == ([("f", 0), ("f", 1), ("f", 3)], 4, 3)
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_values_that_are_the_same_are_found(spark: SparkSession, name: str) -> None:
+def test_equal_values_are_found(spark: SparkSession, name: str) -> None:
     one, other = SAME[name]
     assert places(spark, rows(spark, [one], placed=False), rows(spark, [other], placed=True))[2] == 1
 
 
-def test_wide_columns_are_read_only_where_the_others_do_not_tell(spark: SparkSession) -> None:
-    """The same numbers, other texts: the numbers alone would name the wrong rows."""
+def test_wide_columns_are_read_only_if_the_others_do_not_decide(spark: SparkSession) -> None:
+    """The same numbers with other texts: the numbers alone would match the wrong rows."""
     made = "struct(cast(id % 4 AS int) AS n, concat('v', id % 8) AS v) AS row, 'f' AS file, id AS position"
     written = spark.sql(f"SELECT {made} FROM range(16)")
     one_text = written.where("position in (1, 9)").select(
@@ -102,14 +102,14 @@ def test_row_ids_are_compared_as_they_are(spark: SparkSession) -> None:
     assert places(spark, lost, written) == ([("f", 70), ("f", 90)], 2, 2)
 
 
-def test_too_many_are_counted_and_not_looked_for(spark: SparkSession) -> None:
+def test_too_many_rows_are_counted_and_not_searched(spark: SparkSession) -> None:
     lost = spark.sql("SELECT id AS row FROM range(50)")
     written = spark.sql("SELECT id AS row, 'f' AS file, id AS position FROM range(50)")
     assert places(spark, lost, written, most=49) == ([], 50, 0)
     assert places(spark, lost.limit(0), written) == ([], 0, 0)
 
 
-def test_a_place_that_is_named_twice_proves_nothing(spark: SparkSession) -> None:
+def test_a_position_that_occurs_twice_proves_nothing(spark: SparkSession) -> None:
     lost = spark.sql("SELECT explode(array(7L, 7L)) AS row")
     written = spark.sql("SELECT 7L AS row, 'f' AS file, explode(array(3L, 3L)) AS position")
     _, wanted, found = places(spark, lost, written)
@@ -138,7 +138,7 @@ def test_against_a_multiset_in_plain_python(spark: SparkSession) -> None:
     frame.unpersist()
 
 
-def test_what_can_not_be_told_apart_is_refused(spark: SparkSession) -> None:
+def test_types_that_cannot_be_compared_are_refused(spark: SparkSession) -> None:
     from pyspark.sql import types as T
 
     class Odd(T.DataType):
@@ -150,7 +150,7 @@ def test_what_can_not_be_told_apart_is_refused(spark: SparkSession) -> None:
         spelling_of(F.lit(1), Odd())
 
 
-def test_places_are_held_and_narrowed(spark: SparkSession) -> None:
+def test_positions_are_held_and_narrowed(spark: SparkSession) -> None:
     runner = SparkRunner(spark)
     held = runner.hold(spark.sql("SELECT concat('f', id % 3) AS file, id AS position FROM range(10)"))
     assert dict(held.per_file) == {"f0": 4, "f1": 3, "f2": 3}

@@ -1,4 +1,4 @@
-"""``lakekeeper run``: programs that know nothing of lakekeeper, on real tables of both formats."""
+"""``lakekeeper run``: programs that do not use lakekeeper, on real tables of both formats."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_program_ends_as_under_python(shell: Shell, program: str, code: int, e
         assert done.stderr == plain.stderr
 
 
-def test_what_cannot_work_is_refused_before_the_program_starts(shell: Shell) -> None:
+def test_invalid_settings_are_refused_before_the_program_starts(shell: Shell) -> None:
     done = shell.run("print('started')", confs={"spark.lakekeeper.auto.enabled": "true"})
     assert (done.returncode, done.stdout) == (2, "")
     assert "auto.tables" in done.stderr
@@ -194,7 +194,7 @@ for table, provider in tables:
 @pytest.mark.slow
 @pytest.mark.sampled("maintenance in processes of their own")
 def test_the_example_conf_maintains_the_tables_that_it_names(tmp_path: Path) -> None:
-    """As it is, from a folder with the tables of the demo."""
+    """Unchanged, from a folder with the tables of the demo."""
     (tmp_path / "demo").mkdir()
     example = Path(__file__).parents[2] / "conf" / "auto.example.conf"
     confs = {

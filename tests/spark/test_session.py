@@ -63,7 +63,7 @@ def test_given_jars_replace_the_download() -> None:
 
 
 @pytest.mark.spark
-def test_the_session_of_the_tests_lacks_nothing(spark: SparkSession) -> None:
+def test_the_session_of_the_tests_is_complete(spark: SparkSession) -> None:
     assert session.missing(spark) == ()
     assert not session.class_loadable(spark, "org.example.Nothing")
 
@@ -74,7 +74,9 @@ def test_a_running_session_is_taken_over(spark: SparkSession, tmp_path: Path) ->
         catalogs={"late": f"hadoop:{tmp_path}"}, conf={"spark.lakekeeper.session-test": "1"}
     )
     assert taken.conf.get("spark.lakekeeper.session-test") == "1"
-    taken.conf.unset("spark.lakekeeper.session-test")  # no option of ours: every later call would refuse it
+    taken.conf.unset(
+        "spark.lakekeeper.session-test"
+    )  # not a lakekeeper option: every later call would refuse it
     taken.sql("CREATE TABLE late.db.t (id BIGINT) USING iceberg")
     assert (tmp_path / "db" / "t" / "metadata").is_dir()
     with pytest.raises(OptionError, match=r"spark\.driver\.memory"):

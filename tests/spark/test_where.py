@@ -1,4 +1,4 @@
-"""What may stand in ``where``, and what is refused by name before any file is read."""
+"""What ``where`` accepts, and what is refused by name before any file is read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, warehouse: object
         "true",
     ],
 )
-def test_taken(spark: SparkSession, table: TableName, where: str) -> None:
+def test_accepted(spark: SparkSession, table: TableName, where: str) -> None:
     checked_where(spark, table, where)
 
 
@@ -101,7 +101,7 @@ def test_an_unknown_column_names_the_nearest(spark: SparkSession, table: TableNa
         "true",
     ],
 )
-def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableName, where: str) -> None:
+def test_a_deterministic_predicate_is_steady(spark: SparkSession, table: TableName, where: str) -> None:
     checked_where(spark, table, where, steady=True)
 
 
@@ -126,8 +126,10 @@ def test_what_means_the_same_twice_is_steady(spark: SparkSession, table: TableNa
         "cast(at AS STRING) > date_format(now(), 'yyyy')",
     ],
 )
-def test_what_depends_on_the_moment_is_not(spark: SparkSession, table: TableName, where: str) -> None:
-    checked_where(spark, table, where)  # good enough for choosing files
+def test_a_predicate_that_depends_on_the_time_is_not_steady(
+    spark: SparkSession, table: TableName, where: str
+) -> None:
+    checked_where(spark, table, where)  # acceptable for choosing files
     with pytest.raises(
         OptionError, match=r"depends on the current time: write the time as a literal"
     ) as raised:
@@ -148,7 +150,9 @@ def test_what_depends_on_the_moment_is_not(spark: SparkSession, table: TableName
         "id = lakekeeper_where",
     ],
 )
-def test_what_depends_on_the_session_is_not(spark: SparkSession, table: TableName, where: str) -> None:
+def test_a_predicate_that_depends_on_the_session_is_not_steady(
+    spark: SparkSession, table: TableName, where: str
+) -> None:
     spark.sql("DECLARE OR REPLACE VARIABLE lakekeeper_where BIGINT DEFAULT 1")
     with pytest.raises(OptionError, match=r"depends on the session: write the value as a literal"):
         checked_where(spark, table, where, steady=True)
@@ -156,7 +160,7 @@ def test_what_depends_on_the_session_is_not(spark: SparkSession, table: TableNam
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 Made = Callable[[], Column]
-"""Makes a Column; none can be made before there is a session."""
+"""Makes a Column, which requires a session."""
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ Made = Callable[[], Column]
 def test_a_column_is_the_predicate_that_spark_would_apply(
     spark: SparkSession, table: TableName, made: Made, text: str
 ) -> None:
-    """The same rows of the same table, and text that is checked as any other."""
+    """The same predicate of the same table, and text that is checked like any other."""
     found = checked_where(spark, table, made(), steady=True)
     frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
     plans = [
@@ -224,7 +228,7 @@ def test_a_column_of_any_frame_is_found_by_its_name(spark: SparkSession, table: 
         (lambda: F.col("at") < F.current_timestamp(), "depends on the current time"),
     ],
 )
-def test_a_column_that_no_text_stands_for_is_refused(
+def test_a_column_without_equivalent_text_is_refused(
     spark: SparkSession, table: TableName, made: Made, said: str
 ) -> None:
     with pytest.raises(OptionError, match=said) as raised:
@@ -233,7 +237,7 @@ def test_a_column_that_no_text_stands_for_is_refused(
     assert "\n" not in str(raised.value)
 
 
-def test_a_udf_with_the_name_of_a_built_in_function_is_not_mistaken_for_it(
+def test_a_udf_named_like_a_built_in_function_is_not_mistaken_for_it(
     spark: SparkSession, table: TableName
 ) -> None:
     def upper(_: str) -> str:

@@ -5,7 +5,7 @@ import java.net.URI;
 import java.net.URISyntaxException;
 import org.apache.hadoop.conf.Configuration;
 
-/** FaultFs as FileContext asks for it: Delta writes its log through one. */
+/** FaultFs for FileContext, through which Delta writes its log. */
 public class FaultContext extends DelegateToFileSystem {
     public FaultContext(URI uri, Configuration conf) throws IOException, URISyntaxException {
         super(URI.create("file:///"), new FaultFs(), conf, "file", false);

@@ -15,13 +15,12 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * The local file system with one call that fails: the n-th of those below a folder that are of the armed kinds.
+ * The local file system with one failing call: call number n of the armed kinds below a folder.
  *
- * "before" and "after" fail that call alone, with an IOException; "crash before" and "crash after" fail it and all
- * calls below the folder from then on, with an Error that nobody catches in order to go on; "exists after" says that
- * somebody else made the file, as a client does that sends a request twice. One folder at a time.
- * A call can also be held up, once: see block.
- * It lives in Hadoop's package to take the place of the file system that Hadoop keeps for "file:".
+ * "before" and "after" fail that call only, with an IOException; "crash before" and "crash after" fail it and all later
+ * calls below the folder, with an Error that no caller handles; "exists after" reports that another writer created the
+ * file, as a store does to a client that retries a request. One folder at a time. A call can also be blocked, once: see
+ * block. The class is in Hadoop's package so that it can replace the file system that Hadoop caches for "file:".
  */
 public class FaultFs extends LocalFileSystem {
     private static String folder = null;
@@ -36,8 +35,8 @@ public class FaultFs extends LocalFileSystem {
     private static String gate = null;
 
     /**
-     * Hold up the next call of this kind, of a file below a folder whose name ends so: it writes a line to the pipe
-     * "gate.reached", and goes on once there is a file "gate.go". An interrupted thread fails instead.
+     * Block the next call of this kind for a file below a folder with this name ending: it writes a line to the pipe
+     * "gate.reached", and continues once the file "gate.go" exists. An interrupted thread fails instead.
      */
     public static synchronized void block(String below, String kind, String suffix, String at) {
         blockedFolder = below;
@@ -136,7 +135,7 @@ public class FaultFs extends LocalFileSystem {
         return new FSDataOutputStream(new Closing(out, f), null);
     }
 
-    /** FileContext writes by this one. */
+    /** FileContext writes with this method. */
     protected FSDataOutputStream primitiveCreate(Path f, FsPermission permission, EnumSet flag, int bufferSize,
             short replication, long blockSize, Progressable progress, Options.ChecksumOpt checksum)
             throws IOException {
@@ -159,7 +158,7 @@ public class FaultFs extends LocalFileSystem {
         return done;
     }
 
-    /** FileContext renames by this one. */
+    /** FileContext renames with this method. */
     protected void rename(Path from, Path to, Options.Rename[] options) throws IOException {
         int call = begin("rename", to);
         super.rename(from, to, options);
@@ -193,7 +192,7 @@ public class FaultFs extends LocalFileSystem {
         return super.getFileStatus(f);
     }
 
-    /** A failed close before loses what was buffered; the file stays. */
+    /** A close that fails before loses the buffered bytes; the file remains. */
     private static class Closing extends FilterOutputStream {
         private final Path path;
         private boolean closed = false;
