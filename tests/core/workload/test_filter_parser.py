@@ -1,4 +1,4 @@
-"""Filters as plans print them: what is read back, and that what can not be read never narrows anything."""
+"""Filters as plans print them: what is parsed, and that text that cannot be parsed never narrows a range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sampling import fewer
 
 
 def drawn(meaning: Meaning) -> dict[str, list[str]]:
-    """``{"k": ["[3, 9)"]}``; a column that is asked about without a span is left out."""
+    """``{"k": ["[3, 9)"]}``; a filtered column without a span is left out."""
     return {column: [_drawn(s) for s in found] for column, found in meaning.filters.items()}
 
 
@@ -118,7 +118,7 @@ WIDER: list[tuple[Any, str, dict[str, list[str]], set[str]]] = [
 
 
 @pytest.mark.parametrize("read, text, expected, columns", WIDER)
-def test_what_can_not_be_read_is_no_filter_and_says_so(
+def test_text_that_cannot_be_parsed_is_no_filter_and_is_reported(
     read: Any, text: str, expected: dict[str, list[str]], columns: set[str]
 ) -> None:
     meaning = read(text)
@@ -128,7 +128,7 @@ def test_what_can_not_be_read_is_no_filter_and_says_so(
 
 @settings(max_examples=fewer(300), derandomize=True, deadline=None)
 @given(st.text(alphabet="[]()kc#1L=<> ,'ANDORINEqualTo", max_size=40))
-def test_no_text_makes_a_reader_fail(text: str) -> None:
+def test_no_text_makes_a_parser_fail(text: str) -> None:
     for read in (pushed_filters, printed_expressions, iceberg_filters):
         assert isinstance(read(text), Meaning)
 
