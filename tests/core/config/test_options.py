@@ -144,7 +144,7 @@ def test_a_removed_property_does_not_stop_the_maintenance_of_a_table(name: str) 
     assert REMOVED[name] in resolved.ignored[f"lakekeeper.{name}"]
 
 
-def test_what_replaces_a_removed_option_is_there() -> None:
+def test_the_replacement_of_a_removed_option_exists() -> None:
     named = {word.strip(".,;") for instead in REMOVED.values() for word in instead.split()}
     assert not named & set(REMOVED)
     assert not set(REMOVED) & {option.name for option in OPTIONS}

@@ -30,7 +30,7 @@ def test_a_merge_that_pays_back_in_a_week_scores_fifty() -> None:
     assert score_of(10.0, 10.0 * WEEK_S) == 50.0
 
 
-def test_a_worth_comes_back_from_its_data() -> None:
+def test_a_worth_survives_its_data() -> None:
     one = worth(Load(3.0, 30.0, 300.0), Load(1.0, 10.0, 100.0), 1000.0, 0.1, DEFAULTS)
     assert Worth.from_dict(one.to_dict()) == one
     assert one.pays_back_seconds == 50.0

@@ -73,7 +73,7 @@ def test_a_replay_keeps_the_deletes_it_applied_and_replays_later_ones() -> None:
     undone = replace(same, delete_ids={})
     assert rebase([masked], undone).replay == (masked,), "the deletes were undone"
     back = replace(same, removed=frozenset())
-    assert rebase([masked], back).replay == (masked,), "a file that was gone is back"
+    assert rebase([masked], back).replay == (masked,), "a removed file is back"
 
 
 def test_deletes_that_the_plan_read_are_no_change() -> None:

@@ -40,7 +40,7 @@ def test_a_task_survives_json(task: Task) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"kind": "merge"}', '{"kind": 1, "soon": 2}'])
-def test_what_is_not_a_task_is_refused(text: str) -> None:
+def test_text_that_is_not_a_task_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         Task.from_json(text)
 

@@ -138,7 +138,7 @@ _VALUE = st.text(alphabet="ab, ()'", min_size=1, max_size=8).filter(lambda v: v 
 
 @settings(max_examples=fewer(200), derandomize=True, deadline=None)
 @given(_VALUE, _VALUE)
-def test_text_with_commas_and_brackets_comes_back_as_it_was(one: str, two: str) -> None:
+def test_text_with_commas_and_brackets_is_parsed_unchanged(one: str, two: str) -> None:
     meaning = pushed_filters(f"[IsNotNull(a), EqualTo(a,{one}), GreaterThan(b,{two})]")
     assert meaning.filters["a"] == (Span(one, one),)
     assert meaning.filters["b"] == (Span(two, None, after=True),)

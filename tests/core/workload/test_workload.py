@@ -87,7 +87,7 @@ def test_a_bounded_memory_keeps_the_newest_scans_and_the_rate() -> None:
     assert kept.rate(1_000_000) == pytest.approx(seen.rate(1_000_000), rel=1e-3)
 
 
-def test_it_comes_back_from_json() -> None:
+def test_a_workload_survives_json() -> None:
     scans = [
         Scan(5, {"a.b": (Span(1, None, after=True), Span(null=True))}, ("a.b",), False, 2.0, 3, 400, 0.5)
     ]

@@ -44,7 +44,7 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
 
 @pytest.mark.parametrize("where", ["day = 1", "k < 12", "day = 1 or k = 20"])
-def test_rows_leave_and_come_back(scene: Scene, where: str) -> None:
+def test_dropped_rows_come_back(scene: Scene, where: str) -> None:
     before = rows(scene)
     report = drop(scene, where)
     [entry] = bin_of(scene)

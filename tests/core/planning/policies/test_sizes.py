@@ -106,7 +106,7 @@ def test_a_table_without_a_key_is_packed_in_the_order_of_its_blocks() -> None:
     assert left(made) == {"f02": "not_small"}
 
 
-def test_fewer_files_come_out_and_the_rows_stay() -> None:
+def test_packing_leaves_fewer_files_and_every_row() -> None:
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for start in range(0, 40, 2):
         table.append(rows(start, start + 1))
